@@ -449,6 +449,8 @@ CALLS: Mapping[str, Admit] = {
     "ListMetadataRecords": _DESCRIBE,
     "AlterReplicaLogDirs": _ALTER,
     "DescribeLogDirs": _DESCRIBE,
+    "OnlineLogDir": _ALTER,
+    "ResolveReplicaCopy": _ALTER,
     "CreateAcls": _ALTER,
     "DeleteAcls": _ALTER,
     "DescribeAcls": _DESCRIBE,

@@ -49,6 +49,7 @@ from .control.dynamic_configs import DynamicConfigs
 from .control.lifecycle import Lifecycle, RegistrationFailed
 from .control.metadata_publisher import MetadataPublisher, Publication
 from .control.producer_ids import ProducerIds
+from .directory_returns import DirectoryReturns
 from .log.disks import Disks, InThread, in_thread, look_after_each
 from .log.errors import LogDirFailed, LogDirInUse, LogError, StartupRefused
 from .log.log_config import LogConfig
@@ -127,7 +128,8 @@ class BrokerNode:
         self._cluster_id = directory.cluster_id
         self._ends = trio.Event()
         self._first_published = trio.Event()
-        self._failed_dirs: set[Path] = set()
+        self._failed_dirs: dict[Path, trio.Event] = {}
+        """Directories that have failed; each event is set when that is handled."""
         self._has_lost_all = False
         self._failures_in, self._failures = trio.open_memory_channel[LogDirFailed](1000)
         self.configs = DynamicConfigs(config)
@@ -247,6 +249,9 @@ class BrokerNode:
         threads = config.num_replica_alter_log_dirs_threads or len(config.log_dirs)
         self.mover = Mover(self.disks, self.logs, self.configs.move_gate, self.assignments.assign, threads)
         self.replicas.attach(self.fetchers, self.mover)
+        self.returns = DirectoryReturns(
+            *(self.logs, self.replicas, self.lifecycle, self.publisher, self._in_thread, self._given_up, self._returned)
+        )
         self.data_plane = DataPlane(self.replicas, FetchService(self.replicas, self.configs.leader_gate))
         self._cordon()
         self.move_reports = MoveReports(channel, self.replicas, self.broker_epoch)
@@ -272,10 +277,12 @@ class BrokerNode:
         from .api.admin_service import AdminService
         from .api.delete_records import DeleteRecordsApi
         from .api.init_producer_id import InitProducerId, allocate
+        from .api.log_dir_repairs import LogDirRepairs
         from .api.log_dirs import LogDirsApi
 
         assert self._channel is not None
         log_dirs = LogDirsApi(self.replicas, self.publisher)
+        repairs = LogDirRepairs(self.replicas, self.returns)
         metadata_dir = str(self._config.metadata_log_dir)
         threads, files = self._environment.threads, self._file_system
         metadata = MetadataDigests(
@@ -284,6 +291,8 @@ class BrokerNode:
         local = {
             "AlterReplicaLogDirs": log_dirs.alter,
             "DescribeLogDirs": log_dirs.describe,
+            "OnlineLogDir": repairs.bring_online,
+            "ResolveReplicaCopy": repairs.resolve,
             "DeleteRecords": DeleteRecordsApi(self.replicas, self.configs).delete,
             "DescribeMetadata": metadata.describe,
             "ApiVersions": self._api_versions,
@@ -329,7 +338,11 @@ class BrokerNode:
         me = publication.after.cluster.brokers.get(self._config.node_id)
         if me is not None and me.epoch == self.broker_epoch():
             self.lifecycle.directories_registered(me.log_dirs)
-            if not me.log_dirs and publication.after.features.get(METADATA_VERSION, 0) >= DIRECTORIES_LEVEL:
+            changes = publication.changes
+            is_new = self._config.node_id in changes.brokers or METADATA_VERSION in changes.features
+            can_hold = publication.after.features.get(METADATA_VERSION, 0) >= DIRECTORIES_LEVEL
+            if is_new and can_hold and not self.lifecycle.log_dirs <= set(me.log_dirs):
+                # It was written before the metadata had directories, or an old report overtook a directory that came back.
                 self.lifecycle.register_again()
         if publication.is_first:
             self._first_published.set()
@@ -361,8 +374,8 @@ class BrokerNode:
     # --- directories ---------------------------------------------------------------------------------------------------------
 
     def directory_failed(self, error: LogDirFailed) -> None:
-        if error.log_dir not in self._failed_dirs:
-            self._failed_dirs.add(error.log_dir)
+        if error.log_dir not in self._failed_dirs and not self.logs.is_over(error):
+            self._failed_dirs[error.log_dir] = trio.Event()
             self._failures_in.send_nowait(error)
 
     async def handle_failed_directories(self) -> None:
@@ -378,10 +391,18 @@ class BrokerNode:
         await self._in_thread(None, self.logs.mark_offline, error.log_dir, error)
         if self.logs.directory_ids() and error.log_dir != self._config.metadata_log_dir:
             await self.replicas.directory_failed(error.log_dir)
+            self._failed_dirs[error.log_dir].set()
         elif not self._has_lost_all:
             self._has_lost_all = True  # Several directories may have failed at once; they end the broker once.
             which = "last log directory" if not self.logs.directory_ids() else "metadata directory"
             raise AllDirectoriesFailed(f"the {which} failed ({error}); repair its disk, then start the broker again")
+
+    async def _given_up(self, log_dir: Path) -> None:
+        if log_dir in self._failed_dirs:
+            await self._failed_dirs[log_dir].wait()
+
+    def _returned(self, log_dir: Path) -> None:
+        self._failed_dirs.pop(log_dir, None)
 
     async def checkpoint_high_watermarks(self) -> None:
         async def write(log_dir: Path) -> None:
@@ -411,6 +432,7 @@ def _import_admin() -> None:
     for module in (
         "kraftlab.rpc.server",
         "kraftlab.broker.api.delete_records",
+        "kraftlab.broker.api.log_dir_repairs",
         "kraftlab.broker.api.log_dirs",
         "kraftlab.broker.api.init_producer_id",
         "kraftlab.node.metadata_digests",

@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import trio
@@ -39,11 +40,13 @@ from .control.alter_partition import AlterPartitionManager
 from .control.directory_assignments import DirectoryAssignments
 from .control.dynamic_configs import DynamicConfigs
 from .control.metadata_publisher import Publication
+from .log.creating import NewReplica
 from .log.disks import Disks
-from .log.errors import LogDirFailed, LogError, ReplicaOffline
-from .log.log_manager import LogManager, NewReplica
+from .log.errors import LogDirFailed, LogDirUnusable, LogError, ReplicaConflict, ReplicaOffline
+from .log.loading import ReturningDir
+from .log.log_manager import LogManager
 from .log.partition_log import PartitionLog
-from .log.startup import AssignedReplica
+from .log.startup import Action, AssignedReplica
 from .moves.move_throttles import MoveThrottles
 from .moves.mover import Mover, wall_clock_ms
 from .replication.byte_gate import ByteGate
@@ -62,6 +65,13 @@ ROLE_CHANGES_PER_YIELD = 200
 """Replicas that become leader or follower before other tasks get the event loop."""
 LOGGED_INDIVIDUALLY_MAX = 100
 """If more replicas change their roles at once, the log has one line with their number, and each of them at level DEBUG only."""
+
+
+class LostLog(NamedTuple):
+    """A log that was lost with its directory, and its end then."""
+
+    log_dir: Path
+    log_end_offset: int
 
 
 def is_counted_on(state: PartitionImage, broker_id: int) -> bool:
@@ -111,8 +121,8 @@ class ReplicaManager:
         self._unplaced: set[ReplicaId] = set()
         self._newcomers: set[ReplicaId] = set()
         """Replicas that this broker certainly never had before: an offline directory cannot hold them."""
-        self._lost: set[ReplicaId] = set()
-        """Replicas whose log was lost with a failed directory; they stay offline until the broker restarts."""
+        self.lost: dict[ReplicaId, LostLog] = {}
+        """Replicas whose log was lost with a failed directory; they stay offline until it comes back."""
         self._last_fetch_s: dict[int, float] = {}
         self._roles_begun: Counter[str] = Counter()
         """Number of roles, by kind, that have begun in the present step. `_role_log_level`: log level of each of them."""
@@ -268,7 +278,7 @@ class ReplicaManager:
         partition = self.partitions.pop(replica, None)
         self._unplaced.discard(replica)
         self._newcomers.discard(replica)
-        self._lost.discard(replica)
+        self.lost.pop(replica, None)
         if partition is None:
             return
         logger.info("%s: removed", partition)
@@ -276,9 +286,9 @@ class ReplicaManager:
         await self.mover.drop(replica)
         log = partition.log
         await partition.retire()
-        if log is not None:
+        if log is not None or self.logs.has_kept(*replica):
             try:
-                await self.disks.run(log.log_dir, self.logs.delete, *replica, wall_clock_ms())
+                await self.disks.run(log.log_dir if log else None, self.logs.delete, *replica, wall_clock_ms())
             except LogError as error:
                 logger.warning("%s: its files could not be set aside: %s", partition, error)
 
@@ -295,7 +305,7 @@ class ReplicaManager:
                 is_counted_on(state, self.broker_id),
             )
             for (topic_id, number), state in states.items()
-            if self.logs.get(topic_id, number) is None and (topic_id, number) not in self._lost
+            if self.logs.get(topic_id, number) is None and (topic_id, number) not in self.lost
         ]
         if len(missing) > 1:
             for start in range(0, len(missing), CREATED_AT_ONCE):
@@ -421,7 +431,7 @@ class ReplicaManager:
         if log is not None:
             self._newcomers.discard(partition.id)
             return log
-        if partition.id in self._lost:
+        if partition.id in self.lost:
             return None
         create = partial(
             self.logs.get_or_create,
@@ -457,10 +467,10 @@ class ReplicaManager:
             self._assignments.assign(*partition.id, LOST)
 
     def _resume_moves(self) -> None:
-        """Resume the moves whose future logs were found at the start."""
+        """Resume the moves whose future logs were found, at the start or in a directory that came back."""
         for future in self.logs.futures():
             partition = self.partitions.get((future.topic_id, future.partition))
-            if partition is not None and partition.log is not None:
+            if partition is not None and partition.log is not None and partition.id not in self.mover.moves:
                 future.config = partition.log.config
                 self.mover.begin(partition, future)
 
@@ -520,12 +530,79 @@ class ReplicaManager:
                 if partition.future is not None and partition.future.log_dir == log_dir:
                     await self.mover.drop(replica, keep_files=True)
                 if partition.log_dir == log_dir:
-                    # The move may just have ended and brought the replica to another directory.
-                    await self.mover.drop(replica)
+                    # The move may just have ended and brought the replica to another directory. Otherwise its copy is kept: it
+                    # may be the last one.
+                    await self.mover.drop(replica, keep_files=True)
+                    self.logs.keep_future(*replica)
                 log = partition.log
                 if log is not None and log.log_dir == log_dir:
                     logger.warning("%s: offline, its log directory %s failed", partition, log_dir)
-                    self._lost.add(replica)
+                    self.lost[replica] = LostLog(log_dir, log.log_end_offset)
                     self.fetchers.forget(replica)
                     self._assignments.assign(*replica, log.directory_id)
                     await partition.retire()
+
+    def counted_on(self) -> list[str]:
+        """Names of replicas without a log that the metadata still counts on.
+
+        A log that has been out of reach may have lost records that it had: as leader in the same epoch, or as a member of the
+        ISR, the replica would lose them for all. So no log comes back before the controller has taken the replica out. A replica
+        that is the only one that is left is counted on by nobody else.
+        """
+        found = []
+        for replica, partition in self.partitions.items():
+            state = self.image.topics.partition(*replica)
+            if partition.log is not None or replica in self._unplaced or state is None:
+                continue
+            counted = {*state.isr, *state.elr}
+            if state.leader == self.broker_id or (self.broker_id in counted and len(counted) > 1):
+                found.append(str(partition))
+        return sorted(found)
+
+    async def take_back(self, returning: ReturningDir) -> list[Action]:
+        """Use a log directory that was opened again. Its replicas become followers, with what their logs still hold.
+
+        LogDirUnusable: it stays offline.
+        """
+        async with self.state_lock:
+            if self.counted_on():
+                raise LogDirUnusable("the metadata has changed meanwhile; try again")
+            before = self.logs.directory_ids().keys()
+            try:
+                assigned = assigned_replicas(self.image, self.broker_id)
+                plan: list[Action] = await self.disks.run(None, self.logs.take_back, returning, assigned, wall_clock_ms())
+            finally:
+                for path in before - self.logs.directory_ids().keys():
+                    self.disks.failed(LogDirFailed(path, OSError(self.logs.offline_dirs[path])))
+            self.lost = {replica: lost for replica, lost in self.lost.items() if lost.log_dir != returning.log_dir.path}
+            await self._host_those_without_log()
+            return plan
+
+    async def promote_copy(self, path: Path) -> PartitionLog:
+        """Make a kept copy the log of a replica that has none. LogError."""
+        async with self.state_lock:
+            topic, number = self.logs.replica_of_copy(path)
+            replica = self.image.topics.by_name.get(topic, b""), number
+            partition = self.partitions.get(replica)
+            if partition is None:
+                raise ReplicaConflict(f"{path} is not a copy of a replica that this broker has; it can only be dropped")
+            if str(partition) in self.counted_on():
+                raise ReplicaConflict(f"the controller still counts on the lost log of {partition}; try again in some seconds")
+            state = self.image.topics.partition(*replica)
+            directory = state.directory_of(self.broker_id) if state is not None else None
+            assigned = AssignedReplica(partition.topic, *replica, directory or UNASSIGNED)
+            log: PartitionLog = await self.disks.run(path.parent, self.logs.promote_copy, path, assigned)
+            self.lost.pop(replica, None)
+            await self._host_those_without_log()
+            return log
+
+    async def _host_those_without_log(self) -> None:
+        """Give the logs that have come back, or can be created now, to their replicas. `state_lock` is held."""
+        waiting = {
+            replica: self.image.topics.partition(*replica) for replica, each in self.partitions.items() if each.log is None
+        }
+        states = {replica: state for replica, state in waiting.items() if state is not None}
+        self._role_log_level = logging.INFO if len(states) <= LOGGED_INDIVIDUALLY_MAX else logging.DEBUG
+        await self._host_all(states)
+        self._resume_moves()
+        self._compare_directories(states)

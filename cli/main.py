@@ -27,7 +27,10 @@ COMMANDS = {
     "console-producer": ("kraftlab.cli.console.command:console_producer", "Write lines to a topic as records."),
     "console-consumer": ("kraftlab.cli.console.command:console_consumer", "Print the records of a topic."),
     "delete-records": ("kraftlab.cli.partitions.delete_records:delete_records", "Delete the oldest records of partitions."),
-    "log-dirs": ("kraftlab.cli.partitions.log_dirs:log_dirs", "Show the log directories of brokers and their replicas."),
+    "log-dirs": (
+        "kraftlab.cli.partitions.log_dirs:log_dirs",
+        "Show the log directories of brokers and their replicas; repair them.",
+    ),
     "metadata-quorum": ("kraftlab.cli.quorum.command:metadata_quorum", "Show the metadata quorum, add and remove controllers."),
     "snapshot": ("kraftlab.cli.metadata.snapshot_command:snapshot", "Take, list and check snapshots of the metadata log."),
     "metadata": ("kraftlab.cli.metadata.command:metadata", "Show past metadata and its changes."),

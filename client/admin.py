@@ -699,6 +699,18 @@ class AdminClient:
             request.topics.CopyFrom(pb.DescribableLogDirTopics(values=topics.values()))
         return self.call_broker(broker_id, pb.DescribeLogDirsResponse, request, timeout_ms=timeout_ms)
 
+    def online_log_dir(self, broker_id: int, log_dir: str, *, timeout_ms: int | None = None) -> pb.OnlineLogDirResponse:
+        """Bring a log directory that failed back, after its disk was repaired. ApiError with the reason if it stays offline."""
+        request = pb.OnlineLogDirRequest(log_dir=log_dir)
+        return self.call_broker(broker_id, pb.OnlineLogDirResponse, request, timeout_ms=timeout_ms)
+
+    def resolve_replica_copy(
+        self, broker_id: int, path: str, *, promote: bool, timeout_ms: int | None = None
+    ) -> pb.ResolveReplicaCopyResponse:
+        """Promote a kept copy to the replica's log, or drop it. ApiError."""
+        request = pb.ResolveReplicaCopyRequest(path=path, promote=promote)
+        return self.call_broker(broker_id, pb.ResolveReplicaCopyResponse, request, timeout_ms=timeout_ms)
+
     # -- frozen results ------------------------------------------------------------------------------------------------
 
     def create_topic(

@@ -54,7 +54,10 @@ class ErrorCode(enum.IntEnum):
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53, "The principal may not use this transactional id; add an ACL that allows it."
     SECURITY_DISABLED = 54, "No authorizer is configured; set authorizer.class.name first."
     OPERATION_NOT_ATTEMPTED = 55, "Not attempted, because another part of the request failed."
-    KAFKA_STORAGE_ERROR = 56, "The log directory is offline; look at the broker's log, repair the disk and restart the broker."
+    KAFKA_STORAGE_ERROR = (
+        56,
+        "The log directory is offline; look at the broker's log, repair the disk and run kraftlab log-dirs --online.",
+    )
     LOG_DIR_NOT_FOUND = 57, "The broker has no such log directory; use one of its log.dirs."
     SASL_AUTHENTICATION_FAILED = 58, "The caller could not be authenticated; check user and password."
     UNKNOWN_PRODUCER_ID = 59, "The producer id is not known here any more; the producer must start again."

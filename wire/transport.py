@@ -17,7 +17,7 @@ one log line.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -27,10 +27,9 @@ from kraftlab.quorum.core.decoding import Decoder
 from kraftlab.quorum.core.errors import ErrorCode, InvariantViolation
 from kraftlab.quorum.core.types import Endpoint, ReplicaKey
 
-from .frames import ERROR, REQUEST, RESPONSE, Frame, FrameConnection, FrameError, encode_frame, frame_parts
+from .frames import ERROR, REQUEST, RESPONSE, Frame, FrameConnection, FrameError, encode_frame
 from .line_limit import LineLimit
 from .network import TCP, Network, Wire
-from .parts import NOTHING, InMemory, Part
 
 logger = logging.getLogger("kraftlab.peer")
 
@@ -68,7 +67,7 @@ class PeerRequest(NamedTuple):
     api: int
     version: int
     sender: ReplicaKey
-    body: memoryview
+    body: bytes
     principal: str
     source: str
 
@@ -107,9 +106,7 @@ class ListenError(OSError):
 
 
 PeerFailure = PeerUnreachable | PeerTimeout | PeerError
-Body = InMemory | Sequence[Part]
-"""Body of a message, as a whole or in parts."""
-PeerHandler = Callable[[PeerRequest], Awaitable[Body]]
+PeerHandler = Callable[[PeerRequest], Awaitable[bytes]]
 """Answers one request, in a task that is cancelled when the connection ends. PeerError becomes the peer's PeerError."""
 
 _encode = msgspec.msgpack.encode
@@ -141,7 +138,7 @@ class Responder:
         """The connection that carried the request."""
         return self._connection
 
-    def reply(self, body: Body) -> None:
+    def reply(self, body: bytes) -> None:
         self._connection.answer(self, self._request, self._size_bytes, RESPONSE, body)
 
     def refuse(self, code: int, message: str) -> None:
@@ -292,7 +289,7 @@ class _ServedConnection(Connection):
         self._server.warnings.warn("closed connection from %s: %s", self.source, reason)
         frames.close()
 
-    def answer(self, responder: Responder, request: Frame, size_bytes: int, kind: int, body: Body) -> None:
+    def answer(self, responder: Responder, request: Frame, size_bytes: int, kind: int, body: bytes) -> None:
         if responder not in self._open:
             return
         del self._open[responder]
@@ -354,15 +351,19 @@ class _ServedConnection(Connection):
             return (ErrorCode.UNSUPPORTED_VERSION, f"api {frame.api} version {frame.version} is not served here")
         return None
 
-    def _write(self, request: Frame, kind: int, body: Body) -> None:
+    def _write(self, request: Frame, kind: int, body: bytes) -> None:
         mine = self._server.identity
         version, correlation = request.version, request.correlation
-        head = Frame(kind, request.api, version, correlation, mine.cluster_id, mine.generation, mine.key, NOTHING)
+        frame = Frame(kind, request.api, version, correlation, mine.cluster_id, mine.generation, mine.key, body)
         try:
-            self._frames.write_parts(frame_parts(head, (body,) if isinstance(body, InMemory) else body))
+            data = encode_frame(frame)
         except FrameError as error:
             logger.error("could not answer api %d: %s", request.api, error)
-            self._write(request, ERROR, _encode((int(ErrorCode.UNKNOWN_SERVER_ERROR), str(error))))
+            refusal = _encode((int(ErrorCode.UNKNOWN_SERVER_ERROR), str(error)))
+            data = encode_frame(
+                Frame(ERROR, request.api, version, correlation, mine.cluster_id, mine.generation, mine.key, refusal)
+            )
+        self._frames.write(data)
 
 
 async def _handle(handler: PeerHandler, request: PeerRequest, responder: Responder) -> None:
@@ -390,7 +391,7 @@ class PeerAnswer(NamedTuple):
     """A peer's response and its sender."""
 
     source: ReplicaKey
-    body: memoryview
+    body: bytes
 
 
 OnAnswer = Callable[[PeerAnswer | PeerFailure], None]
@@ -428,7 +429,7 @@ class PeerClient:
         self._closed = False
         self._warnings = _LimitedWarnings()
 
-    async def request(self, api: int, body: bytes, *, timeout_ms: int, version: int = SUPPORTED_VERSION) -> memoryview:
+    async def request(self, api: int, body: bytes, *, timeout_ms: int, version: int = SUPPORTED_VERSION) -> bytes:
         """Send a request; return the response's body. PeerUnreachable, PeerTimeout or PeerError."""
         done = trio.Event()
         answers: list[PeerAnswer | PeerFailure] = []
@@ -454,9 +455,7 @@ class PeerClient:
         """
         self._last_correlation = correlation = self._last_correlation + 1
         mine = self._identity
-        data = encode_frame(
-            Frame(REQUEST, api, version, correlation, mine.cluster_id, mine.generation, mine.key, memoryview(body))
-        )
+        data = encode_frame(Frame(REQUEST, api, version, correlation, mine.cluster_id, mine.generation, mine.key, body))
         now = trio.current_time()
         deadline = now + timeout_ms / 1000
         self._pending[correlation] = _Pending(api, deadline, now, on_answer)
@@ -598,7 +597,7 @@ class PeerPool:
 
     async def request(
         self, endpoint: Endpoint, api: int, body: bytes, *, timeout_ms: int, version: int = SUPPORTED_VERSION
-    ) -> memoryview:
+    ) -> bytes:
         """Send a request; return the response's body. PeerUnreachable, PeerTimeout or PeerError."""
         return await self.client(endpoint).request(api, body, timeout_ms=timeout_ms, version=version)
 

@@ -31,7 +31,6 @@ from kraftlab.rpc.methods import METHODS, LocalCall, Method, fault
 from kraftlab.rpc.request_ids import ONCE, can_be_named, is_named
 from kraftlab.rpc.server import Call
 from kraftlab.wire.frames import FrameError
-from kraftlab.wire.parts import InMemory
 from kraftlab.wire.transport import PeerError, PeerTimeout, PeerUnreachable
 
 from ..control.controller_channel import NoController
@@ -46,7 +45,7 @@ PATIENCE_S = 5.0
 """Time for which a call is passed on whose deadline is over from the start."""
 ABOUT_CONFIGS = ("IncrementalAlterConfigs", "AlterConfigs", "DescribeConfigs")
 """Calls whose answer depends on the broker that passes them on."""
-OWN_CHANGES = frozenset({"AlterReplicaLogDirs", "CreateSnapshot", "DeleteRecords"})
+OWN_CHANGES = frozenset({"AlterReplicaLogDirs", "CreateSnapshot", "DeleteRecords", "OnlineLogDir", "ResolveReplicaCopy"})
 """Calls that a broker carries out itself and that change something."""
 
 
@@ -60,7 +59,7 @@ class Channel(Protocol):
     @property
     def controller_id(self) -> int: ...
 
-    async def pass_on(self, api: int, body: bytes, *, timeout_ms: int) -> InMemory: ...
+    async def pass_on(self, api: int, body: bytes, *, timeout_ms: int) -> bytes: ...
 
     async def wait_for_change(self, timeout_s: float) -> None: ...
 

@@ -18,7 +18,7 @@ from kraftlab.metadata.uuids import to_text
 
 from ..control.cordons import CORDONED_LOG_DIRS
 from ..control.metadata_publisher import MetadataPublisher
-from ..log.descriptions import DirDescription, ReplicaDescription
+from ..log.descriptions import DirDescription, KeptDescription, ReplicaDescription, StrayDescription
 from ..log.errors import LogError
 from ..replica_manager import ReplicaManager
 from ..replication.fill_progress import Filling
@@ -144,7 +144,8 @@ class LogDirsApi:
         if target in logs.offline_dirs:
             raise ReplicaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"log directory {target} is offline: {logs.offline_dirs[target]}; repair its disk and restart the broker",
+                f"log directory {target} is offline: {logs.offline_dirs[target]}; repair its disk, then run "
+                "kraftlab log-dirs --online or restart the broker",
             )
 
     def _hosted(self, topic: str, number: int, otherwise: str) -> Partition:
@@ -186,6 +187,8 @@ class LogDirsApi:
             is_cordoned=directory.path in self._replicas.logs.cordoned_dirs,
             directory_id=to_text(directory.directory_id) if directory.directory_id is not None else "",
             strays=[str(stray.path) for stray in directory.strays],
+            error_message=directory.error or "",
+            kept_copies=[*map(self._describe_kept, directory.kept), *map(self._describe_kept, directory.strays)],
         )
         topics: dict[str, admin_pb2.LogDirTopic] = {}
         for replica in directory.replicas:
@@ -195,6 +198,19 @@ class LogDirsApi:
                 topics[replica.topic] = result.topics.add(name=replica.topic)
             topics[replica.topic].partitions.append(self._describe_replica(replica))
         return result
+
+    def _describe_kept(self, copy: KeptDescription | StrayDescription) -> admin_pb2.KeptReplicaCopy:
+        topic_id = self._replicas.image.topics.by_name.get(copy.topic, b"")
+        lost = self._replicas.lost.get((topic_id, copy.partition))
+        return admin_pb2.KeptReplicaCopy(
+            path=str(copy.path),
+            topic_name=copy.topic,
+            partition_index=copy.partition,
+            size_bytes=copy.size_bytes,
+            log_end_offset=copy.log_end_offset if isinstance(copy, KeptDescription) else -1,
+            is_stray=isinstance(copy, StrayDescription),
+            lost_log_end_offset=-1 if lost is None else lost.log_end_offset,
+        )
 
     def _describe_replica(self, replica: ReplicaDescription) -> admin_pb2.LogDirPartition:
         key = (replica.topic_id, replica.partition)

@@ -7,9 +7,9 @@ stop, the broker asks for a controlled shutdown. It may go when the controller a
 broker has seen that, or after a timeout.
 
 A registration that was written while the cluster's metadata.version had no directories is repeated, by the same incarnation, once
-the version has them. A broker whose registration the controller does not know (unregistered, or replaced) registers again. Failed
-directories are named in every heartbeat until the registration in the metadata lacks them; if they cannot be reported in time,
-the broker stops.
+the version has them; and so it is when a failed directory has come back. A broker whose registration the controller does not know
+(unregistered, or replaced) registers again. Failed directories are named in every heartbeat until the registration in the
+metadata lacks them; if they cannot be reported in time, the broker stops.
 """
 
 from __future__ import annotations
@@ -137,6 +137,22 @@ class Lifecycle:
         remaining = tuple(known for known in self._registration.log_dirs if known != directory_id)
         self._registration = msgspec.structs.replace(self._registration, log_dirs=remaining)
         self._wake()
+
+    def directory_returned(self, directory_id: Uuid) -> None:
+        """Register again with a directory that has come back."""
+        self._offline.pop(directory_id, None)
+        log_dirs = tuple(sorted({*self._registration.log_dirs, directory_id}))
+        self._registration = msgspec.structs.replace(self._registration, log_dirs=log_dirs)
+        self.register_again()
+
+    @property
+    def log_dirs(self) -> frozenset[Uuid]:
+        """The directories that the broker registers."""
+        return frozenset(self._registration.log_dirs)
+
+    def is_reported(self, directory_id: Uuid) -> bool:
+        """Return True if the metadata does not count a failed directory as working any more."""
+        return directory_id not in self._offline
 
     def directories_cordoned(self, directory_ids: tuple[Uuid, ...]) -> None:
         """Report the directories that take no new replicas, at once if they have changed."""

@@ -36,6 +36,16 @@ class StrayDescription(msgspec.Struct, frozen=True):
     size_bytes: int
 
 
+class KeptDescription(msgspec.Struct, frozen=True):
+    """A copy that a move was building when the replica's own directory went offline."""
+
+    path: Path
+    topic: str
+    partition: int
+    size_bytes: int
+    log_end_offset: int
+
+
 class DirDescription(msgspec.Struct, frozen=True):
     """A configured log directory. If it is offline, `error` gives the reason and the sizes are -1."""
 
@@ -46,6 +56,7 @@ class DirDescription(msgspec.Struct, frozen=True):
     usable_bytes: int = -1
     replicas: tuple[ReplicaDescription, ...] = ()
     strays: tuple[StrayDescription, ...] = ()
+    kept: tuple[KeptDescription, ...] = ()
 
 
 def describe_replicas(logs: Iterable[tuple[PartitionLog, PartitionLog | None]]) -> tuple[ReplicaDescription, ...]:
@@ -61,6 +72,10 @@ def describe_replica(log: PartitionLog, current: PartitionLog | None) -> Replica
     else:
         lag = current.log_end_offset - log.log_end_offset if current is not None else -1
     return ReplicaDescription(log.topic, log.topic_id, log.partition, log.size_bytes, lag, is_future)
+
+
+def describe_kept(log: PartitionLog) -> KeptDescription:
+    return KeptDescription(log.directory, log.topic, log.partition, log.size_bytes, log.log_end_offset)
 
 
 def log_bytes_in(path: Path) -> int:

@@ -12,7 +12,7 @@ import functools
 import os
 import platform
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -31,6 +31,19 @@ def _fsync(path: Path, flags: int) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def forget_cached(paths: Iterable[Path]) -> None:
+    """Drop the files' pages that the system takes for written, so that they are read from the disk again.
+
+    After a write that failed, the system keeps the page in its cache as if it had been written. OSError.
+    """
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)
 
 
 def write_durably(path: Path, text: str) -> None:

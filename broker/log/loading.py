@@ -1,22 +1,25 @@
-"""Reading a log directory at start: every current and future log is opened and recovered; the other directories are
-only noted.
+"""Reading log directories, at the start and when one comes back: every current and future log is opened and recovered; the
+other directories are only noted. Log directories are read beside each other.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
+from kraftlab.config.errors import ConfigError
 from kraftlab.metadata.uuids import ZERO, Uuid
 
 from . import checkpoints
 from .checkpoints import TopicPartition
-from .dir_names import DirKind, DirName
-from .errors import CorruptFile
+from .dir_names import DirKind, DirName, parse
+from .errors import CorruptFile, LogClosed, LogDirUnusable, LogError, StartupRefused
 from .log_config import LogConfig
 from .log_dir import UNKNOWN_EPOCH, LogDir
 from .partition_log import PartitionLog
@@ -38,6 +41,84 @@ class LoadedDir(msgspec.Struct, frozen=True):
     log: PartitionLog | None
 
 
+class ReturningDir(NamedTuple):
+    """A log directory that was opened again, with its contents."""
+
+    log_dir: LogDir
+    loaded: list[LoadedDir]
+
+    def release(self) -> None:
+        """Give it up, as a crash would."""
+        for item in self.loaded:
+            if item.log is not None:
+                item.log.abandon(LogClosed(f"{item.log.name} in {self.log_dir} was not taken back"))
+        self.log_dir.release()
+
+
+def open_dirs(paths: Iterable[Path], node_id: int, cluster_id: str) -> tuple[dict[Path, LogDir], dict[Path, str]]:
+    """Lock the directories that can be used; return them, and the reasons why the others are offline.
+
+    LogDirInUse; StartupRefused if one is a copy of another.
+    """
+    online: dict[Path, LogDir] = {}
+    offline: dict[Path, str] = {}
+    try:
+        for path in paths:
+            try:
+                log_dir = LogDir.open(path, node_id, cluster_id)
+            except (OSError, ConfigError, LogDirUnusable) as error:
+                offline[path] = str(error)
+                logger.error("log directory %s is offline: %s", path, error)
+                continue
+            others = {each.directory_id: other for other, each in online.items()}
+            online[path] = log_dir
+            check_no_twin(log_dir, others)
+    except BaseException:
+        for log_dir in online.values():
+            log_dir.release()
+        raise
+    return online, offline
+
+
+def check_no_twin(log_dir: LogDir, others: Mapping[Uuid, Path]) -> None:
+    """StartupRefused if another directory has the same id."""
+    twin = others.get(log_dir.directory_id)
+    if twin is not None:
+        raise StartupRefused(f"{log_dir.path} and {twin} have the same directory.id; one is a copy: format one of them again")
+
+
+def load_together(
+    log_dirs: Collection[LogDir], load: Callable[[LogDir], list[LoadedDir]]
+) -> dict[Path, list[LoadedDir] | OSError | LogError]:
+    """Load directories beside each other; return the contents, or the error, of each."""
+
+    def attempt(log_dir: LogDir) -> list[LoadedDir] | OSError | LogError:
+        try:
+            return load(log_dir)
+        except (OSError, LogError) as error:
+            return error
+
+    with ThreadPoolExecutor(max(len(log_dirs), 1), "load") as threads:
+        return dict(zip((log_dir.path for log_dir in log_dirs), threads.map(attempt, log_dirs), strict=True))
+
+
+def found_dir(log: PartitionLog, name: str, topic_id: Uuid | None) -> FoundDir:
+    """An open log as the start-up plan sees it, in a directory of that name."""
+    parsed = parse(name)
+    assert parsed is not None, f"{name} is the name of a replica's directory"
+    return FoundDir(
+        log.directory_id,
+        name,
+        parsed.kind,
+        log.topic,
+        log.partition,
+        topic_id,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        epochs=log.epochs,
+    )
+
+
 def load_log_dir(log_dir: LogDir, config: LogConfig, before_truncation: Callable[[], None]) -> list[LoadedDir]:
     """Open the logs in `log_dir`. OSError, LogError: the whole directory is offline. TooManyOpenFiles: it is not at fault."""
     loaded: list[LoadedDir] = []
@@ -47,17 +128,10 @@ def load_log_dir(log_dir: LogDir, config: LogConfig, before_truncation: Callable
         log = None
         if name.kind in (DirKind.CURRENT, DirKind.FUTURE):
             log = _open(log_dir, path, name._replace(topic=topic), topic_id, config, before_truncation)
-        found = FoundDir(
-            log_dir.directory_id,
-            path.name,
-            name.kind,
-            topic,
-            name.partition,
-            topic_id,
-            log_start_offset=log.log_start_offset if log else 0,
-            log_end_offset=log.log_end_offset if log else 0,
-            epochs=log.epochs if log else (),
-        )
+        if log is not None:
+            found = found_dir(log, path.name, topic_id)
+        else:
+            found = FoundDir(log_dir.directory_id, path.name, name.kind, topic, name.partition, topic_id)
         loaded.append(LoadedDir(found, path, log_dir, log))
     if log_dir.was_clean:
         _compare_with_the_stop(log_dir, loaded)
@@ -117,5 +191,20 @@ def _open(
         high_watermark=log_dir.high_watermarks.get(key, 0),
         recovery_point=log_dir.recovery_points.get(key, 0),
         clean=log_dir.was_clean,
+        before_truncation=before_truncation,
+    )
+
+
+def open_stray(
+    log_dir: LogDir, path: Path, topic: str, partition: int, config: LogConfig, before_truncation: Callable[[], None]
+) -> PartitionLog:
+    """Open and check the whole log in a directory that was set aside: the checkpoints are not about it. OSError, LogError."""
+    return PartitionLog.open(
+        path,
+        topic=topic,
+        partition=partition,
+        topic_id=_topic_id(path) or ZERO,
+        directory_id=log_dir.directory_id,
+        config=config,
         before_truncation=before_truncation,
     )

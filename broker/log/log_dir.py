@@ -59,7 +59,7 @@ class LogDir:
         self._checkpoint_lock = Lock()
 
     @classmethod
-    def open(cls, path: Path, *, node_id: int, cluster_id: str) -> LogDir:
+    def open(cls, path: Path, node_id: int, cluster_id: str) -> LogDir:
         """Lock the directory and read its files; nothing is changed before `begin_use`.
 
         LogDirInUse ends the broker. LogDirUnusable, OSError and ConfigError (an unreadable meta.properties) mean that this
@@ -124,9 +124,9 @@ class LogDir:
                 found = os.stat(self.path / LOCK)
                 os.stat(self.path / meta_properties.FILE_NAME)
             except FileNotFoundError as error:
-                raise OSError(error.errno, f"{error.filename} has vanished; was the disk unmounted?") from error
+                raise OSError(error.errno, f"{error.filename} has vanished, as if the disk was unmounted") from error
             if (found.st_dev, found.st_ino) != (locked.st_dev, locked.st_ino):
-                raise OSError(errno.ESTALE, f"another directory is at {self.path} now; was another disk mounted?")
+                raise OSError(errno.ESTALE, "another directory is in its place, as if another disk was mounted")
 
     def scan(self) -> list[tuple[Path, DirName]]:
         """Return replicas' directories, by name. Half created ones are removed; unknown directories stay, with a warning."""

@@ -22,7 +22,8 @@ with both logs locked: at every moment the next start finds at least one of the 
 (KIP-113's order). Directories to delete are renamed first and removed later by `remove_expired`.
 
 Any I/O error takes its log directory offline: the call raises LogDirFailed, and the broker calls `mark_offline` with it, once,
-and then reports it to the controller.
+and then reports it to the controller. When its disk has been repaired it comes back: `open_again` reads it as at a start, and
+`take_back` carries out the plan for its contents beside the running logs.
 
 Threads: the maps are read without a lock; every change of them, or of directories' names, is made under the manager's lock. It is
 taken before logs' locks. Calls block on disks: make them from worker threads.
@@ -34,11 +35,10 @@ import logging
 import os
 import shutil
 import threading
-import uuid
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -46,10 +46,10 @@ from typing import NamedTuple
 from kraftlab.config.errors import ConfigError
 from kraftlab.metadata.uuids import UNASSIGNED, Uuid, to_text
 
-from . import checkpoints
-from .descriptions import DirDescription, StrayDescription, describe_replicas, log_bytes_in
+from .creating import NewReplica, ReplicaId, collecting, prepare_together, remove_new, removing_on_error
+from .descriptions import DirDescription, StrayDescription, describe_kept, describe_replicas, log_bytes_in
 from .destinations import Destinations
-from .dir_names import CREATING_PREFIX, DirKind, current_name, keeps_name_inside, transient_name
+from .dir_names import DirKind, current_name, transient_name
 from .errors import (
     LogClosed,
     LogDirFailed,
@@ -62,39 +62,29 @@ from .errors import (
     TooManyOpenFiles,
     disk_errors,
 )
-from .files import fsync_directory, sync_new_directories
-from .loading import LoadedDir, load_log_dir
+from .files import forget_cached, fsync_directory, rename_durably
+from .loading import LoadedDir, ReturningDir, check_no_twin, found_dir, load_log_dir, load_together, open_dirs, open_stray
 from .log_config import LogConfig
 from .log_dir import UNKNOWN_EPOCH, LogDir
 from .partition_log import PartitionLog
 from .placement import Candidate, FreeBytes, rank
 from .recovery import new_segments
-from .startup import MAY_BE_OFFLINE, Action, AssignedReplica, FoundDir, Verb, plan_replica, plan_startup
+from .startup import (
+    MAY_BE_OFFLINE,
+    Action,
+    AssignedReplica,
+    FoundDir,
+    Running,
+    Verb,
+    plan_replica,
+    plan_return,
+    plan_startup,
+)
 
 DELETE_DELAY_MS_DEFAULT = 60_000
 STRAY_GRACE_MS_DEFAULT = 30_000
 
-ReplicaId = tuple[Uuid, int]
-"""Topic id and partition."""
-
 logger = logging.getLogger(__name__)
-
-
-class NewReplica(NamedTuple):
-    """A replica that needs a log; the arguments of `get_or_create`."""
-
-    topic: str
-    topic_id: Uuid
-    partition: int
-    directory_id: Uuid
-    is_new: bool
-    config: LogConfig
-    is_counted_on: bool = False
-    """See `AssignedReplica`."""
-
-    @property
-    def key(self) -> ReplicaId:
-        return (self.topic_id, self.partition)
 
 
 class _Deletion(NamedTuple):
@@ -110,15 +100,19 @@ class LogManager:
         self.delete_delay_ms = delete_delay_ms
         self.stray_grace_ms = stray_grace_ms
         self.log_dirs: tuple[Path, ...] = ()
+        self._owner: tuple[int, str] = -1, ""
+        """Node id and cluster id that the directories have to name."""
         self._online: dict[Path, LogDir] = {}
         self._offline: dict[Path, str] = {}
         self._known_ids: dict[Path, Uuid] = {}
+        self._online_since_s: dict[Path, float] = {}
+        """Times (monotonic clock) at which directories came back."""
         self._loaded: list[LoadedDir] = []
         self._currents: dict[ReplicaId, PartitionLog] = {}
         self._futures: dict[ReplicaId, PartitionLog] = {}
         self._unclaimed: dict[ReplicaId, tuple[int, PartitionLog]] = {}
         self._kept: list[PartitionLog] = []
-        """Copies whose replica is offline: open only so that their checkpoints stay."""
+        """Copies of replicas whose own log may be in an offline directory. A person may promote or drop them."""
         self._strays: list[StrayDescription] = []
         self._deletions: list[_Deletion] = []
         self.destinations = Destinations()
@@ -128,7 +122,7 @@ class LogManager:
         """Number of open logs in each directory, None if they have to be counted again."""
         self._lock = threading.RLock()
 
-    # Starting and stopping
+    # Starting
 
     @classmethod
     def open(
@@ -149,37 +143,26 @@ class LogManager:
         """
         manager = cls(config or LogConfig(), delete_delay_ms=delete_delay_ms, stray_grace_ms=stray_grace_ms)
         manager.log_dirs = tuple(path.absolute() for path in log_dirs)
+        manager._owner = node_id, cluster_id
         try:
-            manager._open_dirs(node_id, cluster_id)
+            manager._open_dirs()
             manager.destinations = Destinations.open(metadata_dir or manager.log_dirs[0])
         except BaseException:
             manager.abandon()
             raise
         return manager
 
-    def _open_dirs(self, node_id: int, cluster_id: str) -> None:
-        for path in self.log_dirs:
-            try:
-                log_dir = LogDir.open(path, node_id=node_id, cluster_id=cluster_id)
-            except (OSError, ConfigError, LogDirUnusable) as error:
-                self._offline[path] = str(error)
-                logger.error("log directory %s is offline: %s", path, error)
-                continue
-            twin = next((other for other, known in self._known_ids.items() if known == log_dir.directory_id), None)
-            self._online[path] = log_dir
-            if twin is not None:
-                raise StartupRefused(f"{path} and {twin} have the same directory.id; one is a copy: format one of them again")
-            self._known_ids[path] = log_dir.directory_id
+    def _open_dirs(self) -> None:
+        self._online, self._offline = open_dirs(self.log_dirs, *self._owner)
+        self._known_ids = {path: log_dir.directory_id for path, log_dir in self._online.items()}
         # Every check that may refuse the start comes before the first change.
-        with ThreadPoolExecutor(max(len(self._online), 1), "load") as threads:
-            loading = {path: threads.submit(self._load, log_dir) for path, log_dir in self._online.items()}
-        for path, loaded in loading.items():
-            try:
-                self._loaded += loaded.result()
-            except TooManyOpenFiles as error:
-                raise StartupRefused(str(error)) from error
-            except (OSError, LogError) as error:
-                self.mark_offline(path, error)
+        for path, outcome in load_together(self._online.values(), self._load).items():
+            if isinstance(outcome, TooManyOpenFiles):
+                raise StartupRefused(str(outcome)) from outcome
+            if isinstance(outcome, Exception):
+                self.mark_offline(path, outcome)
+            else:
+                self._loaded += outcome
         if not self._online:
             reasons = "; ".join(self._offline.values())
             raise StartupRefused(f"none of the log directories works: {reasons}")
@@ -201,29 +184,33 @@ class LogManager:
             refusals = [action.reason for action in plan if action.verb is Verb.REFUSE]
             if refusals:
                 raise StartupRefused("; ".join(refusals))
-            for action in plan:
-                if action.verb not in (Verb.SERVE, Verb.CREATE):
-                    logger.info("start: %r", action)
-                try:
-                    self._carry_out(action, loaded, now_ms)
-                except LogDirFailed as error:
-                    self.mark_offline(error.log_dir, error)
-                except TooManyOpenFiles as error:
-                    raise StartupRefused(str(error)) from error
-            self._loaded = []
-            self._counted = None
-            for log in self._currents.values():
-                self.destinations.forget(log.topic, log.partition)
-            for log_dir in list(self._online.values()):
-                try:
-                    log_dir.write_checkpoints(partial(self._logs_in, log_dir.path))
-                except LogDirFailed as error:
-                    self.mark_offline(error.log_dir, error)
-                except LogError as error:
-                    logger.warning("%s: checkpoints were not written: %s", log_dir, error)
+            self._follow(plan, loaded, now_ms)
             return plan
 
-    def _carry_out(self, action: Action, loaded: dict[tuple[Uuid, str], LoadedDir], now_ms: int) -> None:
+    def _follow(self, plan: Iterable[Action], loaded: Mapping[tuple[Uuid, str], LoadedDir], now_ms: int) -> None:
+        """Carry a plan out. A directory that fails meanwhile goes offline; StartupRefused: too many files are open."""
+        for action in plan:
+            if action.verb not in (Verb.SERVE, Verb.CREATE):
+                logger.info("start: %r", action)
+            try:
+                self._carry_out(action, loaded, now_ms)
+            except LogDirFailed as error:
+                self.mark_offline(error.log_dir, error)
+            except TooManyOpenFiles as error:
+                raise StartupRefused(str(error)) from error
+        self._loaded = []
+        self._counted = None
+        for log in self._currents.values():
+            self.destinations.forget(log.topic, log.partition)
+        for log_dir in list(self._online.values()):
+            try:
+                log_dir.write_checkpoints(partial(self._logs_in, log_dir.path))
+            except LogDirFailed as error:
+                self.mark_offline(error.log_dir, error)
+            except LogError as error:
+                logger.warning("%s: checkpoints were not written: %s", log_dir, error)
+
+    def _carry_out(self, action: Action, loaded: Mapping[tuple[Uuid, str], LoadedDir], now_ms: int) -> None:
         def item_of(found: FoundDir | None) -> LoadedDir | None:
             return loaded.get((found.log_dir, found.name)) if found is not None else None
 
@@ -252,7 +239,8 @@ class LogManager:
             case Verb.DELETE, None:
                 self._deletions.append(_Deletion(now_ms + self.delete_delay_ms, subject.path))
             case Verb.SET_ASIDE, PartitionLog():
-                if subject.found.kind is DirKind.CURRENT and subject.found.topic_id is not None and key not in self._unclaimed:
+                is_current = subject.found.kind is DirKind.CURRENT and subject.found.topic_id is not None
+                if is_current and key not in self._unclaimed and key not in self._currents:
                     self._unclaimed[key] = (now_ms + self.stray_grace_ms, log)
                 else:
                     self._set_aside(log)
@@ -279,6 +267,82 @@ class LogManager:
                 return
         self._promote(current, future, now_ms)
         self._currents[key] = future
+
+    # A directory that comes back
+
+    def open_again(self, path: Path) -> ReturningDir:
+        """Lock, read and recover a directory that is offline; nothing of it is used before `take_back`.
+
+        LogDirUnusable: it cannot come back as it is; LogDirInUse, TooManyOpenFiles.
+        """
+        if path not in self._offline:
+            raise LogDirUnusable(f"{path} is not offline")
+        known = self._known_ids.get(path)
+        others = {directory_id: other for other, directory_id in self._known_ids.items() if other != path}
+        try:
+            log_dir = LogDir.open(path, *self._owner)
+        except (OSError, ConfigError) as error:
+            raise LogDirUnusable(str(error)) from error
+        try:
+            if known not in (None, log_dir.directory_id):
+                raise LogDirUnusable(
+                    f"{path} is another disk: its directory.id is {to_text(log_dir.directory_id)}, not {to_text(known)}; mount "
+                    "the disk that was there, or restart the broker to begin with this one"
+                )
+            check_no_twin(log_dir, others)
+            forget_cached(path.glob("*/*.log"))
+            return ReturningDir(log_dir, self._load(log_dir))
+        except (OSError, LogError) as error:
+            log_dir.release()
+            raise error if isinstance(error, LogDirUnusable | TooManyOpenFiles) else LogDirUnusable(str(error)) from error
+
+    def take_back(self, returning: ReturningDir, assigned: Iterable[AssignedReplica], now_ms: int) -> list[Action]:
+        """Use a directory that was opened again; return the plan that was carried out (`plan_return`).
+
+        LogDirUnusable: it stays offline, since it contradicts another directory or has failed again.
+        """
+        path = returning.log_dir.path
+        with self._lock:
+            kept, self._kept = self._kept, []
+            copies = [_as_loaded(log, self._online[log.log_dir]) for log in kept]
+            known = {(item.found.log_dir, item.found.name): item for item in (*returning.loaded, *copies)}
+            running: dict[ReplicaId, Running] = {}
+            for item in list(known.values()):
+                key = (item.found.topic_id or b"", item.found.partition)
+                current = self._currents.get(key)
+                if current is not None and key not in running:
+                    beside = _as_loaded(current, self._online[current.log_dir])
+                    known[beside.found.log_dir, beside.found.name] = beside
+                    running[key] = Running(beside.found, key in self._futures)
+            self._online[path], reason = returning.log_dir, self._offline.pop(path, "")
+            self._loaded = [*returning.loaded, *copies]
+            found = [item.found for item in self._loaded]
+            waiting = [each for each in assigned if (each.topic_id, each.partition) not in self._currents]
+            good_dirs = tuple(self.directory_ids().values())
+            plan = plan_return(found, running, waiting, good_dirs=good_dirs, has_bad_dirs=bool(self._offline))
+            refusals = [action.reason for action in plan if action.verb is Verb.REFUSE]
+            if refusals:
+                del self._online[path]
+                self._offline[path], self._loaded, self._kept = reason, [], kept
+                raise LogDirUnusable("; ".join(refusals))
+            self._known_ids[path] = returning.log_dir.directory_id
+            self._online_since_s[path] = time.monotonic()
+            logger.info("log directory %s is back", path)
+            try:
+                self._follow(plan, known, now_ms)
+            except StartupRefused as error:
+                self.mark_offline(path, error)
+            if path not in self._online:
+                used = [id(log) for log in (*self._kept, *self._futures.values(), *self._currents.values())]
+                self._kept += [each for each in kept if id(each) not in used and each.directory.name.endswith("-future")]
+                raise LogDirUnusable(f"{path} has failed again: {self._offline[path]}")
+            return plan
+
+    def is_over(self, failure: LogDirFailed) -> bool:
+        """Return True if the directory has come back since that failure."""
+        return failure.raised_at_s < self._online_since_s.get(failure.log_dir, 0.0)
+
+    # Stopping
 
     def close(self, broker_epoch: int = UNKNOWN_EPOCH) -> None:
         """Flush everything, write the checkpoints and the mark of a clean shutdown, and release the directories."""
@@ -344,6 +408,7 @@ class LogManager:
             self._futures = {key: log for key, log in self._futures.items() if log.log_dir != path}
             self._unclaimed = {key: item for key, item in self._unclaimed.items() if item[1].log_dir != path}
             self._kept = [log for log in self._kept if log.log_dir != path]
+            self._strays = [stray for stray in self._strays if stray.path.parent != path]
             self._loaded = [item for item in self._loaded if item.log_dir is not log_dir]
             self._deletions = [item for item in self._deletions if item.path.parent != path]
             log_dir.release()
@@ -413,24 +478,24 @@ class LogManager:
             self._counts()
             for replica in wanted:
                 if self._claim(replica.key) is None:
-                    with _collecting(refused):
+                    with collecting(refused):
                         placed.append((replica, self._place(replica)))
         prepared: list[tuple[NewReplica, LogDir, Path]] = []
         for log_dir in {id(log_dir): log_dir for _, log_dir in placed}.values():
-            with _collecting(refused):
-                prepared += self._prepare_together(log_dir, [replica for replica, there in placed if there is log_dir], refused)
+            with collecting(refused):
+                prepared += prepare_together(log_dir, [replica for replica, there in placed if there is log_dir], refused)
         with self._lock:
             for replica, log_dir, directory in prepared:
                 if self._claim(replica.key) is not None:
                     shutil.rmtree(directory, ignore_errors=True)
                     continue
                 name = current_name(replica.topic, replica.partition)
-                with _collecting(refused):
+                with collecting(refused):
                     self._free_name(log_dir.path / name)
                     self._currents[replica.key] = self._open_new(log_dir, directory, name, replica, start_offset=0)
                     self.destinations.forget(replica.topic, replica.partition)
         for path in {log_dir.path for _, log_dir, _ in prepared}:
-            with _collecting(refused), disk_errors(path):
+            with collecting(refused), disk_errors(path):
                 fsync_directory(path)
         return refused
 
@@ -501,7 +566,7 @@ class LogManager:
             # In checkpoints, both would have the same name.
             self._free_name(log_dir / current_name(current.topic, partition))
             refused: list[LogError] = []
-            made = self._prepare_together(target, [replica], refused)
+            made = prepare_together(target, [replica], refused)
             if refused:
                 raise refused[0]
             [(_, _, prepared)] = made
@@ -510,7 +575,7 @@ class LogManager:
                 with disk_errors(log_dir):
                     fsync_directory(log_dir)
             except LogError:
-                _remove_new(log, prepared)
+                remove_new(log, prepared)
                 raise
             self._futures[topic_id, partition] = log
             return log
@@ -589,10 +654,81 @@ class LogManager:
             current = self._currents.pop((topic_id, partition), None)
             try:
                 self.drop_future(topic_id, partition, now_ms)
+                for log in [log for log in self._kept if (log.topic_id, log.partition) == (topic_id, partition)]:
+                    self._kept.remove(log)
+                    self._retire(log, now_ms)
             finally:
                 if current is not None:
                     self._retire(current, now_ms)
             return current is not None
+
+    # Kept copies
+
+    def has_kept(self, topic_id: Uuid, partition: int) -> bool:
+        """Return True if a copy of the replica is kept."""
+        return any((log.topic_id, log.partition) == (topic_id, partition) for log in list(self._kept))
+
+    def keep_future(self, topic_id: Uuid, partition: int) -> None:
+        """Keep the log that a move was building, since the current one was in a directory that failed."""
+        with self._lock:
+            future = self._futures.pop((topic_id, partition), None)
+            if future is not None:
+                self._kept.append(future)
+
+    def replica_of_copy(self, path: Path) -> tuple[str, int]:
+        """Topic and partition of a kept copy, or of one that was set aside. ReplicaConflict if there is none."""
+        for log in list(self._kept):
+            if log.directory == path:
+                return log.topic, log.partition
+        for stray in list(self._strays):
+            if stray.path == path:
+                return stray.topic, stray.partition
+        raise ReplicaConflict(f"there is no kept copy {path}; kraftlab log-dirs --describe --json names the copies")
+
+    def promote_copy(self, path: Path, replica: AssignedReplica) -> PartitionLog:
+        """Make a kept copy, or one that was set aside, the current log of a replica that has none.
+
+        ReplicaConflict if there is no such copy, or the replica has a log.
+        """
+        key = (replica.topic_id, replica.partition)
+        with self._lock:
+            current = self._currents.get(key)
+            if current is not None:
+                raise ReplicaConflict(f"{current.name} has a working log in {current.log_dir}; move the replica instead")
+            log = next((log for log in self._kept if log.directory == path), None) or self._open_stray(path, replica)
+            if (log.topic_id, log.partition) != key:
+                raise ReplicaConflict(f"{path} is not a copy of {replica.topic}-{replica.partition}, but of an older topic")
+            self._promote(None, log, 0)
+            self._kept = [kept for kept in self._kept if kept is not log]
+            self._strays = [stray for stray in self._strays if stray.path != path]
+            self._currents[key] = log
+            self._counted = None
+        logger.warning("%s: the copy %s was promoted, with offsets up to %d", log.name, path, log.log_end_offset)
+        return log
+
+    def _open_stray(self, path: Path, replica: AssignedReplica) -> PartitionLog:
+        log_dir = self._online.get(path.parent)
+        if log_dir is None:
+            raise ReplicaConflict(f"the log directory of {path} is offline")
+        before_truncation = partial(self._write_recovery_points, log_dir)
+        with disk_errors(log_dir.path):
+            return open_stray(log_dir, path, replica.topic, replica.partition, self.config, before_truncation)
+
+    def drop_copy(self, path: Path, now_ms: int) -> None:
+        """Delete a kept copy, or one that was set aside, after the usual delay. ReplicaConflict if there is none."""
+        with self._lock:
+            topic, partition = self.replica_of_copy(path)
+            log = next((log for log in self._kept if log.directory == path), None)
+            if log is not None:
+                self._kept.remove(log)
+                self._retire(log, now_ms)
+            else:
+                target = path.with_name(transient_name(topic, partition, DirKind.DELETE))
+                with disk_errors(path.parent):
+                    rename_durably(path, target)
+                self._strays = [stray for stray in self._strays if stray.path != path]
+                self._deletions.append(_Deletion(now_ms + self.delete_delay_ms, target))
+        logger.warning("the copy %s was dropped", path)
 
     def _current(self, topic_id: Uuid, partition: int) -> PartitionLog:
         current = self._currents.get((topic_id, partition))
@@ -600,35 +736,11 @@ class LogManager:
             raise ReplicaConflict(f"partition {partition} of topic {to_text(topic_id)} has no working log on this broker")
         return current
 
-    def _prepare_together(
-        self, log_dir: LogDir, replicas: Iterable[NewReplica], refused: list[LogError]
-    ) -> list[tuple[NewReplica, LogDir, Path]]:
-        """Make durable directories under temporary names; note errors. LogError: none of them is durable."""
-        made: list[tuple[NewReplica, LogDir, Path]] = []
-        log_dir.check_in_place()
-        for replica in replicas:
-            with _collecting(refused):
-                made.append((replica, log_dir, self._make_directory(log_dir, replica.topic, replica.topic_id)))
-        directories = [directory for _, _, directory in made]
-        with _removing_on_error(directories), disk_errors(log_dir.path):
-            sync_new_directories(directories)
-        return made
-
-    def _make_directory(self, log_dir: LogDir, topic: str, topic_id: Uuid) -> Path:
-        """Make a replica's directory, with its first files, under a temporary name. Not durable yet. Needs no lock."""
-        directory = log_dir.path / f"{CREATING_PREFIX}{uuid.uuid4().hex}"
-        with _removing_on_error([directory]), disk_errors(log_dir.path):
-            os.mkdir(directory)
-            checkpoints.write_partition_metadata(directory, topic_id)
-            if keeps_name_inside(topic):
-                checkpoints.write_topic_name(directory, topic)
-        return directory
-
     def _open_new(self, log_dir: LogDir, prepared: Path, name: str, replica: NewReplica, *, start_offset: int) -> PartitionLog:
         """Open the log in a prepared directory and give the directory its name, which the caller makes durable."""
         if self._online.get(log_dir.path) is not log_dir:
             raise LogDirFailed(log_dir.path, OSError(self._offline.get(log_dir.path, "it was released")))
-        with _removing_on_error([prepared]):
+        with removing_on_error([prepared]):
             log_dir.forget_checkpoints((replica.topic, replica.partition), partial(self._logs_in, log_dir.path))
             with disk_errors(log_dir.path):
                 opened = new_segments(prepared, start_offset)
@@ -751,35 +863,13 @@ class LogManager:
             log_dir.usable_bytes,
             describe_replicas((log, current) for log, current in pairs if log.log_dir == path),
             tuple(stray for stray in list(self._strays) if stray.path.parent == path),
+            tuple(describe_kept(log) for log in list(self._kept) if log.log_dir == path),
         )
 
 
-@contextmanager
-def _removing_on_error(directories: Sequence[Path]) -> Iterator[None]:
-    """Remove directories under temporary names if the block fails."""
-    try:
-        yield
-    except LogError:
-        for directory in directories:
-            shutil.rmtree(directory, ignore_errors=True)
-        raise
-
-
-def _remove_new(log: PartitionLog, passing: Path) -> None:
-    """Remove a new log. If its files cannot be removed now, the next start does it, by the temporary name."""
-    log.close()
-    with suppress(OSError):
-        os.rename(log.directory, passing)
-    shutil.rmtree(passing, ignore_errors=True)
-
-
-@contextmanager
-def _collecting(refused: list[LogError]) -> Iterator[None]:
-    """Note the error of one replica; the others go on."""
-    try:
-        yield
-    except LogError as error:
-        refused.append(error)
+def _as_loaded(log: PartitionLog, log_dir: LogDir) -> LoadedDir:
+    """A running log as a directory that was found."""
+    return LoadedDir(found_dir(log, log.directory.name, log.topic_id), log.directory, log_dir, log)
 
 
 def _while_open(work: Callable[[], None]) -> None:

@@ -1,7 +1,8 @@
-"""`kraftlab log-dirs --describe`: the log directories of brokers and their replicas (kafka-log-dirs)."""
+"""`kraftlab log-dirs`: the log directories of brokers and their replicas (kafka-log-dirs), and their repair after a failure."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,29 +24,62 @@ UNKNOWN_TOPIC = 3
 Examples:
   kraftlab log-dirs --describe
   kraftlab log-dirs --describe --broker-list 0,1 --topic-list orders --json
+  kraftlab log-dirs --online /data/d1 --broker 0
+  kraftlab log-dirs --promote orders-3 --broker 0
+  kraftlab log-dirs --drop orders-3 --broker 0 --force
 
 \b
 --json adds sizes of the directories (KIP-827), and the rate and the remaining bytes of moves.""",
 )
 @bootstrap_option
-@click.option("--describe", is_flag=True, help="Describe log directories. Required: the only action.")
+@click.option("--describe", is_flag=True, help="Describe log directories.")
+@click.option("--online", metavar="DIR", help="Bring a log directory that failed back, once its disk is repaired and mounted.")
+@click.option("--promote", metavar="COPY", help="Make a kept copy, TOPIC-PARTITION or its path, the log of its replica.")
+@click.option("--drop", metavar="COPY", help="Delete a kept copy, TOPIC-PARTITION or its path.")
+@click.option("--broker", type=click.IntRange(min=0), metavar="ID", help="The broker of --online, --promote and --drop.")
+@click.option("--force", is_flag=True, help="With --promote or --drop: do not ask for confirmation.")
 @click.option("--broker-list", metavar="IDS", help="Only these brokers, for example 0,1.")
 @click.option("--topic-list", metavar="TOPICS", help="Only these topics, separated by commas.")
 @caller_options
 @json_option
 def log_dirs(
     describe: bool,
+    online: str | None,
+    promote: str | None,
+    drop: str | None,
+    broker: int | None,
+    force: bool,
     broker_list: str | None,
     topic_list: str | None,
     as_json: bool,
 ) -> int:
-    """Show the log directories of brokers, and the replicas in them."""
-    if not describe:
+    """Show the log directories of brokers and the replicas in them; bring directories back after a failure."""
+    actions = [each for each in (describe or None, online, promote, drop) if each is not None]
+    if not actions:
         raise CommandFailed('Missing required argument "[describe]"\nSee: kraftlab log-dirs --help')
+    if len(actions) > 1:
+        raise CommandFailed("Error: give one of --describe, --online, --promote and --drop")
+    if describe:
+        return _describe(broker_list, topic_list, Output(as_json))
+    if broker is None:
+        raise CommandFailed(
+            "Error: --online, --promote and --drop need --broker ID; kraftlab log-dirs --describe shows the brokers"
+        )
 
-    from ..reassign.plan import PlanError, parse_brokers
+    from .log_dir_repairs import bring_online, resolve
 
     out = Output(as_json)
+    with connect() as client:
+        if online is not None:
+            bring_online(client, broker, online, out)
+        else:
+            resolve(client, broker, promote or drop or "", out, promote=promote is not None, force=force)
+    return DONE
+
+
+def _describe(broker_list: str | None, topic_list: str | None, out: Output) -> int:
+    from ..reassign.plan import PlanError, parse_brokers
+
     topics = frozenset(topic_list.split(",")) if topic_list else None
     with connect() as client:
         existing = sorted(broker.broker_id for broker in client.describe_cluster().brokers)
@@ -64,8 +98,20 @@ def log_dirs(
         responses = {broker: client.describe_log_dirs(broker) for broker in wanted}
     out.lines([f"Received log directory information from brokers {','.join(map(str, wanted))}"])
     out.lines([msgspec.json.encode(document(responses, topics)).decode()])
+    if not out.as_json:
+        _name_copies(responses)
     out.result(document(responses, topics, extended=True))
     return DONE
+
+
+def _name_copies(responses: Mapping[int, pb.DescribeLogDirsResponse]) -> None:
+    """Name kept copies on stderr, beside Kafka's document."""
+    from .log_dir_repairs import describe_copy
+
+    for broker, response in sorted(responses.items()):
+        for result in response.results:
+            for copy in result.kept_copies:
+                click.echo(describe_copy(broker, copy), err=True)
 
 
 def unknown_brokers(unknown: list[int], existing: list[int]) -> str:
@@ -110,6 +156,18 @@ def _directory(result: pb.LogDirResult, topics: frozenset[str] | None, extended:
             "totalBytes": result.total_bytes,
             "usableBytes": result.usable_bytes,
             "strays": list(result.strays),
+            "errorMessage": result.error_message or None,
+            "keptCopies": [
+                {
+                    "path": copy.path,
+                    "partition": f"{copy.topic_name}-{copy.partition_index}",
+                    "size": copy.size_bytes,
+                    "logEndOffset": copy.log_end_offset,
+                    "isStray": copy.is_stray,
+                    "lostLogEndOffset": copy.lost_log_end_offset,
+                }
+                for copy in result.kept_copies
+            ],
         }
     return shown
 

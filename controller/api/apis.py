@@ -263,8 +263,10 @@ APIS: Mapping[str, AdminApi] = {
         api: AdminApi(Kind.LOCAL, _local(api))
         for api in ("CreateSnapshot", "ListSnapshots", "DescribeMetadata", "DescribeImage", "ListMetadataRecords")
     },
-    "AlterReplicaLogDirs": AdminApi(Kind.LOCAL, _log_directories),
-    "DescribeLogDirs": AdminApi(Kind.LOCAL, _log_directories),
+    **{
+        api: AdminApi(Kind.LOCAL, _log_directories)
+        for api in ("AlterReplicaLogDirs", "DescribeLogDirs", "OnlineLogDir", "ResolveReplicaCopy")
+    },
     "UnregisterBroker": AdminApi(Kind.WRITE, brokers.unregister),
     "AllocateProducerIds": AdminApi(Kind.WRITE, producer_ids.allocate),
     "InitProducerId": AdminApi(

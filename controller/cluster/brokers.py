@@ -56,7 +56,8 @@ def register(
     state: ControllerState, table: HeartbeatTable, request: BrokerRegistrationRequest, context: Context
 ) -> Outcome[BrokerRegistrationResponse]:
     """Register an incarnation. The same incarnation again is refreshed and keeps its epoch and flags; replicas in a directory
-    that it does not name any more leave ISRs and leaderships, as after a heartbeat that reports the directory offline.
+    that it does not name any more leave ISRs and leaderships, as after a heartbeat that reports the directory offline, and
+    replicas in one that has come back may lead partitions that have no leader.
 
     ApiError, in this order: INCONSISTENT_CLUSTER_ID, INVALID_REGISTRATION (id, listeners, levels),
     DUPLICATE_BROKER_REGISTRATION (another incarnation is alive, and this one does not replace it), INVALID_REGISTRATION
@@ -89,6 +90,9 @@ def register(
             else tuple(each for each in refreshed.cordoned_log_dirs if each in request.log_dirs),
         )
     )
+    if refreshed is not None and not refreshed.fenced and not set(request.log_dirs) <= set(refreshed.log_dirs):
+        after = state.replay(records, context.next_offset, state.image.provenance)
+        records += with_broker(after, after.index.leaderless(), request.broker_id, context.settings)
 
     def appended(end_offset: int) -> None:
         if refreshed is not None and table.contact(request.broker_id) is not None:
@@ -329,7 +333,7 @@ def _cordons(broker: BrokerImage, request: BrokerHeartbeatRequest, level: int) -
     """Reported cordoned directories. None if they are known already, or if metadata.version does not have them."""
     if request.cordoned_log_dirs is None or level < CORDONED_DIRECTORIES:
         return None
-    reported = tuple(sorted(directory for directory in request.cordoned_log_dirs if directory in broker.log_dirs))
+    reported = tuple(sorted({*request.cordoned_log_dirs}.intersection(broker.log_dirs)))
     return None if reported == broker.cordoned_log_dirs else reported
 
 

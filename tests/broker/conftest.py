@@ -17,7 +17,7 @@ import trio
 
 from kraftlab.broker.crash_images import world as one_process
 from kraftlab.broker.crash_images.world import broker_config, format_disks
-from kraftlab.broker.log.errors import LogDirFailed
+from kraftlab.broker.log.errors import LogDirFailed, LogError
 from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.broker.replication.partition import Partition
 from kraftlab.metadata.errors import ErrorCode
@@ -162,6 +162,17 @@ class Broker(one_process.Broker):
     async def lose(self, log_dir: Path) -> None:
         """The disk of a log directory fails."""
         await self.give_up(LogDirFailed(log_dir, OSError(errno.EIO, "bad disk")))
+
+    async def bring_back(self, log_dir: Path) -> list[str]:
+        """The disk is repaired; return the plan for its contents."""
+        returning = self.logs.open_again(log_dir)
+        try:
+            return [
+                f"{action.verb.value} {action.topic}-{action.partition}" for action in await self.replicas.take_back(returning)
+            ]
+        except LogError:
+            returning.release()
+            raise
 
     def partition(self, topic: str, number: int) -> Partition:
         return self.replicas.partitions[self.world.image.topics.by_name[topic], number]

@@ -95,32 +95,6 @@ async def test_a_replica_that_is_offline_from_the_start_is_reported_though_the_m
     await eventually(lambda: world.state("t", 0).directory_of(0) == LOST, "the controller knows that the replica is offline")
 
 
-async def test_a_second_directory_that_fails_while_a_move_to_it_is_dropped_does_not_stop_the_clean_up(
-    autojump_clock: Any, world: Any
-) -> None:
-    broker = await world.add_broker(0, log_dirs=3)
-    await world.create_topic("t", *[[0]] * 6)
-    await world.configure(4, "", replica_alter_log_dirs_io_max_bytes_per_second="1")
-    await broker.produce("t", 0, batch(1, 5_000))
-    source = broker.log("t", 0).log_dir
-    beside = [n for n in range(6) if broker.log("t", n).log_dir == source]
-    assert len(beside) > 1
-    target = next(path for path in broker.dirs if path != source)
-    await broker.alter(target)
-    future = broker.partition("t", 0).future
-    assert future is not None
-
-    def fails(path: Any) -> None:
-        raise failure(target)
-
-    future.rename = fails
-    await broker.lose(source)
-    for number in beside:
-        assert broker.partition("t", number).log is None
-        assert (await broker.produce("t", number, batch(), acks=1)).error == ErrorCode.KAFKA_STORAGE_ERROR
-    assert target in {error.log_dir for error in broker.failed}
-
-
 def node_on(dirs: list[Path], in_thread: InThread = in_thread, **settings: str) -> BrokerNode:
     """A broker whose logs are opened in these directories, and that does not run."""
     format_disks(dirs, 1)

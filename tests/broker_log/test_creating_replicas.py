@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from kraftlab.broker.log import checkpoints, files
+from kraftlab.broker.log import creating as creating_module
 from kraftlab.broker.log import log_manager as log_manager_module
+from kraftlab.broker.log.creating import NewReplica
 from kraftlab.broker.log.dir_names import CREATING_PREFIX
 from kraftlab.broker.log.errors import (
     LogDirFailed,
@@ -22,7 +24,7 @@ from kraftlab.broker.log.errors import (
 )
 from kraftlab.broker.log.log_config import LogConfig
 from kraftlab.broker.log.log_dir import LogDir
-from kraftlab.broker.log.log_manager import LogManager, NewReplica
+from kraftlab.broker.log.log_manager import LogManager
 from kraftlab.broker.log.partition_log import PartitionLog
 from kraftlab.broker.log.startup import AssignedReplica
 from kraftlab.metadata.uuids import UNASSIGNED
@@ -124,14 +126,14 @@ def test_a_crash_while_replicas_are_created_together_leaves_each_of_them_whole_o
         manager = broker.start()
         synced: set[Path] = set()
         with pytest.MonkeyPatch.context() as patch:
-            real_sync = log_manager_module.sync_new_directories
+            real_sync = creating_module.sync_new_directories
 
             def sync(directories: list[Path], real_sync=real_sync, synced=synced) -> None:
                 files.fsync_directory(directories[0].parent)  # counted, so that a crash comes before and after it
                 real_sync(directories)
                 synced.update(directories)
 
-            patch.setattr(log_manager_module, "sync_new_directories", sync)
+            patch.setattr(creating_module, "sync_new_directories", sync)
             seen = crash_at(patch, step)
             patch.setattr(log_manager_module, "fsync_directory", files.fsync_directory)
             with contextlib.suppress(SimulatedCrash):

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from kraftlab.broker.log.creating import NewReplica
 from kraftlab.broker.log.errors import (
     LogDirInUse,
     StartupRefused,
 )
-from kraftlab.broker.log.log_manager import LogManager, NewReplica
+from kraftlab.broker.log.log_manager import LogManager
 from kraftlab.broker.log.partition_log import PartitionLog
 from kraftlab.config import meta_properties
 from kraftlab.config.meta_properties import MetaProperties

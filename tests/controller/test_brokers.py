@@ -478,6 +478,28 @@ async def test_replicas_in_an_offline_directory_are_not_eligible(cluster: Any, t
     assert (cluster.partition("t", 0).elr, cluster.partition("t", 0).last_known_elr) == ((), (1,))
 
 
+async def test_a_directory_that_comes_back_may_lead_partitions_without_a_leader(cluster: Any, tools: Any) -> None:
+    first, second = tools.directory(1, 0), tools.directory(1, 1)
+    await cluster.start_brokers(1, log_dirs=(first, second))
+    await cluster.start_brokers(2)
+    await cluster.create("alone", (1,), (1,))
+    await cluster.create("shared", (1, 2))
+    for topic, index, directory in (("alone", 0, first), ("alone", 1, second), ("shared", 0, first)):
+        assert await assign(cluster, 1, topic, index, directory) == ErrorCode.NONE
+    epoch = cluster.broker(1).epoch
+
+    def leaders() -> list[int]:
+        return [cluster.partition(topic, index).leader for topic, index in (("alone", 0), ("alone", 1), ("shared", 0))]
+
+    await cluster.heartbeat(1, offline_log_dirs=(first,))
+    assert leaders() == [-1, 1, 2]
+    assert await cluster.register(1, log_dirs=(first, second)) == epoch
+    assert cluster.broker(1).log_dirs == tuple(sorted((first, second)))
+    assert not cluster.broker(1).fenced
+    assert leaders() == [1, 1, 2]
+    assert cluster.partition("shared").isr == (2,), "it has to catch up first"
+
+
 async def test_a_broker_without_any_directory_left_is_fenced(cluster: Any, tools: Any) -> None:
     first, second = await two_dirs(cluster, tools)
     await cluster.create("unplaced", (1, 2))

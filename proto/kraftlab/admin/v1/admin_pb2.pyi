@@ -1730,7 +1730,7 @@ class DescribeLogDirsResponse(_message.Message):
     def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., results: _Optional[_Iterable[_Union[LogDirResult, _Mapping]]] = ..., broker_id: _Optional[int] = ...) -> None: ...
 
 class LogDirResult(_message.Message):
-    __slots__ = ("error_code", "log_dir", "topics", "total_bytes", "usable_bytes", "is_cordoned", "directory_id", "strays")
+    __slots__ = ("error_code", "log_dir", "topics", "total_bytes", "usable_bytes", "is_cordoned", "directory_id", "strays", "error_message", "kept_copies")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     LOG_DIR_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -1739,6 +1739,8 @@ class LogDirResult(_message.Message):
     IS_CORDONED_FIELD_NUMBER: _ClassVar[int]
     DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
     STRAYS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    KEPT_COPIES_FIELD_NUMBER: _ClassVar[int]
     error_code: int
     log_dir: str
     topics: _containers.RepeatedCompositeFieldContainer[LogDirTopic]
@@ -1747,7 +1749,27 @@ class LogDirResult(_message.Message):
     is_cordoned: bool
     directory_id: str
     strays: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, error_code: _Optional[int] = ..., log_dir: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[LogDirTopic, _Mapping]]] = ..., total_bytes: _Optional[int] = ..., usable_bytes: _Optional[int] = ..., is_cordoned: bool = ..., directory_id: _Optional[str] = ..., strays: _Optional[_Iterable[str]] = ...) -> None: ...
+    error_message: str
+    kept_copies: _containers.RepeatedCompositeFieldContainer[KeptReplicaCopy]
+    def __init__(self, error_code: _Optional[int] = ..., log_dir: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[LogDirTopic, _Mapping]]] = ..., total_bytes: _Optional[int] = ..., usable_bytes: _Optional[int] = ..., is_cordoned: bool = ..., directory_id: _Optional[str] = ..., strays: _Optional[_Iterable[str]] = ..., error_message: _Optional[str] = ..., kept_copies: _Optional[_Iterable[_Union[KeptReplicaCopy, _Mapping]]] = ...) -> None: ...
+
+class KeptReplicaCopy(_message.Message):
+    __slots__ = ("path", "topic_name", "partition_index", "size_bytes", "log_end_offset", "is_stray", "lost_log_end_offset")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    IS_STRAY_FIELD_NUMBER: _ClassVar[int]
+    LOST_LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    topic_name: str
+    partition_index: int
+    size_bytes: int
+    log_end_offset: int
+    is_stray: bool
+    lost_log_end_offset: int
+    def __init__(self, path: _Optional[str] = ..., topic_name: _Optional[str] = ..., partition_index: _Optional[int] = ..., size_bytes: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., is_stray: bool = ..., lost_log_end_offset: _Optional[int] = ...) -> None: ...
 
 class LogDirTopic(_message.Message):
     __slots__ = ("name", "partitions")
@@ -1778,6 +1800,52 @@ class LogDirPartition(_message.Message):
     error: str
     log_end_offset: int
     def __init__(self, partition_index: _Optional[int] = ..., partition_size: _Optional[int] = ..., offset_lag: _Optional[int] = ..., is_future_key: bool = ..., bytes_left: _Optional[int] = ..., bytes_per_second: _Optional[float] = ..., started_ms: _Optional[int] = ..., error: _Optional[str] = ..., log_end_offset: _Optional[int] = ...) -> None: ...
+
+class OnlineLogDirRequest(_message.Message):
+    __slots__ = ("header", "log_dir")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    LOG_DIR_FIELD_NUMBER: _ClassVar[int]
+    header: RequestHeader
+    log_dir: str
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., log_dir: _Optional[str] = ...) -> None: ...
+
+class OnlineLogDirResponse(_message.Message):
+    __slots__ = ("header", "replicas")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    replicas: _containers.RepeatedCompositeFieldContainer[ReturnedReplica]
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., replicas: _Optional[_Iterable[_Union[ReturnedReplica, _Mapping]]] = ...) -> None: ...
+
+class ReturnedReplica(_message.Message):
+    __slots__ = ("topic_name", "partition_index", "outcome", "directory", "reason")
+    TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    topic_name: str
+    partition_index: int
+    outcome: str
+    directory: str
+    reason: str
+    def __init__(self, topic_name: _Optional[str] = ..., partition_index: _Optional[int] = ..., outcome: _Optional[str] = ..., directory: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class ResolveReplicaCopyRequest(_message.Message):
+    __slots__ = ("header", "path", "promote")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    PROMOTE_FIELD_NUMBER: _ClassVar[int]
+    header: RequestHeader
+    path: str
+    promote: bool
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., path: _Optional[str] = ..., promote: bool = ...) -> None: ...
+
+class ResolveReplicaCopyResponse(_message.Message):
+    __slots__ = ("header",)
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ...) -> None: ...
 
 class CreateAclsRequest(_message.Message):
     __slots__ = ("header", "creations")
@@ -2178,7 +2246,7 @@ class CallResponses(_message.Message):
     def __init__(self, calls: _Optional[_Iterable[_Union[CallResponse, _Mapping]]] = ...) -> None: ...
 
 class CallRequest(_message.Message):
-    __slots__ = ("correlation", "create_topics", "delete_topics", "describe_topic_partitions", "incremental_alter_configs", "describe_configs", "alter_partition_reassignments", "list_partition_reassignments", "describe_cluster", "describe_quorum", "describe_metadata", "alter_replica_log_dirs", "describe_log_dirs", "add_raft_voter", "remove_raft_voter", "transfer_leadership", "create_snapshot", "list_snapshots", "metadata", "api_versions", "create_acls", "delete_acls", "describe_acls", "alter_user_scram_credentials", "describe_user_scram_credentials", "alter_configs", "list_config_resources", "alter_client_quotas", "describe_client_quotas", "update_features", "create_partitions", "elect_leaders", "delete_records", "unregister_broker", "allocate_producer_ids", "init_producer_id", "alter_replication_factors", "alter_partition_counts", "alter_inter_broker_throttle", "describe_image", "list_metadata_records")
+    __slots__ = ("correlation", "create_topics", "delete_topics", "describe_topic_partitions", "incremental_alter_configs", "describe_configs", "alter_partition_reassignments", "list_partition_reassignments", "describe_cluster", "describe_quorum", "describe_metadata", "alter_replica_log_dirs", "describe_log_dirs", "online_log_dir", "resolve_replica_copy", "add_raft_voter", "remove_raft_voter", "transfer_leadership", "create_snapshot", "list_snapshots", "metadata", "api_versions", "create_acls", "delete_acls", "describe_acls", "alter_user_scram_credentials", "describe_user_scram_credentials", "alter_configs", "list_config_resources", "alter_client_quotas", "describe_client_quotas", "update_features", "create_partitions", "elect_leaders", "delete_records", "unregister_broker", "allocate_producer_ids", "init_producer_id", "alter_replication_factors", "alter_partition_counts", "alter_inter_broker_throttle", "describe_image", "list_metadata_records")
     CORRELATION_FIELD_NUMBER: _ClassVar[int]
     CREATE_TOPICS_FIELD_NUMBER: _ClassVar[int]
     DELETE_TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -2192,6 +2260,8 @@ class CallRequest(_message.Message):
     DESCRIBE_METADATA_FIELD_NUMBER: _ClassVar[int]
     ALTER_REPLICA_LOG_DIRS_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_LOG_DIRS_FIELD_NUMBER: _ClassVar[int]
+    ONLINE_LOG_DIR_FIELD_NUMBER: _ClassVar[int]
+    RESOLVE_REPLICA_COPY_FIELD_NUMBER: _ClassVar[int]
     ADD_RAFT_VOTER_FIELD_NUMBER: _ClassVar[int]
     REMOVE_RAFT_VOTER_FIELD_NUMBER: _ClassVar[int]
     TRANSFER_LEADERSHIP_FIELD_NUMBER: _ClassVar[int]
@@ -2233,6 +2303,8 @@ class CallRequest(_message.Message):
     describe_metadata: DescribeMetadataRequest
     alter_replica_log_dirs: AlterReplicaLogDirsRequest
     describe_log_dirs: DescribeLogDirsRequest
+    online_log_dir: OnlineLogDirRequest
+    resolve_replica_copy: ResolveReplicaCopyRequest
     add_raft_voter: AddRaftVoterRequest
     remove_raft_voter: RemoveRaftVoterRequest
     transfer_leadership: TransferLeadershipRequest
@@ -2261,10 +2333,10 @@ class CallRequest(_message.Message):
     alter_inter_broker_throttle: AlterInterBrokerThrottleRequest
     describe_image: DescribeImageRequest
     list_metadata_records: ListMetadataRecordsRequest
-    def __init__(self, correlation: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsRequest, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsRequest, _Mapping]] = ..., describe_topic_partitions: _Optional[_Union[DescribeTopicPartitionsRequest, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsRequest, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsRequest, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsRequest, _Mapping]] = ..., list_partition_reassignments: _Optional[_Union[ListPartitionReassignmentsRequest, _Mapping]] = ..., describe_cluster: _Optional[_Union[DescribeClusterRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ..., describe_metadata: _Optional[_Union[DescribeMetadataRequest, _Mapping]] = ..., alter_replica_log_dirs: _Optional[_Union[AlterReplicaLogDirsRequest, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsRequest, _Mapping]] = ..., add_raft_voter: _Optional[_Union[AddRaftVoterRequest, _Mapping]] = ..., remove_raft_voter: _Optional[_Union[RemoveRaftVoterRequest, _Mapping]] = ..., transfer_leadership: _Optional[_Union[TransferLeadershipRequest, _Mapping]] = ..., create_snapshot: _Optional[_Union[CreateSnapshotRequest, _Mapping]] = ..., list_snapshots: _Optional[_Union[ListSnapshotsRequest, _Mapping]] = ..., metadata: _Optional[_Union[MetadataRequest, _Mapping]] = ..., api_versions: _Optional[_Union[ApiVersionsRequest, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAclsRequest, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAclsRequest, _Mapping]] = ..., describe_acls: _Optional[_Union[DescribeAclsRequest, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentialsRequest, _Mapping]] = ..., describe_user_scram_credentials: _Optional[_Union[DescribeUserScramCredentialsRequest, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigsRequest, _Mapping]] = ..., list_config_resources: _Optional[_Union[ListConfigResourcesRequest, _Mapping]] = ..., alter_client_quotas: _Optional[_Union[AlterClientQuotasRequest, _Mapping]] = ..., describe_client_quotas: _Optional[_Union[DescribeClientQuotasRequest, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeaturesRequest, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsRequest, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersRequest, _Mapping]] = ..., delete_records: _Optional[_Union[DeleteRecordsRequest, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerRequest, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsRequest, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdRequest, _Mapping]] = ..., alter_replication_factors: _Optional[_Union[AlterReplicationFactorsRequest, _Mapping]] = ..., alter_partition_counts: _Optional[_Union[AlterPartitionCountsRequest, _Mapping]] = ..., alter_inter_broker_throttle: _Optional[_Union[AlterInterBrokerThrottleRequest, _Mapping]] = ..., describe_image: _Optional[_Union[DescribeImageRequest, _Mapping]] = ..., list_metadata_records: _Optional[_Union[ListMetadataRecordsRequest, _Mapping]] = ...) -> None: ...
+    def __init__(self, correlation: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsRequest, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsRequest, _Mapping]] = ..., describe_topic_partitions: _Optional[_Union[DescribeTopicPartitionsRequest, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsRequest, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsRequest, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsRequest, _Mapping]] = ..., list_partition_reassignments: _Optional[_Union[ListPartitionReassignmentsRequest, _Mapping]] = ..., describe_cluster: _Optional[_Union[DescribeClusterRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ..., describe_metadata: _Optional[_Union[DescribeMetadataRequest, _Mapping]] = ..., alter_replica_log_dirs: _Optional[_Union[AlterReplicaLogDirsRequest, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsRequest, _Mapping]] = ..., online_log_dir: _Optional[_Union[OnlineLogDirRequest, _Mapping]] = ..., resolve_replica_copy: _Optional[_Union[ResolveReplicaCopyRequest, _Mapping]] = ..., add_raft_voter: _Optional[_Union[AddRaftVoterRequest, _Mapping]] = ..., remove_raft_voter: _Optional[_Union[RemoveRaftVoterRequest, _Mapping]] = ..., transfer_leadership: _Optional[_Union[TransferLeadershipRequest, _Mapping]] = ..., create_snapshot: _Optional[_Union[CreateSnapshotRequest, _Mapping]] = ..., list_snapshots: _Optional[_Union[ListSnapshotsRequest, _Mapping]] = ..., metadata: _Optional[_Union[MetadataRequest, _Mapping]] = ..., api_versions: _Optional[_Union[ApiVersionsRequest, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAclsRequest, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAclsRequest, _Mapping]] = ..., describe_acls: _Optional[_Union[DescribeAclsRequest, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentialsRequest, _Mapping]] = ..., describe_user_scram_credentials: _Optional[_Union[DescribeUserScramCredentialsRequest, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigsRequest, _Mapping]] = ..., list_config_resources: _Optional[_Union[ListConfigResourcesRequest, _Mapping]] = ..., alter_client_quotas: _Optional[_Union[AlterClientQuotasRequest, _Mapping]] = ..., describe_client_quotas: _Optional[_Union[DescribeClientQuotasRequest, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeaturesRequest, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsRequest, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersRequest, _Mapping]] = ..., delete_records: _Optional[_Union[DeleteRecordsRequest, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerRequest, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsRequest, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdRequest, _Mapping]] = ..., alter_replication_factors: _Optional[_Union[AlterReplicationFactorsRequest, _Mapping]] = ..., alter_partition_counts: _Optional[_Union[AlterPartitionCountsRequest, _Mapping]] = ..., alter_inter_broker_throttle: _Optional[_Union[AlterInterBrokerThrottleRequest, _Mapping]] = ..., describe_image: _Optional[_Union[DescribeImageRequest, _Mapping]] = ..., list_metadata_records: _Optional[_Union[ListMetadataRecordsRequest, _Mapping]] = ...) -> None: ...
 
 class CallResponse(_message.Message):
-    __slots__ = ("correlation", "create_topics", "delete_topics", "describe_topic_partitions", "incremental_alter_configs", "describe_configs", "alter_partition_reassignments", "list_partition_reassignments", "describe_cluster", "describe_quorum", "describe_metadata", "alter_replica_log_dirs", "describe_log_dirs", "add_raft_voter", "remove_raft_voter", "transfer_leadership", "create_snapshot", "list_snapshots", "metadata", "api_versions", "create_acls", "delete_acls", "describe_acls", "alter_user_scram_credentials", "describe_user_scram_credentials", "alter_configs", "list_config_resources", "alter_client_quotas", "describe_client_quotas", "update_features", "create_partitions", "elect_leaders", "delete_records", "unregister_broker", "allocate_producer_ids", "init_producer_id", "alter_replication_factors", "alter_partition_counts", "alter_inter_broker_throttle", "describe_image", "list_metadata_records", "fault")
+    __slots__ = ("correlation", "create_topics", "delete_topics", "describe_topic_partitions", "incremental_alter_configs", "describe_configs", "alter_partition_reassignments", "list_partition_reassignments", "describe_cluster", "describe_quorum", "describe_metadata", "alter_replica_log_dirs", "describe_log_dirs", "online_log_dir", "resolve_replica_copy", "add_raft_voter", "remove_raft_voter", "transfer_leadership", "create_snapshot", "list_snapshots", "metadata", "api_versions", "create_acls", "delete_acls", "describe_acls", "alter_user_scram_credentials", "describe_user_scram_credentials", "alter_configs", "list_config_resources", "alter_client_quotas", "describe_client_quotas", "update_features", "create_partitions", "elect_leaders", "delete_records", "unregister_broker", "allocate_producer_ids", "init_producer_id", "alter_replication_factors", "alter_partition_counts", "alter_inter_broker_throttle", "describe_image", "list_metadata_records", "fault")
     CORRELATION_FIELD_NUMBER: _ClassVar[int]
     CREATE_TOPICS_FIELD_NUMBER: _ClassVar[int]
     DELETE_TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -2278,6 +2350,8 @@ class CallResponse(_message.Message):
     DESCRIBE_METADATA_FIELD_NUMBER: _ClassVar[int]
     ALTER_REPLICA_LOG_DIRS_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_LOG_DIRS_FIELD_NUMBER: _ClassVar[int]
+    ONLINE_LOG_DIR_FIELD_NUMBER: _ClassVar[int]
+    RESOLVE_REPLICA_COPY_FIELD_NUMBER: _ClassVar[int]
     ADD_RAFT_VOTER_FIELD_NUMBER: _ClassVar[int]
     REMOVE_RAFT_VOTER_FIELD_NUMBER: _ClassVar[int]
     TRANSFER_LEADERSHIP_FIELD_NUMBER: _ClassVar[int]
@@ -2320,6 +2394,8 @@ class CallResponse(_message.Message):
     describe_metadata: DescribeMetadataResponse
     alter_replica_log_dirs: AlterReplicaLogDirsResponse
     describe_log_dirs: DescribeLogDirsResponse
+    online_log_dir: OnlineLogDirResponse
+    resolve_replica_copy: ResolveReplicaCopyResponse
     add_raft_voter: AddRaftVoterResponse
     remove_raft_voter: RemoveRaftVoterResponse
     transfer_leadership: TransferLeadershipResponse
@@ -2349,4 +2425,4 @@ class CallResponse(_message.Message):
     describe_image: DescribeImageResponse
     list_metadata_records: ListMetadataRecordsResponse
     fault: ResponseHeader
-    def __init__(self, correlation: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsResponse, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsResponse, _Mapping]] = ..., describe_topic_partitions: _Optional[_Union[DescribeTopicPartitionsResponse, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsResponse, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsResponse, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsResponse, _Mapping]] = ..., list_partition_reassignments: _Optional[_Union[ListPartitionReassignmentsResponse, _Mapping]] = ..., describe_cluster: _Optional[_Union[DescribeClusterResponse, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumResponse, _Mapping]] = ..., describe_metadata: _Optional[_Union[DescribeMetadataResponse, _Mapping]] = ..., alter_replica_log_dirs: _Optional[_Union[AlterReplicaLogDirsResponse, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsResponse, _Mapping]] = ..., add_raft_voter: _Optional[_Union[AddRaftVoterResponse, _Mapping]] = ..., remove_raft_voter: _Optional[_Union[RemoveRaftVoterResponse, _Mapping]] = ..., transfer_leadership: _Optional[_Union[TransferLeadershipResponse, _Mapping]] = ..., create_snapshot: _Optional[_Union[CreateSnapshotResponse, _Mapping]] = ..., list_snapshots: _Optional[_Union[ListSnapshotsResponse, _Mapping]] = ..., metadata: _Optional[_Union[MetadataResponse, _Mapping]] = ..., api_versions: _Optional[_Union[ApiVersionsResponse, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAclsResponse, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAclsResponse, _Mapping]] = ..., describe_acls: _Optional[_Union[DescribeAclsResponse, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentialsResponse, _Mapping]] = ..., describe_user_scram_credentials: _Optional[_Union[DescribeUserScramCredentialsResponse, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigsResponse, _Mapping]] = ..., list_config_resources: _Optional[_Union[ListConfigResourcesResponse, _Mapping]] = ..., alter_client_quotas: _Optional[_Union[AlterClientQuotasResponse, _Mapping]] = ..., describe_client_quotas: _Optional[_Union[DescribeClientQuotasResponse, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeaturesResponse, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsResponse, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersResponse, _Mapping]] = ..., delete_records: _Optional[_Union[DeleteRecordsResponse, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerResponse, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsResponse, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdResponse, _Mapping]] = ..., alter_replication_factors: _Optional[_Union[AlterReplicationFactorsResponse, _Mapping]] = ..., alter_partition_counts: _Optional[_Union[AlterPartitionCountsResponse, _Mapping]] = ..., alter_inter_broker_throttle: _Optional[_Union[AlterInterBrokerThrottleResponse, _Mapping]] = ..., describe_image: _Optional[_Union[DescribeImageResponse, _Mapping]] = ..., list_metadata_records: _Optional[_Union[ListMetadataRecordsResponse, _Mapping]] = ..., fault: _Optional[_Union[ResponseHeader, _Mapping]] = ...) -> None: ...
+    def __init__(self, correlation: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsResponse, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsResponse, _Mapping]] = ..., describe_topic_partitions: _Optional[_Union[DescribeTopicPartitionsResponse, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsResponse, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsResponse, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsResponse, _Mapping]] = ..., list_partition_reassignments: _Optional[_Union[ListPartitionReassignmentsResponse, _Mapping]] = ..., describe_cluster: _Optional[_Union[DescribeClusterResponse, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumResponse, _Mapping]] = ..., describe_metadata: _Optional[_Union[DescribeMetadataResponse, _Mapping]] = ..., alter_replica_log_dirs: _Optional[_Union[AlterReplicaLogDirsResponse, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsResponse, _Mapping]] = ..., online_log_dir: _Optional[_Union[OnlineLogDirResponse, _Mapping]] = ..., resolve_replica_copy: _Optional[_Union[ResolveReplicaCopyResponse, _Mapping]] = ..., add_raft_voter: _Optional[_Union[AddRaftVoterResponse, _Mapping]] = ..., remove_raft_voter: _Optional[_Union[RemoveRaftVoterResponse, _Mapping]] = ..., transfer_leadership: _Optional[_Union[TransferLeadershipResponse, _Mapping]] = ..., create_snapshot: _Optional[_Union[CreateSnapshotResponse, _Mapping]] = ..., list_snapshots: _Optional[_Union[ListSnapshotsResponse, _Mapping]] = ..., metadata: _Optional[_Union[MetadataResponse, _Mapping]] = ..., api_versions: _Optional[_Union[ApiVersionsResponse, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAclsResponse, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAclsResponse, _Mapping]] = ..., describe_acls: _Optional[_Union[DescribeAclsResponse, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentialsResponse, _Mapping]] = ..., describe_user_scram_credentials: _Optional[_Union[DescribeUserScramCredentialsResponse, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigsResponse, _Mapping]] = ..., list_config_resources: _Optional[_Union[ListConfigResourcesResponse, _Mapping]] = ..., alter_client_quotas: _Optional[_Union[AlterClientQuotasResponse, _Mapping]] = ..., describe_client_quotas: _Optional[_Union[DescribeClientQuotasResponse, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeaturesResponse, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsResponse, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersResponse, _Mapping]] = ..., delete_records: _Optional[_Union[DeleteRecordsResponse, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerResponse, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsResponse, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdResponse, _Mapping]] = ..., alter_replication_factors: _Optional[_Union[AlterReplicationFactorsResponse, _Mapping]] = ..., alter_partition_counts: _Optional[_Union[AlterPartitionCountsResponse, _Mapping]] = ..., alter_inter_broker_throttle: _Optional[_Union[AlterInterBrokerThrottleResponse, _Mapping]] = ..., describe_image: _Optional[_Union[DescribeImageResponse, _Mapping]] = ..., list_metadata_records: _Optional[_Union[ListMetadataRecordsResponse, _Mapping]] = ..., fault: _Optional[_Union[ResponseHeader, _Mapping]] = ...) -> None: ...

@@ -169,6 +169,16 @@ class AdminStub(object):
                 request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeLogDirsRequest.SerializeToString,
                 response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeLogDirsResponse.FromString,
                 _registered_method=True)
+        self.OnlineLogDir = channel.unary_unary(
+                '/kraftlab.admin.v1.Admin/OnlineLogDir',
+                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.OnlineLogDirRequest.SerializeToString,
+                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.OnlineLogDirResponse.FromString,
+                _registered_method=True)
+        self.ResolveReplicaCopy = channel.unary_unary(
+                '/kraftlab.admin.v1.Admin/ResolveReplicaCopy',
+                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ResolveReplicaCopyRequest.SerializeToString,
+                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ResolveReplicaCopyResponse.FromString,
+                _registered_method=True)
         self.UnregisterBroker = channel.unary_unary(
                 '/kraftlab.admin.v1.Admin/UnregisterBroker',
                 request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.UnregisterBrokerRequest.SerializeToString,
@@ -412,6 +422,18 @@ class AdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def OnlineLogDir(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResolveReplicaCopy(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def UnregisterBroker(self, request, context):
         """Takes a dead broker out of the cluster. At the active controller; brokers forward.
         """
@@ -640,6 +662,16 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.DescribeLogDirs,
                     request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeLogDirsRequest.FromString,
                     response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeLogDirsResponse.SerializeToString,
+            ),
+            'OnlineLogDir': grpc.unary_unary_rpc_method_handler(
+                    servicer.OnlineLogDir,
+                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.OnlineLogDirRequest.FromString,
+                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.OnlineLogDirResponse.SerializeToString,
+            ),
+            'ResolveReplicaCopy': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResolveReplicaCopy,
+                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ResolveReplicaCopyRequest.FromString,
+                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ResolveReplicaCopyResponse.SerializeToString,
             ),
             'UnregisterBroker': grpc.unary_unary_rpc_method_handler(
                     servicer.UnregisterBroker,
@@ -1441,6 +1473,60 @@ class Admin(object):
             '/kraftlab.admin.v1.Admin/DescribeLogDirs',
             kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeLogDirsRequest.SerializeToString,
             kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeLogDirsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def OnlineLogDir(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftlab.admin.v1.Admin/OnlineLogDir',
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.OnlineLogDirRequest.SerializeToString,
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.OnlineLogDirResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResolveReplicaCopy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftlab.admin.v1.Admin/ResolveReplicaCopy',
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.ResolveReplicaCopyRequest.SerializeToString,
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.ResolveReplicaCopyResponse.FromString,
             options,
             channel_credentials,
             insecure,

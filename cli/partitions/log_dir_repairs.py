@@ -1,0 +1,100 @@
+"""The actions of `kraftlab log-dirs` after a failure: bring a directory back, promote or drop a copy that was kept."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from ..output import CommandFailed, Output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kraftlab.admin.v1 import admin_pb2 as pb
+    from kraftlab.client import AdminClient
+
+YES = frozenset({"y", "yes"})
+
+
+def bring_online(client: AdminClient, broker: int, log_dir: str, out: Output) -> None:
+    """Let a broker take a log directory back."""
+    replicas = client.online_log_dir(broker, log_dir).replicas
+    known = next((result for result in client.describe_log_dirs(broker, []).results if result.log_dir == log_dir), None)
+    lines = [f"Log directory {log_dir} of broker {broker} is online."]
+    lines += [f"  {each.topic_name}-{each.partition_index}: {_outcome(each)}" for each in replicas]
+    out.lines(lines)
+    out.result(
+        {
+            "broker": broker,
+            "logDir": log_dir,
+            "directoryId": known.directory_id if known is not None else "",
+            "replicas": [
+                {
+                    "partition": f"{each.topic_name}-{each.partition_index}",
+                    "outcome": each.outcome,
+                    "directory": each.directory or None,
+                    "reason": each.reason or None,
+                }
+                for each in replicas
+            ],
+        }
+    )
+
+
+def _outcome(replica: pb.ReturnedReplica) -> str:
+    return f"{replica.outcome} ({replica.reason})" if replica.reason else replica.outcome
+
+
+def resolve(client: AdminClient, broker: int, name: str, out: Output, *, promote: bool, force: bool) -> None:
+    """Promote or drop the copy that is named by its partition or its path, after a confirmation."""
+    copy = _find(client.describe_log_dirs(broker).results, broker, name)
+    partition = f"{copy.topic_name}-{copy.partition_index}"
+    out.lines([describe_copy(broker, copy), loss(copy, promote=promote)])
+    if not force:
+        _confirm(out.as_json, "Promote it" if promote else "Drop it")
+    client.resolve_replica_copy(broker, copy.path, promote=promote)
+    out.lines([f"The copy of {partition} was {'promoted' if promote else 'dropped'}."])
+    out.result({"broker": broker, "partition": partition, "path": copy.path, "action": "promote" if promote else "drop"})
+
+
+def _find(results: Iterable[pb.LogDirResult], broker: int, name: str) -> pb.KeptReplicaCopy:
+    copies = [copy for result in results for copy in result.kept_copies]
+    named = [copy for copy in copies if name in (copy.path, f"{copy.topic_name}-{copy.partition_index}")]
+    if len(named) == 1:
+        return named[0]
+    if named:
+        paths = "\n".join(f"  {copy.path}" for copy in named)
+        raise CommandFailed(f"Error: broker {broker} keeps several copies of {name}; name one by its path:\n{paths}")
+    known = ", ".join(f"{copy.topic_name}-{copy.partition_index}" for copy in copies) or "none"
+    raise CommandFailed(f"Error: broker {broker} keeps no copy of {name}; it keeps copies of: {known}")
+
+
+def describe_copy(broker: int, copy: pb.KeptReplicaCopy) -> str:
+    """One line about a kept copy."""
+    end = f", offsets up to {copy.log_end_offset}" if copy.log_end_offset >= 0 else ""
+    why = "set aside" if copy.is_stray else "kept, since the replica's own log may be on an offline disk"
+    partition = f"{copy.topic_name}-{copy.partition_index}"
+    return f"Broker {broker} has a copy of {partition} ({copy.size_bytes} bytes{end}; {why}): {copy.path}"
+
+
+def loss(copy: pb.KeptReplicaCopy, *, promote: bool) -> str:
+    """Say what is lost by promoting or dropping a copy."""
+    if not promote:
+        return "Dropping it deletes these records from this broker; they may be the last ones if the offline disk is lost."
+    if copy.log_end_offset >= 0 and copy.lost_log_end_offset >= 0:
+        missing = max(copy.lost_log_end_offset - copy.log_end_offset, 0)
+        lack = f"It lacks {missing} offsets of the log on the offline disk, which ended at {copy.lost_log_end_offset}."
+    else:
+        lack = "It may lack records of the log on the offline disk."
+    return f"{lack} Once it is promoted, that log is set aside when its disk returns."
+
+
+def _confirm(as_json: bool, question: str) -> None:
+    """CommandFailed unless the user agrees."""
+    if as_json:
+        raise CommandFailed("Error: with --json there is no prompt; add --force")
+    click.echo(f"{question}? (y/n) ", nl=False)
+    if sys.stdin.readline().strip().lower() not in YES:
+        raise CommandFailed("Error: not confirmed, nothing was changed; in scripts use --force")
