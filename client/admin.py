@@ -34,6 +34,7 @@ from .attempts import Attempts, fault_of, unreachable, was_never_sent
 from .channels import Channels, authentication_error
 from .config_parts import ConfigResource, in_parts
 from .errors import ClusterUnreachable, api_error, header_error
+from .log_dirs import LogDirCalls, LogDirFilter
 from .moves import NO_OPTIONS, MoveOptions
 from .partitions import (
     DeletedRecords,
@@ -43,7 +44,16 @@ from .partitions import (
     describe_whole,
     elect_leaders_request,
 )
-from .results import Cluster, LogDir, Reassignments, Topic, cluster_of, log_dirs_of, reassignments_of, topics_of
+from .results import (
+    Cluster,
+    LogDir,
+    Reassignments,
+    Topic,
+    cluster_of,
+    log_dirs_of,
+    reassignments_of,
+    topics_of,
+)
 from .stream import CallStream
 
 logger = logging.getLogger("kraftlab.client")
@@ -78,7 +88,7 @@ class Result(Protocol):
     def error_code(self) -> int: ...
 
 
-class AdminClient:
+class AdminClient(LogDirCalls):
     """A client of one cluster. Thread-safe; use as a context manager, or call `close`.
 
     `bootstrap_servers` is `host:port[,…]` of any nodes' gRPC endpoints. `timeout_ms` limits each call with its retries.
@@ -691,12 +701,7 @@ class AdminClient:
         self, broker_id: int, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
     ) -> pb.DescribeLogDirsResponse:
         """Return a broker's log directories with their replicas, of all topics or of these partitions."""
-        request = pb.DescribeLogDirsRequest()
-        if partitions is not None:
-            topics: dict[str, pb.DescribableLogDirTopic] = {}
-            for name, index in partitions:
-                topics.setdefault(name, pb.DescribableLogDirTopic(topic=name)).partitions.append(index)
-            request.topics.CopyFrom(pb.DescribableLogDirTopics(values=topics.values()))
+        request = LogDirFilter(partitions=None if partitions is None else list(partitions)).request()
         return self.call_broker(broker_id, pb.DescribeLogDirsResponse, request, timeout_ms=timeout_ms)
 
     def online_log_dir(self, broker_id: int, log_dir: str, *, timeout_ms: int | None = None) -> pb.OnlineLogDirResponse:

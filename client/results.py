@@ -1,4 +1,5 @@
-"""Results of the most used calls as frozen values: `AdminClient.topics`, `cluster`, `reassignments` and `log_dirs`.
+"""Results of the most used calls as frozen values: `AdminClient.topics`, `cluster`, `reassignments`, `log_dirs` and what
+`client/log_dirs.py` makes of them.
 
 Fields have the names in docs/reference/calls.md. Lists are tuples. A result has None where a response has -1 or nothing (an
 unknown number, a partition without a leader).
@@ -190,6 +191,72 @@ class LogDir(Result, frozen=True):
     usable_bytes: int | None
     strays: tuple[str, ...]
     replicas: tuple[LogDirReplica, ...]
+
+
+class BrokerLogDirs(msgspec.Struct, frozen=True):
+    """Log directories of a broker. `move_limit`: bytes per second of all its moves between directories, None without a limit."""
+
+    broker_id: int
+    log_dirs: tuple[LogDir, ...]
+    move_limit: int | None
+
+
+class AllLogDirs(msgspec.Struct, frozen=True):
+    """Log directories by broker, and the brokers without an answer, with the reason."""
+
+    brokers: dict[int, BrokerLogDirs]
+    silent: dict[int, str]
+
+
+class ReplicaLogDirs(msgspec.Struct, frozen=True):
+    """Log directories of one replica: the current one and, while it moves, the future one. Lags are numbers of records. None: the
+    replica has no log there, or the lag is unknown.
+    """
+
+    current_log_dir: str | None = None
+    current_offset_lag: int | None = None
+    future_log_dir: str | None = None
+    future_offset_lag: int | None = None
+
+
+class AllReplicaLogDirs(msgspec.Struct, frozen=True):
+    """Directories by replica (topic, partition, broker), and the brokers without an answer, with the reason."""
+
+    replicas: dict[tuple[str, int, int], ReplicaLogDirs]
+    silent: dict[int, str]
+
+
+class LogDirMove(msgspec.Struct, frozen=True):
+    """A replica that is being filled. If `replica.is_future_key`, it moves from the directory `from_log_dir` of its broker (None:
+    that is offline), otherwise its log comes from the partition's leader. `limit`: bytes per second of all moves of the broker
+    between directories, None without a limit; `shared_bytes_left`: the rest of all of them.
+    """
+
+    broker_id: int
+    from_log_dir: str | None
+    to_log_dir: str
+    replica: LogDirReplica
+    limit: int | None = None
+    shared_bytes_left: int = 0
+
+    @property
+    def eta_ms(self) -> int | None:
+        """Time until the replica is filled, None if that is unknown."""
+        left, rate = self.replica.bytes_left, self.replica.bytes_per_second
+        if left == 0:
+            return 0
+        if left is None or self.replica.error:
+            return None
+        if self.limit is not None:
+            return self.shared_bytes_left * 1000 // self.limit if self.limit else None
+        return int(left / rate * 1000) if rate else None
+
+
+class LogDirMoves(msgspec.Struct, frozen=True):
+    """Replicas that are being filled, by broker and name, and the brokers without an answer, with the reason."""
+
+    moves: tuple[LogDirMove, ...]
+    silent: dict[int, str]
 
 
 def topics_of(response: pb.DescribeTopicPartitionsResponse) -> dict[str, Topic]:

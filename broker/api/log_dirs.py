@@ -8,6 +8,7 @@ the rate, the start time and the last error of each replica that is being filled
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 from google.protobuf.message import Message
@@ -20,6 +21,7 @@ from ..control.cordons import CORDONED_LOG_DIRS
 from ..control.metadata_publisher import MetadataPublisher
 from ..log.descriptions import DirDescription, KeptDescription, ReplicaDescription, StrayDescription
 from ..log.errors import LogError
+from ..log.partition_log import PartitionLog
 from ..replica_manager import ReplicaManager
 from ..replication.fill_progress import Filling
 from ..replication.partition import FollowerRole, Partition
@@ -168,17 +170,37 @@ class LogDirsApi:
     # --- DescribeLogDirs -----------------------------------------------------------------------------------------------------
 
     async def describe(self, message: Message) -> Message:
-        """Describe every configured directory and its replicas; leave out topics and partitions that are not here."""
+        """Describe the configured directories and their replicas, all or the wanted ones; leave out what is not here."""
         assert isinstance(message, admin_pb2.DescribeLogDirsRequest)
-        wanted: set[tuple[str, int]] | None = None
-        if message.HasField("topics"):
-            wanted = {(topic.topic, number) for topic in message.topics.values for number in topic.partitions}
         response = admin_pb2.DescribeLogDirsResponse(broker_id=self._replicas.broker_id)
-        for directory in await self._replicas.disks.run(None, self._replicas.logs.describe):
-            response.results.append(self._describe_dir(directory, wanted))
+        limit = self._replicas.mover.limit
+        if limit is not None:
+            response.move_limit = int(limit)
+        is_wanted = self._wanted(message)
+        for directory in await self._replicas.disks.run(None, self._replicas.logs.describe, is_wanted):
+            directory_id = to_text(directory.directory_id) if directory.directory_id is not None else ""
+            if not message.log_dirs or str(directory.path) in message.log_dirs or directory_id in message.log_dirs:
+                response.results.append(self._describe_dir(directory))
         return response
 
-    def _describe_dir(self, directory: DirDescription, wanted: set[tuple[str, int]] | None) -> admin_pb2.LogDirResult:
+    def _wanted(self, request: admin_pb2.DescribeLogDirsRequest) -> Callable[[PartitionLog], bool]:
+        """Return the filter of a request. It runs in another thread, so it keeps copies of what changes."""
+        whole = {topic.topic for topic in request.topics.values if topic.all_partitions}
+        named = {(topic.topic, number) for topic in request.topics.values for number in topic.partitions}
+        takes_all, only_filling = not request.HasField("topics"), request.only_filling
+        filling = {*self._replicas.mover.moves} | {
+            partition.id
+            for partition in (self._replicas.partitions.values() if only_filling else ())
+            if isinstance(partition.role, FollowerRole) and partition.role.filling is not None
+        }
+
+        def is_wanted(log: PartitionLog) -> bool:
+            is_named = takes_all or log.topic in whole or (log.topic, log.partition) in named
+            return is_named and (not only_filling or (log.topic_id, log.partition) in filling)
+
+        return is_wanted
+
+    def _describe_dir(self, directory: DirDescription) -> admin_pb2.LogDirResult:
         result = admin_pb2.LogDirResult(
             error_code=ErrorCode.NONE if directory.error is None else ErrorCode.KAFKA_STORAGE_ERROR,
             log_dir=str(directory.path),
@@ -192,8 +214,6 @@ class LogDirsApi:
         )
         topics: dict[str, admin_pb2.LogDirTopic] = {}
         for replica in directory.replicas:
-            if wanted is not None and (replica.topic, replica.partition) not in wanted:
-                continue
             if replica.topic not in topics:
                 topics[replica.topic] = result.topics.add(name=replica.topic)
             topics[replica.topic].partitions.append(self._describe_replica(replica))

@@ -846,22 +846,26 @@ class LogManager:
 
     # Descriptions
 
-    def describe(self) -> list[DirDescription]:
-        """Every configured directory, in order, with its logs by name (KIP-113's DescribeLogDirs)."""
-        return [self._describe(path) for path in self.log_dirs]
+    def describe(self, is_wanted: Callable[[PartitionLog], bool] = lambda log: True) -> list[DirDescription]:
+        """Every configured directory, in order, with its wanted logs by name (KIP-113's DescribeLogDirs)."""
+        logs: dict[Path, list[tuple[PartitionLog, PartitionLog | None]]] = {path: [] for path in self.log_dirs}
+        for log in filter(is_wanted, self.currents()):
+            logs.setdefault(log.log_dir, []).append((log, log))
+        for log in filter(is_wanted, self.futures()):
+            logs.setdefault(log.log_dir, []).append((log, self.get(log.topic_id, log.partition)))
+        return [self._describe(path, logs[path]) for path in self.log_dirs]
 
-    def _describe(self, path: Path) -> DirDescription:
+    def _describe(self, path: Path, logs: Iterable[tuple[PartitionLog, PartitionLog | None]]) -> DirDescription:
         log_dir = self._online.get(path)
         if log_dir is None:
             return DirDescription(path, self._known_ids.get(path), self._offline.get(path, "closed"))
-        pairs = [(log, log) for log in self.currents()] + [(log, self.get(log.topic_id, log.partition)) for log in self.futures()]
         return DirDescription(
             path,
             log_dir.directory_id,
             None,
             log_dir.total_bytes,
             log_dir.usable_bytes,
-            describe_replicas((log, current) for log, current in pairs if log.log_dir == path),
+            describe_replicas(logs),
             tuple(stray for stray in list(self._strays) if stray.path.parent == path),
             tuple(describe_kept(log) for log in list(self._kept) if log.log_dir == path),
         )

@@ -85,6 +85,11 @@ class Mover:
         self._nursery: trio.Nursery | None = None
         self._has_ended = False
 
+    @property
+    def limit(self) -> float | None:
+        """Bytes per second of all moves together; None: no limit."""
+        return self._gate.rate
+
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery

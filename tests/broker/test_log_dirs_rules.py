@@ -10,6 +10,7 @@ import pytest
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.broker.control.cordons import cordoned_dirs
 from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.uuids import to_text
 
 LONGEST_NAME = 249
 
@@ -170,3 +171,38 @@ async def test_every_configured_directory_is_described_offline_ones_with_their_e
     assert by_name["d0"].error_code == ErrorCode.NONE and by_name["d0"].usable_bytes > 0
     assert by_name["d1"].error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert (by_name["d1"].total_bytes, by_name["d1"].usable_bytes, len(by_name["d1"].topics)) == (-1, -1, 0)
+
+
+async def shown(broker: Any, request: admin_pb2.DescribeLogDirsRequest) -> dict[str, list[tuple[str, int, bool]]]:
+    """Replicas in the answer to a request, by directory name."""
+    response = await broker.log_dirs_api.describe(request)
+    return {
+        Path(result.log_dir).name: [
+            (topic.name, part.partition_index, part.is_future_key) for topic in result.topics for part in topic.partitions
+        ]
+        for result in response.results
+    }
+
+
+async def test_a_broker_filters_by_topic_directory_and_progress(autojump_clock: Any, world: Any) -> None:
+    broker = await world.add_broker(0)
+    await alter(broker, (broker.dirs[0], "t", [0, 1]), (broker.dirs[1], "u", [0]))
+    for topic, assignments in (("t", ([0], [0])), ("u", ([0],))):
+        await world.create_topic(topic, *assignments)
+    await world.fill(5, 5_000)
+    Request, Topics = admin_pb2.DescribeLogDirsRequest, admin_pb2.DescribableLogDirTopics
+    whole = admin_pb2.DescribableLogDirTopic(topic="t", all_partitions=True)
+    one = admin_pb2.DescribableLogDirTopic(topic="t", partitions=[1])
+    t0, t1, u0 = (("t", 0, False), ("t", 1, False), ("u", 0, False))
+    assert await shown(broker, Request()) == {"d0": [t0, t1], "d1": [u0]}
+    assert await shown(broker, Request(topics=Topics(values=[whole]))) == {"d0": [t0, t1], "d1": []}
+    assert await shown(broker, Request(topics=Topics(values=[one]))) == {"d0": [t1], "d1": []}
+    assert await shown(broker, Request(log_dirs=[str(broker.dirs[1])])) == {"d1": [u0]}
+    directory_id = to_text(broker.logs.directory_id_of(broker.dirs[1]))
+    assert await shown(broker, Request(log_dirs=[directory_id])) == {"d1": [u0]}
+    assert await shown(broker, Request(log_dirs=["/no/such"])) == {}
+    assert await shown(broker, Request(only_filling=True)) == {"d0": [], "d1": []}
+    await world.configure(4, "", replica_alter_log_dirs_io_max_bytes_per_second="1")
+    await alter(broker, (broker.dirs[1], "t", [0]))
+    assert await shown(broker, Request(only_filling=True)) == {"d0": [t0], "d1": [("t", 0, True)]}
+    assert (await broker.log_dirs_api.describe(Request())).move_limit == 1

@@ -1698,12 +1698,16 @@ class AlterReplicaLogDirPartitionResult(_message.Message):
     def __init__(self, partition_index: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ...) -> None: ...
 
 class DescribeLogDirsRequest(_message.Message):
-    __slots__ = ("header", "topics")
+    __slots__ = ("header", "topics", "log_dirs", "only_filling")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    LOG_DIRS_FIELD_NUMBER: _ClassVar[int]
+    ONLY_FILLING_FIELD_NUMBER: _ClassVar[int]
     header: RequestHeader
     topics: DescribableLogDirTopics
-    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., topics: _Optional[_Union[DescribableLogDirTopics, _Mapping]] = ...) -> None: ...
+    log_dirs: _containers.RepeatedScalarFieldContainer[str]
+    only_filling: bool
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., topics: _Optional[_Union[DescribableLogDirTopics, _Mapping]] = ..., log_dirs: _Optional[_Iterable[str]] = ..., only_filling: bool = ...) -> None: ...
 
 class DescribableLogDirTopics(_message.Message):
     __slots__ = ("values",)
@@ -1712,22 +1716,26 @@ class DescribableLogDirTopics(_message.Message):
     def __init__(self, values: _Optional[_Iterable[_Union[DescribableLogDirTopic, _Mapping]]] = ...) -> None: ...
 
 class DescribableLogDirTopic(_message.Message):
-    __slots__ = ("topic", "partitions")
+    __slots__ = ("topic", "partitions", "all_partitions")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    ALL_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partitions: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[_Iterable[int]] = ...) -> None: ...
+    all_partitions: bool
+    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[_Iterable[int]] = ..., all_partitions: bool = ...) -> None: ...
 
 class DescribeLogDirsResponse(_message.Message):
-    __slots__ = ("header", "results", "broker_id")
+    __slots__ = ("header", "results", "broker_id", "move_limit")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     RESULTS_FIELD_NUMBER: _ClassVar[int]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    MOVE_LIMIT_FIELD_NUMBER: _ClassVar[int]
     header: ResponseHeader
     results: _containers.RepeatedCompositeFieldContainer[LogDirResult]
     broker_id: int
-    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., results: _Optional[_Iterable[_Union[LogDirResult, _Mapping]]] = ..., broker_id: _Optional[int] = ...) -> None: ...
+    move_limit: int
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., results: _Optional[_Iterable[_Union[LogDirResult, _Mapping]]] = ..., broker_id: _Optional[int] = ..., move_limit: _Optional[int] = ...) -> None: ...
 
 class LogDirResult(_message.Message):
     __slots__ = ("error_code", "log_dir", "topics", "total_bytes", "usable_bytes", "is_cordoned", "directory_id", "strays", "error_message", "kept_copies")
