@@ -19,6 +19,7 @@ MEASUREMENTS = {
     "snapshot": "bench.snapshot:main",
     "catch-up": "bench.catch_up:main",
     "changes": "bench.changes:main",
+    "replication": "bench.replication:main",
     "large-cluster": "bench.large_cluster:main",
     "planner": "bench.planner:main",
     "pipeline": "bench.pipeline:main",

@@ -12,7 +12,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -31,12 +31,14 @@ from kraftlab.metadata.peer_rpc import (
 )
 from kraftlab.metadata.uuids import Uuid, from_text
 from kraftlab.quorum.core.types import Endpoint, ReplicaKey
-from kraftlab.wire.frames import ERROR, REQUEST, Frame, FrameBuffer, FrameError, encode_frame
+from kraftlab.wire.frames import ERROR, REQUEST, Frame, FrameBuffer, FrameError, frame_parts
+from kraftlab.wire.parts import NOTHING, InMemory, around, bin_header
 
 from .admin import AdminClient, left_ms
 from .errors import ClusterUnreachable, api_error
 
 _CLIENT_KEY = ReplicaKey(-1)
+_encode = msgspec.msgpack.encode
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 0.5
 _RETRIED = frozenset(
@@ -74,7 +76,7 @@ class PeerConnection:
         self._correlation = 0
         self._generation = 0
 
-    def request(self, api: int, body: bytes, timeout_s: float) -> bytes:
+    def request(self, api: int, body: InMemory | Sequence[InMemory], timeout_s: float) -> memoryview:
         """Send one request and return the body of its response. OSError if the connection fails, ApiError if the node refuses.
         The timeout includes the wait for earlier requests.
         """
@@ -89,19 +91,21 @@ class PeerConnection:
         finally:
             self._lock.release()
 
-    def _exchange(self, api: int, body: bytes, deadline: float) -> bytes:
+    def _exchange(self, api: int, body: InMemory | Sequence[InMemory], deadline: float) -> memoryview:
         if self._socket is None:
             self._socket = socket.create_connection((self.endpoint.host, self.endpoint.port), self._left_s(deadline))
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._buffer = FrameBuffer()
         self._correlation += 1
-        frame = Frame(REQUEST, api, 0, self._correlation, self._cluster_id, self._generation, _CLIENT_KEY, body)
+        head = Frame(REQUEST, api, 0, self._correlation, self._cluster_id, self._generation, _CLIENT_KEY, NOTHING)
         try:
-            data = encode_frame(frame)
+            parts = frame_parts(head, (body,) if isinstance(body, InMemory) else body)
         except FrameError as error:
             raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from None
         self._socket.settimeout(self._left_s(deadline))
-        self._socket.sendall(data)
+        for part in parts:
+            assert isinstance(part, InMemory), "a client's requests are in memory"
+            self._socket.sendall(part)
         while True:
             for answer, _ in self._buffer.frames():
                 if answer.correlation != self._correlation:
@@ -168,7 +172,7 @@ class DataClient:
         self,
         topic: str,
         partition: int,
-        records: bytes,
+        records: InMemory,
         *,
         acks: int = -1,
         keep_offsets: bool = False,
@@ -178,10 +182,11 @@ class DataClient:
         deadline = time.monotonic() + (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000
         attempts = 0
 
-        def build(topic_id: Uuid, left_ms: int) -> tuple[int, msgspec.Struct]:
+        def build(topic_id: Uuid, left_ms: int) -> tuple[int, Sequence[InMemory]]:
             nonlocal attempts
             attempts += 1
-            return Api.PRODUCE, ProduceRequest(topic_id, partition, acks, left_ms, records, keep_offsets)
+            before, after = around(ProduceRequest(topic_id, partition, acks, left_ms, NOTHING, keep_offsets), "records")
+            return Api.PRODUCE, (before, bin_header(len(records)), records, after)
 
         try:
             return self._at_leader(topic, partition, build, ProduceResponse, _produce_error, timeout_ms)
@@ -192,7 +197,7 @@ class DataClient:
                     return earlier
             raise
 
-    def _appended_earlier(self, topic: str, partition: int, records: bytes, deadline: float) -> ProduceResponse | None:
+    def _appended_earlier(self, topic: str, partition: int, records: InMemory, deadline: float) -> ProduceResponse | None:
         """Return the answer to an earlier attempt with these batches once they are committed, None if the log has others."""
         from kraftlab.broker.log.record_batch import iterate
 
@@ -222,9 +227,10 @@ class DataClient:
     ) -> FetchedPartition:
         """Return whole batches below the high watermark, from the batch with `offset`. ApiError, ClusterUnreachable."""
 
-        def build(topic_id: Uuid, left_ms: int) -> tuple[int, msgspec.Struct]:
+        def build(topic_id: Uuid, left_ms: int) -> tuple[int, Sequence[InMemory]]:
             wanted = FetchPartition(topic_id, partition, -1, offset, -1, -1, max_bytes)
-            return Api.REPLICA_FETCH, ReplicaFetchRequest(-1, -1, min(max_wait_ms, left_ms), 1, max_bytes, (wanted,))
+            request = ReplicaFetchRequest(-1, -1, min(max_wait_ms, left_ms), 1, max_bytes, (wanted,))
+            return Api.REPLICA_FETCH, (_encode(request),)
 
         response = self._at_leader(topic, partition, build, ReplicaFetchResponse, _fetch_error, timeout_ms)
         return response.partitions[0]
@@ -232,11 +238,10 @@ class DataClient:
     def bounds(self, topic: str, partition: int, *, timeout_ms: int | None = None) -> tuple[int, int]:
         """Return the log start offset and high watermark of a partition: the range of `fetch`. ApiError, ClusterUnreachable."""
 
-        def build(topic_id: Uuid, left_ms: int) -> tuple[int, msgspec.Struct]:
+        def build(topic_id: Uuid, left_ms: int) -> tuple[int, Sequence[InMemory]]:
             # No log has that offset: the answer has the bounds of the log and no records.
-            return Api.REPLICA_FETCH, ReplicaFetchRequest(
-                -1, -1, 0, 0, 0, (FetchPartition(topic_id, partition, -1, -1, -1, -1, 0),)
-            )
+            wanted = FetchPartition(topic_id, partition, -1, -1, -1, -1, 0)
+            return Api.REPLICA_FETCH, (_encode(ReplicaFetchRequest(-1, -1, 0, 0, 0, (wanted,))),)
 
         found = self._at_leader(topic, partition, build, ReplicaFetchResponse, _bounds_error, timeout_ms).partitions[0]
         return found.log_start_offset, found.high_watermark
@@ -285,7 +290,7 @@ class DataClient:
         self,
         topic: str,
         partition: int,
-        build: Callable[[Uuid, int], tuple[int, msgspec.Struct]],
+        build: Callable[[Uuid, int], tuple[int, Sequence[InMemory]]],
         answer_type: type[Response],
         fault_of: Callable[[Response], tuple[int, str | None]],
         timeout_ms: int | None,
@@ -298,8 +303,8 @@ class DataClient:
             try:
                 topic_id, endpoint = self._leader_of(topic, partition, fresh, deadline)
                 left_s = max(deadline - time.monotonic(), 0.001)
-                api, request = build(topic_id, int(left_s * 1000))
-                answer = self._connection(endpoint).request(api, msgspec.msgpack.encode(request), left_s)
+                api, body = build(topic_id, int(left_s * 1000))
+                answer = self._connection(endpoint).request(api, body, left_s)
                 response = msgspec.msgpack.decode(answer, type=answer_type)
                 code, message = fault_of(response)
                 if not code:
@@ -355,7 +360,7 @@ class DataClient:
             return connection
 
 
-def _without_epochs(batches: bytes) -> bytes:
+def _without_epochs(batches: InMemory) -> bytes:
     """Return batches with masked leader epochs: equal for every leader that may have appended them."""
     from kraftlab.broker.log.record_batch import iterate, mask_epochs
 

@@ -226,7 +226,7 @@ class MetadataLog:
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
-    def _decoded(self, body: bytes, kind: type[Response]) -> Response:
+    def _decoded(self, body: memoryview, kind: type[Response]) -> Response:
         decoder = self._decoders.get(kind)
         if decoder is None:
             decoder = self._decoders[kind] = msgspec.msgpack.Decoder(kind)

@@ -273,7 +273,7 @@ class FetchedPartition(msgspec.Struct, frozen=True, array_like=True):
     log_start_offset: int = -1
     log_end_offset: int = -1
     diverging: tuple[int, int] | None = None
-    records: bytes = b""
+    records: memoryview = memoryview(b"")
     bytes_left: int = -1
     """For a replica that is out of sync: bytes in the leader's log after `records`. -1: not reported."""
 
@@ -298,7 +298,7 @@ class ProduceRequest(msgspec.Struct, frozen=True, array_like=True):
     partition: int
     acks: int
     timeout_ms: int
-    records: bytes
+    records: memoryview
     keep_offsets: bool = False
 
 

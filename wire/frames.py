@@ -8,8 +8,12 @@ so a node of another cluster is detected at its first frame. `body` is opaque he
 only the part that the kernel does not take at once waits in memory for a temporary drain task. That saves a task switch per
 message on the commit path, and keeps the order of writes. Reading is buffered: one `recv` may yield many frames.
 
-A buffer grows with the bytes that arrived, never with the bytes that a length field claims. Malformed bytes raise `FrameError`;
-the caller closes the connection and logs it once.
+Large bodies are not copied in this process. `body` is the last field, and MessagePack puts nothing after its bytes; so a frame
+can be sent in parts (`frame_parts`), some of them `FilePart`s, which go from a file to the wire: the receiver sees an ordinary
+frame. A frame that does not fit into the buffer is received into memory of its own (`rooms.py`), and its body is a view of that.
+
+Memory is taken for bytes that arrived, never for bytes that a length field claims. Malformed bytes raise `FrameError`; the caller
+closes the connection and logs it once.
 
 Not checked here: the identity of the sender (there is no authentication yet; handlers get the principal "User:ANONYMOUS").
 """
@@ -19,7 +23,7 @@ from __future__ import annotations
 import math
 import struct
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
@@ -29,6 +33,8 @@ from kraftlab.quorum.core.decoding import Decoder
 from kraftlab.quorum.core.types import ReplicaKey
 
 from .network import Wire
+from .parts import FilePart, InMemory, Part, PartLost, bin_header, joined, part_bytes
+from .rooms import Rooms
 
 MAX_FRAME_BYTES = 16 * 1024 * 1024
 MAX_OUTBOUND_BYTES = 64 * 1024 * 1024
@@ -41,7 +47,9 @@ RESPONSE = 1
 ERROR = 2
 
 _LENGTH = struct.Struct(">I")
-_INITIAL_BUFFER_BYTES = 64 * 1024
+_BUFFER_BYTES = 64 * 1024
+_SMALL_FRAMES_MAX = 100
+"""After so many small frames the memory for large ones is given up."""
 _HTTP2_PREFACE = int.from_bytes(b"PRI ")
 """The first bytes of an HTTP/2 connection, read as the length of a frame."""
 
@@ -58,7 +66,10 @@ def length_error(size: int) -> FrameError:
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True):
-    """One message between nodes. `kind` is REQUEST, RESPONSE or ERROR; the body of an ERROR is `[code, message]`."""
+    """One message between nodes. `kind` is REQUEST, RESPONSE or ERROR; the body of an ERROR is `[code, message]`.
+
+    The body of a received frame may be used as long as somebody holds it, and changed.
+    """
 
     kind: int
     api: int
@@ -67,7 +78,7 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
     cluster_id: str
     generation: int
     sender: ReplicaKey
-    body: bytes
+    body: memoryview
 
     def __repr__(self) -> str:
         kind = ("request", "response", "error")[self.kind] if self.kind in (REQUEST, RESPONSE, ERROR) else f"kind {self.kind}"
@@ -76,6 +87,7 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = Decoder(Frame)
+_EMPTY_BODY = _encoder.encode(b"")
 
 
 def encode_frame(frame: Frame) -> bytearray:
@@ -84,9 +96,25 @@ def encode_frame(frame: Frame) -> bytearray:
     _encoder.encode_into(frame, data, _LENGTH.size)
     size = len(data) - _LENGTH.size
     if size > MAX_FRAME_BYTES:
-        raise FrameError(f"a frame of {size} bytes (api {frame.api}) is over the limit of {MAX_FRAME_BYTES}; send less at once")
+        raise _too_large(size, frame.api)
     _LENGTH.pack_into(data, 0, size)
     return data
+
+
+def _too_large(size: int, api: int) -> FrameError:
+    return FrameError(f"a frame of {size} bytes (api {api}) is over the limit of {MAX_FRAME_BYTES}; send less at once")
+
+
+def frame_parts(head: Frame, body: Sequence[Part]) -> list[Part]:
+    """Return the frame whose body is `body`; that of `head` is empty. FrameError if it is over MAX_FRAME_BYTES."""
+    data = encode_frame(head)
+    body_bytes = part_bytes(body)
+    data[-len(_EMPTY_BODY) :] = bin_header(body_bytes)
+    size = len(data) - _LENGTH.size + body_bytes
+    if size > MAX_FRAME_BYTES:
+        raise _too_large(size, head.api)
+    _LENGTH.pack_into(data, 0, size)
+    return joined([data, *body])
 
 
 class Source(Protocol):
@@ -99,16 +127,26 @@ class FrameBuffer:
     """Bytes in, frames out. Holds at most one frame's worth of unread bytes beyond the last `recv`."""
 
     def __init__(self) -> None:
-        self._buffer = bytearray(_INITIAL_BUFFER_BYTES)
+        self._buffer = bytearray(_BUFFER_BYTES)
         self._start = 0
         self._end = 0
+        self._rooms = Rooms()
+        self._large: memoryview | None = None
+        """The large frame that is arriving, without its length."""
+        self._large_end = 0
+        self._small_frames = 0
 
     @property
     def unread_bytes(self) -> int:
-        return self._end - self._start
+        return self._end - self._start + self._large_end
 
     def receive_from(self, source: Source) -> int:
         """Call `recv` once; return the number of bytes (0: the peer closed). BlockingIOError if there is nothing to read."""
+        if self._large is not None:
+            with self._large[self._large_end :] as room:
+                count = source.recv_into(room)
+            self._large_end += count
+            return count
         if self._end == len(self._buffer):
             self._make_room()
         with memoryview(self._buffer) as view, view[self._end :] as room:
@@ -118,36 +156,68 @@ class FrameBuffer:
 
     def frames(self) -> Iterator[tuple[Frame, int]]:
         """Yield every whole frame that has arrived, with its size in bytes. FrameError at the first malformed one."""
-        while self._end - self._start >= _LENGTH.size:
-            (size,) = _LENGTH.unpack_from(self._buffer, self._start)
-            if not 0 < size <= MAX_FRAME_BYTES:
-                raise length_error(size)
-            body_at = self._start + _LENGTH.size
-            if self._end - body_at < size:
+        while True:
+            raw = self._next_frame()
+            if raw is None:
                 break
-            with memoryview(self._buffer) as view, view[body_at : body_at + size] as raw:
-                try:
-                    frame = _decoder.decode(raw)
-                except msgspec.MsgspecError as error:
-                    raise FrameError(f"{size} bytes that are not a frame: {error}") from error
-            if not 0 <= frame.generation <= GENERATION_MAX:
-                raise FrameError(f"a frame of generation {frame.generation} (limit {GENERATION_MAX})")
-            self._start = body_at + size
+            frame = _decoded(raw)
+            size, raw = len(raw), None
             yield frame, size
+            del frame
+
+    def _next_frame(self) -> bytes | memoryview | None:
+        """Return the bytes of the next frame if they have all arrived."""
+        if self._large is not None:
+            if self._large_end < len(self._large):
+                return None
+            large, self._large, self._large_end = self._large, None, 0
+            return large
+        arrived = self._end - self._start
+        if arrived < _LENGTH.size:
+            self._rewind()
+            return None
+        (size,) = _LENGTH.unpack_from(self._buffer, self._start)
+        if not 0 < size <= MAX_FRAME_BYTES:
+            raise length_error(size)
+        body_at = self._start + _LENGTH.size
+        if size > len(self._buffer) - _LENGTH.size:
+            self._begin_large(size, body_at)
+            return None
+        if self._end - body_at < size:
+            return None
+        self._start = body_at + size
+        self._small_frames += 1
+        if self._small_frames == _SMALL_FRAMES_MAX:
+            self._rooms.clear()
+        with memoryview(self._buffer) as view:
+            return bytes(view[body_at : body_at + size])
+
+    def _begin_large(self, size: int, body_at: int) -> None:
+        """Receive the rest of a large frame into memory of its own."""
+        self._small_frames = 0
+        self._large, self._large_end = self._rooms.take(size), self._end - body_at
+        self._large[: self._large_end] = self._buffer[body_at : self._end]
+        self._start = self._end = 0
+
+    def _rewind(self) -> None:
         if self._start == self._end:
             self._start = self._end = 0
-            if len(self._buffer) > _INITIAL_BUFFER_BYTES:
-                self._buffer = bytearray(_INITIAL_BUFFER_BYTES)
 
     def _make_room(self) -> None:
+        """Move the beginning of an incomplete frame to the buffer's front."""
         unread = self._end - self._start
-        size = len(self._buffer)
-        if self._start < size // 2:
-            size = min(size * 2, MAX_FRAME_BYTES + _LENGTH.size + _INITIAL_BUFFER_BYTES)
-        fresh = bytearray(size)
-        fresh[:unread] = self._buffer[self._start : self._end]
-        self._buffer = fresh
+        self._buffer[:unread] = self._buffer[self._start : self._end]
         self._start, self._end = 0, unread
+
+
+def _decoded(raw: bytes | memoryview) -> Frame:
+    try:
+        frame = _decoder.decode(raw)
+    except msgspec.MsgspecError as error:
+        raise FrameError(f"{len(raw)} bytes that are not a frame: {error}") from error
+    if not 0 <= frame.generation <= GENERATION_MAX:
+        raise FrameError(f"a frame of generation {frame.generation} (limit {GENERATION_MAX})")
+    return frame
 
 
 class FrameConnection:
@@ -162,7 +232,7 @@ class FrameConnection:
         self._wire = connected
         self._on_frame = on_frame
         self._buffer = FrameBuffer()
-        self._outbound: deque[memoryview] = deque()
+        self._outbound: deque[memoryview | FilePart] = deque()
         self._scope = trio.CancelScope()
         self._resumed = trio.Event()
         self._closed = False
@@ -200,7 +270,15 @@ class FrameConnection:
         assert self._nursery is not None, "the connection is not running"
         return self._nursery
 
-    def write(self, data: bytearray) -> None:
+    def write_parts(self, parts: Sequence[Part]) -> None:
+        """As `write`, for a frame in parts."""
+        for part in parts:
+            if isinstance(part, InMemory):
+                self.write(part)
+            elif not self._closed:
+                self._queue(part)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
         """Send a frame, or queue the part that the kernel does not take now. A closed connection drops it."""
         if self._closed:
             return
@@ -216,12 +294,15 @@ class FrameConnection:
             if sent == len(data):
                 return
             rest = rest[sent:]
-            if self._nursery is not None:
-                self._nursery.start_soon(self._drain)
-        self._outbound.append(rest)
         self.outbound_bytes += len(rest)
+        self._queue(rest)
         if self.outbound_bytes > MAX_OUTBOUND_BYTES:
             self.close()
+
+    def _queue(self, part: memoryview | FilePart) -> None:
+        if not self._outbound and self._nursery is not None:
+            self._nursery.start_soon(self._drain)
+        self._outbound.append(part)
 
     def resume(self) -> None:
         """Continue to read after `on_frame` returned False."""
@@ -261,16 +342,25 @@ class FrameConnection:
 
     async def _drain(self) -> None:
         while self._outbound:
+            part = self._outbound[0]
+            if not isinstance(part, memoryview):
+                try:
+                    await part.send(self._wire)
+                except (OSError, PartLost):
+                    self.close()
+                    return
+                self._outbound.popleft()
+                continue
             await self._wire.wait_writable()
             try:
-                sent = self._wire.send(self._outbound[0])
+                sent = self._wire.send(part)
             except BlockingIOError:
                 continue
             except OSError:
                 self.close()
                 return
             self.outbound_bytes -= sent
-            if sent == len(self._outbound[0]):
+            if sent == len(part):
                 self._outbound.popleft()
             else:
-                self._outbound[0] = self._outbound[0][sent:]
+                self._outbound[0] = part[sent:]

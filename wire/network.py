@@ -7,6 +7,7 @@ memory, which they can break.
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 from collections.abc import Awaitable, Callable
@@ -22,7 +23,10 @@ CONNECT_TIMEOUT_S = 2.0
 class Wire(Protocol):
     """One end of a connection. OSError if it is broken; BlockingIOError if there is nothing to do now."""
 
-    def send(self, data: bytearray | memoryview, /) -> int: ...
+    def send(self, data: bytes | bytearray | memoryview, /) -> int: ...
+
+    def send_from(self, descriptor: int, position: int, size_bytes: int, /) -> int:
+        """As `send`, for bytes of an open file; may wait for its disk."""
 
     def recv_into(self, room: memoryview, /) -> int: ...
 
@@ -71,6 +75,9 @@ class TcpWire(socket.socket):
         super().__init__(fileno=connected.detach())
         self.setblocking(False)
         self.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def send_from(self, descriptor: int, position: int, size_bytes: int, /) -> int:
+        return os.sendfile(self.fileno(), descriptor, position, size_bytes)
 
     def wait_readable(self) -> Awaitable[None]:
         return trio.lowlevel.wait_readable(self)  # noqa: ASYNC105 the caller awaits it: no coroutine between them

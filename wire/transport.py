@@ -17,7 +17,7 @@ one log line.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Container, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -27,9 +27,10 @@ from kraftlab.quorum.core.decoding import Decoder
 from kraftlab.quorum.core.errors import ErrorCode, InvariantViolation
 from kraftlab.quorum.core.types import Endpoint, ReplicaKey
 
-from .frames import ERROR, REQUEST, RESPONSE, Frame, FrameConnection, FrameError, encode_frame
+from .frames import ERROR, REQUEST, RESPONSE, Frame, FrameConnection, FrameError, encode_frame, frame_parts
 from .line_limit import LineLimit
 from .network import TCP, Network, Wire
+from .parts import NOTHING, InMemory, Part
 
 logger = logging.getLogger("kraftlab.peer")
 
@@ -67,7 +68,7 @@ class PeerRequest(NamedTuple):
     api: int
     version: int
     sender: ReplicaKey
-    body: bytes
+    body: memoryview
     principal: str
     source: str
 
@@ -106,7 +107,9 @@ class ListenError(OSError):
 
 
 PeerFailure = PeerUnreachable | PeerTimeout | PeerError
-PeerHandler = Callable[[PeerRequest], Awaitable[bytes]]
+Body = InMemory | Sequence[Part]
+"""Body of a message, as a whole or in parts."""
+PeerHandler = Callable[[PeerRequest], Awaitable[Body]]
 """Answers one request, in a task that is cancelled when the connection ends. PeerError becomes the peer's PeerError."""
 
 _encode = msgspec.msgpack.encode
@@ -138,7 +141,7 @@ class Responder:
         """The connection that carried the request."""
         return self._connection
 
-    def reply(self, body: bytes) -> None:
+    def reply(self, body: Body) -> None:
         self._connection.answer(self, self._request, self._size_bytes, RESPONSE, body)
 
     def refuse(self, code: int, message: str) -> None:
@@ -289,7 +292,7 @@ class _ServedConnection(Connection):
         self._server.warnings.warn("closed connection from %s: %s", self.source, reason)
         frames.close()
 
-    def answer(self, responder: Responder, request: Frame, size_bytes: int, kind: int, body: bytes) -> None:
+    def answer(self, responder: Responder, request: Frame, size_bytes: int, kind: int, body: Body) -> None:
         if responder not in self._open:
             return
         del self._open[responder]
@@ -351,19 +354,15 @@ class _ServedConnection(Connection):
             return (ErrorCode.UNSUPPORTED_VERSION, f"api {frame.api} version {frame.version} is not served here")
         return None
 
-    def _write(self, request: Frame, kind: int, body: bytes) -> None:
+    def _write(self, request: Frame, kind: int, body: Body) -> None:
         mine = self._server.identity
         version, correlation = request.version, request.correlation
-        frame = Frame(kind, request.api, version, correlation, mine.cluster_id, mine.generation, mine.key, body)
+        head = Frame(kind, request.api, version, correlation, mine.cluster_id, mine.generation, mine.key, NOTHING)
         try:
-            data = encode_frame(frame)
+            self._frames.write_parts(frame_parts(head, (body,) if isinstance(body, InMemory) else body))
         except FrameError as error:
             logger.error("could not answer api %d: %s", request.api, error)
-            refusal = _encode((int(ErrorCode.UNKNOWN_SERVER_ERROR), str(error)))
-            data = encode_frame(
-                Frame(ERROR, request.api, version, correlation, mine.cluster_id, mine.generation, mine.key, refusal)
-            )
-        self._frames.write(data)
+            self._write(request, ERROR, _encode((int(ErrorCode.UNKNOWN_SERVER_ERROR), str(error))))
 
 
 async def _handle(handler: PeerHandler, request: PeerRequest, responder: Responder) -> None:
@@ -391,7 +390,7 @@ class PeerAnswer(NamedTuple):
     """A peer's response and its sender."""
 
     source: ReplicaKey
-    body: bytes
+    body: memoryview
 
 
 OnAnswer = Callable[[PeerAnswer | PeerFailure], None]
@@ -429,7 +428,7 @@ class PeerClient:
         self._closed = False
         self._warnings = _LimitedWarnings()
 
-    async def request(self, api: int, body: bytes, *, timeout_ms: int, version: int = SUPPORTED_VERSION) -> bytes:
+    async def request(self, api: int, body: bytes, *, timeout_ms: int, version: int = SUPPORTED_VERSION) -> memoryview:
         """Send a request; return the response's body. PeerUnreachable, PeerTimeout or PeerError."""
         done = trio.Event()
         answers: list[PeerAnswer | PeerFailure] = []
@@ -455,7 +454,9 @@ class PeerClient:
         """
         self._last_correlation = correlation = self._last_correlation + 1
         mine = self._identity
-        data = encode_frame(Frame(REQUEST, api, version, correlation, mine.cluster_id, mine.generation, mine.key, body))
+        data = encode_frame(
+            Frame(REQUEST, api, version, correlation, mine.cluster_id, mine.generation, mine.key, memoryview(body))
+        )
         now = trio.current_time()
         deadline = now + timeout_ms / 1000
         self._pending[correlation] = _Pending(api, deadline, now, on_answer)
@@ -597,7 +598,7 @@ class PeerPool:
 
     async def request(
         self, endpoint: Endpoint, api: int, body: bytes, *, timeout_ms: int, version: int = SUPPORTED_VERSION
-    ) -> bytes:
+    ) -> memoryview:
         """Send a request; return the response's body. PeerUnreachable, PeerTimeout or PeerError."""
         return await self.client(endpoint).request(api, body, timeout_ms=timeout_ms, version=version)
 

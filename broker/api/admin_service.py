@@ -31,6 +31,7 @@ from kraftlab.rpc.methods import METHODS, LocalCall, Method, fault
 from kraftlab.rpc.request_ids import ONCE, can_be_named, is_named
 from kraftlab.rpc.server import Call
 from kraftlab.wire.frames import FrameError
+from kraftlab.wire.parts import InMemory
 from kraftlab.wire.transport import PeerError, PeerTimeout, PeerUnreachable
 
 from ..control.controller_channel import NoController
@@ -59,7 +60,7 @@ class Channel(Protocol):
     @property
     def controller_id(self) -> int: ...
 
-    async def pass_on(self, api: int, body: bytes, *, timeout_ms: int) -> bytes: ...
+    async def pass_on(self, api: int, body: bytes, *, timeout_ms: int) -> InMemory: ...
 
     async def wait_for_change(self, timeout_s: float) -> None: ...
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -17,23 +17,24 @@ from kraftlab.metadata.peer_rpc import (
     ProduceResponse,
     ReplicaDigest,
     ReplicaFetchRequest,
+    ReplicaFetchResponse,
 )
 from kraftlab.metadata.snapshot import image_digest
 from kraftlab.quorum.core.decoding import Decoder
-from kraftlab.wire.transport import PeerRequest
+from kraftlab.wire.parts import Part, around, array_header, bin_header
+from kraftlab.wire.transport import Body, PeerHandler, PeerRequest
 
 from ..log.errors import LogClosed, LogError
 from ..replica_manager import ReplicaManager
 from ..replication.fetch_service import FetchService
 from ..replication.partition import LeaderRole, Partition, ReplicaId
 from ..replication.replica_errors import ReplicaError, code_of
+from ..replication.stored_records import StoredRecords
 
 ACKS_LEADER = 1
 ACKS_ALL = -1
 TIMEOUT_MAX_MS = 60_000
 NOT_REPLICATED = "It was written, but not every in-sync replica had it in time; a second attempt may write it twice."
-
-PeerHandler = Callable[[PeerRequest], Awaitable[bytes]]
 
 _encode = msgspec.msgpack.Encoder().encode
 _produce = Decoder(ProduceRequest)
@@ -54,8 +55,10 @@ class DataPlane:
     async def _on_produce(self, request: PeerRequest) -> bytes:
         return _encode(await self.produce(_produce.decode(request.body)))
 
-    async def _on_fetch(self, request: PeerRequest) -> bytes:
-        return _encode(await self._fetches.fetch(_fetch.decode(request.body)))
+    async def _on_fetch(self, request: PeerRequest) -> Body:
+        stored: dict[ReplicaId, StoredRecords] = {}
+        response = await self._fetches.fetch(_fetch.decode(request.body), stored)
+        return _in_parts(response, stored) if stored else _encode(response)
 
     async def _on_digest(self, request: PeerRequest) -> bytes:
         return _encode(await self.digest(_digest.decode(request.body)))
@@ -156,6 +159,20 @@ async def _replicated(partition: Partition, end_offset: int, leader_epoch: int, 
                     return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if partition.is_below_min_isr() else ErrorCode.NONE
                 await changed.wait()
     return ErrorCode.REQUEST_TIMED_OUT
+
+
+def _in_parts(response: ReplicaFetchResponse, stored: Mapping[ReplicaId, StoredRecords]) -> list[Part]:
+    """Encode the answer to a fetch around the records that are sent from their files."""
+    before, after = around(msgspec.structs.replace(response, partitions=()), "partitions")
+    parts: list[Part] = [before, array_header(len(response.partitions))]
+    for answer in response.partitions:
+        records = stored.get((answer.topic_id, answer.partition))
+        if records is None:
+            parts.append(_encode(answer))
+        else:
+            head, tail = around(answer, "records")
+            parts += [head, bin_header(records.size_bytes), records, tail]
+    return [*parts, after]
 
 
 def _refusal(code: ErrorCode, message: str) -> ProduceResponse:

@@ -19,6 +19,7 @@ from kraftlab.quorum.core.decoding import Decoder
 from kraftlab.quorum.core.messages import LeaderView
 from kraftlab.quorum.core.types import Endpoint, VoterSet
 from kraftlab.wire.network import TCP, Network
+from kraftlab.wire.parts import InMemory
 from kraftlab.wire.transport import PeerError, PeerIdentity, PeerPool, PeerTimeout, PeerUnreachable
 
 logger = logging.getLogger("kraftlab.broker.channel")
@@ -33,7 +34,7 @@ Answer = TypeVar("Answer")
 class Requests(Protocol):
     """The way to the active controller."""
 
-    async def request(self, api: int, body: bytes, *, timeout_ms: int) -> bytes: ...
+    async def request(self, api: int, body: bytes, *, timeout_ms: int) -> InMemory: ...
 
 
 async def ask(
@@ -100,15 +101,15 @@ class ControllerChannel:
             endpoint = voter.endpoints.get(CONTROLLER_LISTENER) if voter is not None else None
         return endpoint
 
-    async def request(self, api: int, body: bytes, *, timeout_ms: int) -> bytes:
+    async def request(self, api: int, body: bytes, *, timeout_ms: int) -> memoryview:
         """Send the broker's own request. PeerUnreachable, PeerTimeout or PeerError; NoController without a leader."""
         return await self._request(self._own, api, body, timeout_ms)
 
-    async def pass_on(self, api: int, body: bytes, *, timeout_ms: int) -> bytes:
+    async def pass_on(self, api: int, body: bytes, *, timeout_ms: int) -> memoryview:
         """Send a client's request, on a separate connection. Raises as `request`."""
         return await self._request(self._passed_on, api, body, timeout_ms)
 
-    async def _request(self, pool: PeerPool, api: int, body: bytes, timeout_ms: int) -> bytes:
+    async def _request(self, pool: PeerPool, api: int, body: bytes, timeout_ms: int) -> memoryview:
         deadline = trio.current_time() + timeout_ms / 1000
         while (endpoint := self.endpoint()) is None:
             rest_s = deadline - trio.current_time()

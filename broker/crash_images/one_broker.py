@@ -21,6 +21,7 @@ from kraftlab.metadata.records import Partition as PartitionRecord
 from kraftlab.metadata.uuids import UNASSIGNED, Uuid
 from kraftlab.quorum.core.types import Endpoint
 from kraftlab.quorum.driver.errors import first_cause
+from kraftlab.wire.parts import InMemory
 
 from ..log.log_config import LogConfig
 from ..log.log_manager import LogManager
@@ -63,7 +64,7 @@ def start_logs(disks: Sequence[Path], assigned: Uuid) -> LogManager:
 class _World(World):
     """Notes with each fetch how far the follower's log agrees with the leader's, which counts as "acked"."""
 
-    async def request(self, endpoint: Endpoint, api: int, body: bytes, *, timeout_ms: int) -> bytes:
+    async def request(self, endpoint: Endpoint, api: int, body: bytes, *, timeout_ms: int) -> InMemory:
         leader = self.brokers.get(endpoint.port - 1)
         if leader is not None:
             log = leader.replicas.partitions[TOPIC_ID, NUMBER].online_log()

@@ -33,6 +33,7 @@ from kraftlab.metadata.peer_rpc import (
 from kraftlab.metadata.records import AnyRecord, Listener, PartitionChange, RegisterBroker
 from kraftlab.metadata.uuids import Uuid, random_uuid
 from kraftlab.quorum.core.types import Endpoint, ReplicaKey
+from kraftlab.wire.parts import InMemory, in_memory
 from kraftlab.wire.transport import PeerRequest, PeerUnreachable
 
 from ..api.data_plane import DataPlane
@@ -160,16 +161,16 @@ class World:
 
     # -- network ----------------------------------------------------------------------------------------------------------------
 
-    async def request(self, endpoint: Endpoint, api: int, body: bytes, *, timeout_ms: int) -> bytes:
+    async def request(self, endpoint: Endpoint, api: int, body: bytes, *, timeout_ms: int) -> InMemory:
         """Carry a request from one broker to another."""
         await trio.sleep(STEP_S / 2)
         broker_id = endpoint.port - 1
         if broker_id in self.unreachable or broker_id not in self.brokers:
             raise PeerUnreachable(f"broker {broker_id} is cut off")
         handler = self.brokers[broker_id].data_plane.handlers()[api]
-        return await handler(PeerRequest(api, 0, ReplicaKey(-1), body, "User:ANONYMOUS", "memory"))
+        return await in_memory(await handler(PeerRequest(api, 0, ReplicaKey(-1), memoryview(body), "User:ANONYMOUS", "memory")))
 
-    async def controller(self, api: int, body: bytes, *, timeout_ms: int) -> bytes:
+    async def controller(self, api: int, body: bytes, *, timeout_ms: int) -> InMemory:
         """Answer a broker's request as the controller, which takes every assignment of a directory."""
         assert api == Api.ASSIGN_REPLICAS_TO_DIRS, f"the controller takes no requests of API {api} here"
         request = msgspec.msgpack.decode(body, type=AssignReplicasToDirsRequest)
@@ -241,7 +242,7 @@ class Broker:
         self.data_plane = DataPlane(self.replicas, self.fetches)
         self.log_dirs_api = LogDirsApi(self.replicas, MetadataPublisher((), lambda: None))
 
-    async def request(self, api: int, body: bytes, *, timeout_ms: int) -> bytes:
+    async def request(self, api: int, body: bytes, *, timeout_ms: int) -> InMemory:
         """Send a request to the controller."""
         return await self.world.controller(api, body, timeout_ms=timeout_ms)
 

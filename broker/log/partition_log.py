@@ -79,6 +79,17 @@ class Slice(NamedTuple):
     size_bytes: int
 
 
+class Placed(NamedTuple):
+    """Places of batches, valid as long as the log has lost no records at its end (`cuts`) and still has the segments."""
+
+    slices: tuple[Slice, ...]
+    cuts: int
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(each.size_bytes for each in self.slices)
+
+
 class PartitionLog:
     """Every method may raise LogClosed and LogDirFailed; `directory` changes when a move ends."""
 
@@ -284,14 +295,16 @@ class PartitionLog:
             self._lock.release()
         return True
 
-    def append_as_leader(self, batches: bytes, leader_epoch: int, *, keep_offsets: bool = False) -> tuple[int, int]:
+    def append_as_leader(self, batches: bytes | memoryview, leader_epoch: int, *, keep_offsets: bool = False) -> tuple[int, int]:
         """Append whole batches stamped with the next offsets and `leader_epoch`; return (base offset, end offset).
+
+        A writable memoryview is stamped in place.
 
         `keep_offsets` (import): the batches keep their own offsets, which must rise and begin at or after the log end; gaps are
         allowed. CorruptBatch, UnexpectedOffset, NoSpace: nothing was appended.
         """
         headers = [header for _, header in validate(batches)]
-        data = bytearray(batches)
+        data = batches if isinstance(batches, memoryview) and not batches.readonly else bytearray(batches)
         with self._lock:
             self._check_open()
             if leader_epoch < self._epochs.latest_epoch:
@@ -311,15 +324,20 @@ class PartitionLog:
             self._append(data, stamped)
             return stamped[0].base_offset, self.log_end_offset
 
-    def append_as_follower(self, batches: bytes) -> int:
+    def append_as_follower(self, batches: bytes | memoryview, leader_epoch: int | None = None) -> int:
         """Append whole batches as the leader stored them, with offsets and epochs; return the log end offset.
+
+        `leader_epoch`: the epoch in which they were fetched. The leader of that epoch has none of a later one: UnexpectedOffset.
 
         They must continue the log (a gap, left by compaction, is allowed). An empty log may begin within the first batch: records
         were deleted up to there, and batches are copied whole. CorruptBatch, UnexpectedOffset, NoSpace: nothing was appended.
         """
-        return self.append_checked(batches, [header for _, header in validate(batches)])
+        headers = [header for _, header in validate(batches)]
+        if leader_epoch is not None and any(header.leader_epoch > leader_epoch for header in headers):
+            raise UnexpectedOffset(f"{self.name} got records of a later epoch than {leader_epoch}, from a leader of that epoch")
+        return self.append_checked(batches, headers)
 
-    def append_checked(self, batches: bytes | FileRange, headers: Sequence[BatchHeader]) -> int:
+    def append_checked(self, batches: bytes | memoryview | FileRange, headers: Sequence[BatchHeader]) -> int:
         """As `append_as_follower`, for batches whose headers and CRCs the caller has checked."""
         with self._lock:
             self._check_open()
@@ -339,7 +357,7 @@ class PartitionLog:
         with self.exclusive():
             self._recreate_at(offset, recovery_point=offset)
 
-    def _append(self, data: bytes | bytearray | FileRange, headers: Sequence[BatchHeader]) -> None:
+    def _append(self, data: bytes | bytearray | memoryview | FileRange, headers: Sequence[BatchHeader]) -> None:
         """Write all batches or none, and roll as needed. The lock is held."""
         if not headers:
             raise CorruptBatch(0, "there is no batch to append")
@@ -431,8 +449,27 @@ class PartitionLog:
     def read(self, offset: int, max_bytes: int, *, upto: int | None = None, min_one_batch: bool = True) -> bytes:
         """Return the bytes of `slices`, with the same arguments and errors."""
         with self.slices(offset, max_bytes, upto=upto, min_one_batch=min_one_batch) as found, self._disk():
-            parts = [each.segment.read(each.position, each.size_bytes) for each in found]
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+            return _bytes_of(found)
+
+    def read_or_place(
+        self, offset: int, max_bytes: int, *, read_bytes_max: int, upto: int | None = None, min_one_batch: bool = True
+    ) -> bytes | Placed:
+        """As `read`, but return only the places of the batches if they have more than `read_bytes_max` bytes."""
+        with self.slices(offset, max_bytes, upto=upto, min_one_batch=min_one_batch) as found, self._disk():
+            placed = Placed(found, self._cuts)
+            return placed if placed.size_bytes > read_bytes_max else _bytes_of(found)
+
+    @contextmanager
+    def pin_again(self, placed: Placed) -> Iterator[None]:
+        """Pin the log while bytes at these places are used; LogClosed if they may be other bytes by now.
+
+        The block's OSErrors are those of the log's disk.
+        """
+        with self._pinned() as view:
+            if self._cuts != placed.cuts or not all(each.segment in view.segments for each in placed.slices):
+                raise LogClosed(f"records of {self.name} were removed while they were sent")
+            with self._disk():
+                yield
 
     @contextmanager
     def slices(
@@ -753,8 +790,13 @@ class PartitionLog:
         return f"{self.name} {self._log_start_offset}..{self._high_watermark}..{self.log_end_offset}@{self.latest_epoch}"
 
 
-def _part(data: bytes | bytearray | FileRange, start: int, size_bytes: int) -> memoryview | FileRange:
+def _part(data: bytes | bytearray | memoryview | FileRange, start: int, size_bytes: int) -> memoryview | FileRange:
     return data.part(start, size_bytes) if isinstance(data, FileRange) else memoryview(data)[start : start + size_bytes]
+
+
+def _bytes_of(slices: Sequence[Slice]) -> bytes:
+    parts = [each.segment.read(each.position, each.size_bytes) for each in slices]
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _batches_from(view: LogView, offset: int) -> tuple[int, bytes, Batches] | None:

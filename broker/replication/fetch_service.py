@@ -19,6 +19,7 @@ A follower's answer leaves out partitions without news.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable
 from contextlib import ExitStack
 from typing import NamedTuple, Protocol
@@ -27,18 +28,22 @@ import trio
 
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import FetchedPartition, FetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
+from kraftlab.wire.parts import NOTHING
 
 from ..log.disks import Disks
 from ..log.errors import LogClosed, LogError
-from ..log.partition_log import PartitionLog
+from ..log.partition_log import PartitionLog, Placed
 from .byte_gate import ByteGate, Claim
 from .divergence import leader_answer
 from .fetch_sessions import NO_SESSION, FetchSession, FetchSessions, SessionRefused
 from .partition import LeaderRole, Partition, ReplicaId
 from .replica_errors import ReplicaError, code_of
+from .stored_records import StoredRecords
 
 RESPONSE_BYTES_MAX = 10 * 1024 * 1024
 """Leaves room for one batch more below the frame limit of 16 MiB."""
+READ_BYTES_MAX = 128 * 1024
+"""Fewer records are read: that takes one step less than sending them from their file."""
 WAIT_MAX_MS = 30_000
 BUDGET_PAUSE_S = 0.01
 
@@ -70,6 +75,14 @@ class _Readable(NamedTuple):
     is_filling: bool
 
 
+class _Found(NamedTuple):
+    """The answer about one partition. `size_bytes`: size of its records, which are in the answer or in `stored`."""
+
+    part: FetchedPartition
+    size_bytes: int = 0
+    stored: StoredRecords | None = None
+
+
 class _OpenFetch:
     """A fetch that is being answered."""
 
@@ -93,8 +106,13 @@ class FetchService:
         self.sessions = FetchSessions()
         self._open_fetches: dict[tuple[int, int], _OpenFetch] = {}
 
-    async def fetch(self, request: ReplicaFetchRequest) -> ReplicaFetchResponse:
-        """Wait up to `max_wait_ms` for an answer. Errors are in the partitions' answers, except those of the session."""
+    async def fetch(
+        self, request: ReplicaFetchRequest, stored: dict[ReplicaId, StoredRecords] | None = None
+    ) -> ReplicaFetchResponse:
+        """Wait up to `max_wait_ms` for an answer. Errors are in the partitions' answers, except those of the session.
+
+        `stored` takes the records of partitions that have many: their answers have none. None: the answers have all records.
+        """
         now = trio.current_time()
         key = (request.replica_id, request.lane)
         if request.replica_id >= 0:
@@ -109,7 +127,7 @@ class FetchService:
         if request.replica_id >= 0:
             self._open_fetches[key] = open_fetch
         try:
-            answers = await self._answer(request, open_fetch)
+            answers = await self._answer(request, open_fetch, stored)
             return ReplicaFetchResponse(ErrorCode.NONE, partitions=tuple(answers.values()), session_id=session.id)
         finally:
             if self._open_fetches.get(key) is open_fetch:
@@ -117,7 +135,9 @@ class FetchService:
             if session.id == NO_SESSION:
                 session.close()
 
-    async def _answer(self, request: ReplicaFetchRequest, open_fetch: _OpenFetch) -> dict[ReplicaId, FetchedPartition]:
+    async def _answer(
+        self, request: ReplicaFetchRequest, open_fetch: _OpenFetch, stored: dict[ReplicaId, StoredRecords] | None
+    ) -> dict[ReplicaId, FetchedPartition]:
         session = open_fetch.session
         answers = self._note_positions(request, session)
         with ExitStack() as claims:
@@ -128,9 +148,12 @@ class FetchService:
                 throttled = sum(part.is_throttled for part in readable)
                 if throttled and claim is None:
                     claim = claims.enter_context(self._gate.claim(self._claim_key(request, open_fetch), throttled))
-                for part in await self._read(request, readable, claim):
-                    answers[part.topic_id, part.partition] = part
-                    session.serve_last((part.topic_id, part.partition))
+                for found in await self._read(request, readable, claim, may_place=stored is not None):
+                    key = (found.part.topic_id, found.part.partition)
+                    answers[key] = found.part
+                    if stored is not None and found.stored is not None:
+                        stored[key] = found.stored
+                    session.serve_last(key)
                 now = trio.current_time()
                 if answers or now >= open_fetch.deadline or request.min_bytes <= 0:
                     break
@@ -232,7 +255,7 @@ class FetchService:
         *,
         error: ErrorCode = ErrorCode.NONE,
         diverging: tuple[int, int] | None = None,
-        records: bytes = b"",
+        records: memoryview = NOTHING,
         bytes_left: int = -1,
     ) -> FetchedPartition:
         return FetchedPartition(
@@ -249,9 +272,11 @@ class FetchService:
 
     # --- reading -------------------------------------------------------------------------------------------------------------
 
-    async def _read(self, request: ReplicaFetchRequest, readable: list[_Readable], claim: Claim | None) -> list[FetchedPartition]:
+    async def _read(
+        self, request: ReplicaFetchRequest, readable: list[_Readable], claim: Claim | None, *, may_place: bool
+    ) -> list[_Found]:
         """Read records in the order of the request until the response is full, within the budget of throttled partitions."""
-        found: list[FetchedPartition] = []
+        found: list[_Found] = []
         remaining = min(request.max_bytes, RESPONSE_BYTES_MAX)
         for part in readable:
             wanted_bytes = min(part.wanted.max_bytes, remaining)
@@ -261,34 +286,40 @@ class FetchService:
             if not granted:
                 continue
             # The first partition, and one that only the throttle limits, may borrow for a whole batch.
-            answer = await self._read_one(part, granted, min_one_batch=not found or granted < wanted_bytes)
+            min_one_batch = not found or granted < wanted_bytes
+            answer = await self._read_one(part, granted, min_one_batch=min_one_batch, may_place=may_place)
             # A borrowed batch may not fit into the response: it waits until its partition comes first.
-            has_room = not found or len(answer.records) <= remaining
+            has_room = not found or answer.size_bytes <= remaining
             if part.is_throttled and claim is not None:
-                claim.settle(granted, len(answer.records) if has_room else 0)
-            if has_room and (answer.records or answer.error):
+                claim.settle(granted, answer.size_bytes if has_room else 0)
+            if has_room and (answer.size_bytes or answer.part.error):
                 found.append(answer)
-                remaining -= len(answer.records)
+                remaining -= answer.size_bytes
         return found
 
-    async def _read_one(self, part: _Readable, max_bytes: int, *, min_one_batch: bool) -> FetchedPartition:
+    async def _read_one(self, part: _Readable, max_bytes: int, *, min_one_batch: bool, may_place: bool) -> _Found:
         wanted, log = part.wanted, part.log
+        read_bytes_max = READ_BYTES_MAX if may_place else sys.maxsize
 
-        def read() -> tuple[bytes, int]:
-            records = log.read(wanted.fetch_offset, max_bytes, upto=part.upto, min_one_batch=min_one_batch)
-            left = log.bytes_from(wanted.fetch_offset) - len(records) if part.is_filling else -1
-            return records, left
+        def read() -> tuple[bytes | Placed, int, int]:
+            at = wanted.fetch_offset
+            found = log.read_or_place(at, max_bytes, read_bytes_max=read_bytes_max, upto=part.upto, min_one_batch=min_one_batch)
+            size_bytes = found.size_bytes if isinstance(found, Placed) else len(found)
+            return found, size_bytes, log.bytes_from(at) - size_bytes if part.is_filling else -1
 
         try:
-            records, bytes_left = await self._replicas.disks.run(log.log_dir, read)
+            found, size_bytes, bytes_left = await self._replicas.disks.run(log.log_dir, read)
         except LogClosed:
-            return FetchedPartition(wanted.topic_id, wanted.partition, ErrorCode.NONE)
+            return _Found(FetchedPartition(wanted.topic_id, wanted.partition, ErrorCode.NONE))
         except LogError as error:
-            return FetchedPartition(wanted.topic_id, wanted.partition, code_of(error))
+            return _Found(FetchedPartition(wanted.topic_id, wanted.partition, code_of(error)))
         if part.partition.role is not part.role:
             # Deposed meanwhile: the log may have been truncated, and the records may be those of the next leader.
-            return FetchedPartition(wanted.topic_id, wanted.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return self._about(wanted, log, records=records, bytes_left=bytes_left)
+            return _Found(FetchedPartition(wanted.topic_id, wanted.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        if isinstance(found, Placed):
+            stored = StoredRecords(log, found, self._replicas.disks)
+            return _Found(self._about(wanted, log, bytes_left=bytes_left), size_bytes, stored)
+        return _Found(self._about(wanted, log, records=memoryview(found), bytes_left=bytes_left), size_bytes)
 
 
 def _epoch_error(asked: int, current: int) -> ErrorCode:

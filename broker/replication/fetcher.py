@@ -33,6 +33,7 @@ from kraftlab.metadata.peer_rpc import Api, FetchedPartition, FetchPartition, Re
 from kraftlab.quorum.core.decoding import Decoder
 from kraftlab.quorum.core.types import Endpoint
 from kraftlab.quorum.driver.signal import Signal
+from kraftlab.wire.parts import InMemory
 from kraftlab.wire.transport import PeerError, PeerTimeout, PeerUnreachable
 
 from ..log.errors import LogError
@@ -70,7 +71,7 @@ _response = Decoder(ReplicaFetchResponse)
 class Leaders(Protocol):
     """The way to other brokers."""
 
-    async def request(self, endpoint: Endpoint, api: int, body: bytes, *, timeout_ms: int) -> bytes: ...
+    async def request(self, endpoint: Endpoint, api: int, body: bytes, *, timeout_ms: int) -> InMemory: ...
 
 
 class FetchContext(Protocol):

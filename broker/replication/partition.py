@@ -260,7 +260,7 @@ class Partition:
 
     # --- leading -------------------------------------------------------------------------------------------------------------
 
-    async def append_as_leader(self, batches: bytes, *, keep_offsets: bool) -> tuple[int, int, int]:
+    async def append_as_leader(self, batches: bytes | memoryview, *, keep_offsets: bool) -> tuple[int, int, int]:
         """Append whole batches: (base offset, end offset, leader epoch). ReplicaError, or LogError of the storage."""
         async with self.lock:
             role = self.leader_role()
@@ -475,7 +475,7 @@ class Partition:
             if not isinstance(role, FollowerRole) or log is None or role.epoch != leader_epoch:
                 return
             if fetched.records:
-                await self._context.disks.run(log.log_dir, log.append_as_follower, fetched.records)
+                await self._context.disks.run(log.log_dir, log.append_as_follower, fetched.records, leader_epoch)
             log.high_watermark = max(log.high_watermark, min(fetched.high_watermark, log.log_end_offset))
             if log.log_start_offset < fetched.log_start_offset <= log.log_end_offset:
                 await self._context.disks.run(log.log_dir, log.advance_log_start, fetched.log_start_offset)

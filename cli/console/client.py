@@ -157,7 +157,7 @@ class Consumer:
         for start, header in validate(fetched):
             try:
                 if not header.is_control:
-                    records = stored_records(header, fetched[start : start + header.size_bytes])
+                    records = stored_records(header, bytes(fetched[start : start + header.size_bytes]))
                     found.extend(Consumed(partition, record) for record in records if record.offset >= position)
             except Unreadable as error:
                 self._warn(f"{self._topic}-{partition} from offset {header.base_offset} to {header.last_offset}: {error}")

@@ -63,7 +63,7 @@ class _NamingPort:
         self.named = name or self.named
         return await self._port.call(api, request, node=node, timeout_ms=timeout_ms)
 
-    async def ask_peer(self, at: Endpoint, api: int, body: bytes, timeout_ms: int) -> bytes:
+    async def ask_peer(self, at: Endpoint, api: int, body: bytes, timeout_ms: int) -> memoryview:
         return await cast(DataPort, self._port).ask_peer(at, api, body, timeout_ms)
 
 

@@ -62,7 +62,7 @@ class Port(Protocol):
 class DataPort(Port, Protocol):
     """A port of a world whose brokers hold records."""
 
-    async def ask_peer(self, at: Endpoint, api: int, body: bytes, timeout_ms: int) -> bytes:
+    async def ask_peer(self, at: Endpoint, api: int, body: bytes, timeout_ms: int) -> memoryview:
         """Send a request of the peer protocol once; faults between nodes do not affect it. OSError, FrameError, ApiError."""
 
 

@@ -374,7 +374,7 @@ class RuntimeCluster:
             return response
         raise Unanswered("DEADLINE_EXCEEDED", f"no answer within {patience_s:g} s", was_sent=True)
 
-    async def ask_peer(self, at: Endpoint, api: int, body: bytes, timeout_ms: int) -> bytes:
+    async def ask_peer(self, at: Endpoint, api: int, body: bytes, timeout_ms: int) -> memoryview:
         """Send a request of the peer protocol and return the answer. OSError, ApiError."""
         try:
             return await self._clients.request(at, api, body, timeout_ms=timeout_ms)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import errno
 import heapq
 import math
+import os
 import random
 from collections.abc import Callable, Iterable
 
@@ -123,7 +124,7 @@ class Pipe:
     def is_writable(self) -> bool:
         return self.is_broken or self._waiting_bytes + len(self._arrived) < WINDOW_BYTES
 
-    def take(self, data: bytearray | memoryview) -> int:
+    def take(self, data: bytes | bytearray | memoryview) -> int:
         if self.is_broken or self.is_closed:
             raise BrokenPipeError(errno.EPIPE, "Broken pipe")
         if not self.is_writable:
@@ -231,8 +232,11 @@ class MemoryWire:
     def __init__(self, out: Pipe, into: Pipe) -> None:
         self._out, self._in = out, into
 
-    def send(self, data: bytearray | memoryview, /) -> int:
+    def send(self, data: bytes | bytearray | memoryview, /) -> int:
         return self._out.take(data)
+
+    def send_from(self, descriptor: int, position: int, size_bytes: int, /) -> int:
+        return self._out.take(os.pread(descriptor, min(size_bytes, WINDOW_BYTES), position))
 
     def recv_into(self, room: memoryview, /) -> int:
         return self._in.give(room)

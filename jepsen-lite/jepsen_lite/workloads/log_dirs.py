@@ -126,7 +126,7 @@ class MovingClient:
     async def _append(self, port: DataPort, place: Place, value: str) -> Completion:
         timeout_ms = self._options.timeout_ms
         batch = build_batch([Record(None, value.encode(), 1)])
-        request = ProduceRequest(place.topic_id, 0, -1, timeout_ms, batch)
+        request = ProduceRequest(place.topic_id, 0, -1, timeout_ms, memoryview(batch))
         try:
             answer = await self.ask(port, place, Api.PRODUCE, request)
         except ConnectionRefusedError:
@@ -166,7 +166,7 @@ class MovingClient:
                 return Completion(OK, [list(record) for record in records])
         return Completion(FAIL, error=f"{_FETCHES_MAX} fetches did not return all records")
 
-    async def ask(self, port: DataPort, place: Place, api: int, request: msgspec.Struct) -> bytes:
+    async def ask(self, port: DataPort, place: Place, api: int, request: msgspec.Struct) -> memoryview:
         """Send a peer request once. OSError, FrameError, ApiError."""
         return await port.ask_peer(place.leader, api, msgspec.msgpack.encode(request), self._options.timeout_ms)
 

@@ -65,7 +65,7 @@ class GrpcPort(ClusterPort):
         except grpc.RpcError as error:
             raise self._broken(error, node) from None
 
-    async def ask_peer(self, at: Endpoint, api: int, body: bytes, timeout_ms: int) -> bytes:
+    async def ask_peer(self, at: Endpoint, api: int, body: bytes, timeout_ms: int) -> memoryview:
         """Send a request of the peer protocol once. OSError, FrameError, ApiError."""
         connection = self._connections.get(at)
         if connection is None:

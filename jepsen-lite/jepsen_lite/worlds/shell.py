@@ -119,7 +119,7 @@ class ShellPort(ClusterPort):
             self._leader = -1
             raise CallFailed(of_broken_call(error.status, str(error)), error.status, node=node) from None
 
-    async def ask_peer(self, at: Endpoint, api: int, body: bytes, timeout_ms: int) -> bytes:
+    async def ask_peer(self, at: Endpoint, api: int, body: bytes, timeout_ms: int) -> memoryview:
         """Send a request of the peer protocol once. OSError, ApiError."""
         return await self._cluster.ask_peer(at, api, body, timeout_ms)
 

@@ -1,0 +1,68 @@
+"""Records that go from a segment's file to the wire without being read (sendfile).
+
+Theory of operation. A fetch finds the places of its batches (`PartitionLog.read_or_place`), and its answer promises their bytes.
+They are sent when the connection has come to them. A worker thread of the log directory pins the log and sends as much as the
+connection takes at once: a cold page makes that thread wait for the disk, never the event loop. Between two such pieces, while
+the peer is slow, nothing is held: truncation, deletion and a move wait for one piece at most, never for a peer.
+
+So the log may change between pieces. Each piece first makes sure that no records were removed from the log's end since the places
+were found, and that the segments are still the log's; otherwise the bytes may be those of another leader by now, and the
+connection is closed within the frame: the follower appends nothing of it, and fetches again.
+
+Bytes that the kernel has taken are pages that the file still owns. A truncation right after that may clear the end of such a
+page, and an append may write there before the peer has the bytes. Only a deposed leader truncates, and what it appends then is of
+a later epoch. The peer notices both: the CRC of a batch covers its records, and `append_as_follower` refuses batches of a later
+epoch than the one in which they were fetched.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from kraftlab.wire.network import Wire
+from kraftlab.wire.parts import PartLost
+
+from ..log.disks import Disks
+from ..log.errors import LogError
+from ..log.partition_log import PartitionLog, Placed, Slice
+
+
+class StoredRecords:
+    """Whole batches of a log on their way to a peer (`kraftlab.wire.parts.FilePart`)."""
+
+    def __init__(self, log: PartitionLog, placed: Placed, disks: Disks) -> None:
+        self.size_bytes = placed.size_bytes
+        self._log = log
+        self._placed = placed
+        self._disks = disks
+        self._left = list(reversed(placed.slices))
+        """The slices that are not sent yet, last first."""
+
+    async def send(self, wire: Wire) -> None:
+        try:
+            while self._left:
+                await self._disks.run(self._log.log_dir, self._send_some, wire)
+                if self._left:
+                    await wire.wait_writable()
+        except LogError as error:
+            raise PartLost(str(error)) from error
+
+    def _send_some(self, wire: Wire) -> None:
+        """Send until everything is sent or the connection takes no more now."""
+        with self._log.pin_again(self._placed):
+            while self._left:
+                segment, position, size_bytes = self._left[-1]
+                with segment.file() as descriptor:
+                    try:
+                        sent = wire.send_from(descriptor, position, size_bytes)
+                    except BlockingIOError:
+                        return
+                    except OSError as error:
+                        if error.errno == errno.EIO:
+                            raise
+                        raise PartLost(f"the connection was lost: {error}") from error
+                if not sent:
+                    raise PartLost(f"{segment.log_path} ends before position {position}")
+                self._left[-1] = Slice(segment, position + sent, size_bytes - sent)
+                if sent == size_bytes:
+                    self._left.pop()

@@ -1,0 +1,159 @@
+"""Messages in parts, and the memory that large frames are received into."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+
+from kraftlab.quorum.core.types import Endpoint, ReplicaKey
+from kraftlab.wire.frames import MAX_FRAME_BYTES, REQUEST, Frame, FrameBuffer, FrameError, encode_frame, frame_parts
+from kraftlab.wire.network import Wire
+from kraftlab.wire.parts import NOTHING, PartLost, around, bin_header, in_memory
+from kraftlab.wire.rooms import ROOMS_MAX, Rooms
+from kraftlab.wire.transport import PeerIdentity, PeerPool, PeerRequest, PeerServer, PeerUnreachable
+
+FILE, LOST, SMALL = 1, 2, 3
+
+
+class Message(msgspec.Struct, array_like=True):
+    number: int
+    records: memoryview = NOTHING
+    names: tuple[str, ...] = ()
+    left: int = -1
+
+
+class FromFile:
+    """Bytes of a file, a piece at a time."""
+
+    def __init__(self, path: Path, piece_bytes: int, lost_at: int | None = None) -> None:
+        self.size_bytes = path.stat().st_size
+        self._path, self._piece_bytes, self._lost_at = path, piece_bytes, lost_at
+
+    async def send(self, wire: Wire) -> None:
+        position = 0
+        with self._path.open("rb") as file:
+            while position < self.size_bytes:
+                if self._lost_at is not None and position >= self._lost_at:
+                    raise PartLost("the file was truncated")
+                with contextlib.suppress(BlockingIOError):
+                    position += wire.send_from(file.fileno(), position, min(self._piece_bytes, self.size_bytes - position))
+                await wire.wait_writable()
+
+
+def head(correlation: int = 1, body: bytes = b"") -> Frame:
+    return Frame(REQUEST, 7, 0, correlation, "cluster", 0, ReplicaKey(2), memoryview(body))
+
+
+@pytest.mark.parametrize("size", [0, 1, 31, 32, 255, 256, 70_000])
+@pytest.mark.parametrize("after", [(), ("a", "bc")])
+async def test_a_message_around_bytes_decodes_as_the_message_with_them(size: int, after: tuple[str, ...]) -> None:
+    records = os.urandom(size)
+    before, rest = around(Message(5, NOTHING, after, 300), "records")
+    frame = await in_memory(frame_parts(head(), [before, bin_header(size), records, rest]))
+    [(received, _)] = frames_of(bytes(frame), 1 << 20)
+    assert msgspec.msgpack.decode(received.body, type=Message) == Message(5, memoryview(records), after, 300)
+
+
+def test_a_frame_in_parts_has_the_limit_of_every_frame() -> None:
+    with pytest.raises(FrameError, match="over the limit"):
+        frame_parts(head(), [bytes(MAX_FRAME_BYTES)])
+
+
+def frames_of(stream: bytes, step: int) -> Iterator[tuple[Frame, int]]:
+    buffer, left = FrameBuffer(), memoryview(stream)
+
+    class Source:
+        def recv_into(self, room: memoryview, /) -> int:
+            nonlocal left
+            size = min(len(room), len(left), step)
+            room[:size], left = left[:size], left[size:]
+            return size
+
+    while buffer.receive_from(Source()):
+        yield from buffer.frames()
+    assert buffer.unread_bytes == 0
+
+
+@pytest.mark.parametrize("step", [999, 65_536, 1 << 20])
+def test_large_frames_between_small_ones_survive_any_cut_of_the_stream(step: int) -> None:
+    frames = [head(number, os.urandom(size)) for number, size in enumerate((10, 70_000, 0, 65_535, 200_000, 65_400, 300_000, 5))]
+    assert [frame for frame, _ in frames_of(b"".join(encode_frame(frame) for frame in frames), step)] == frames
+
+
+def test_a_room_is_used_again_only_when_nobody_has_a_view_of_it() -> None:
+    rooms = Rooms()
+    first = rooms.take(100_000)
+    first[:3] = b"abc"
+    kept, second = first[10:20], rooms.take(100_000)
+    second[:3] = b"xyz"
+    assert (bytes(first[:3]), first.obj is second.obj) == (b"abc", False)
+    place = id(first.obj)
+    del first
+    assert id(rooms.take(50_000).obj) != place, "a slice is a view too"
+    kept.release()
+    assert id(rooms.take(50_000).obj) == place
+
+
+def test_more_views_than_rooms_are_no_obstacle() -> None:
+    rooms = Rooms()
+    views = [rooms.take(70_000) for _ in range(3 * ROOMS_MAX)]
+    assert len({id(view.obj) for view in views}) == 3 * ROOMS_MAX
+
+
+@pytest.fixture
+async def peers(tmp_path: Path) -> Any:
+    """Returns the answers to requests that are sent at once, in their order; PeerUnreachable for those that failed."""
+    path = tmp_path / "file"
+    path.write_bytes(os.urandom(3 << 20))
+
+    async def from_file(request: PeerRequest) -> Any:
+        return [b"before", FromFile(path, 100_000), b"after"]
+
+    async def lost(request: PeerRequest) -> Any:
+        return [b"before", FromFile(path, 100_000, lost_at=1_000_000), b"after"]
+
+    async def small(request: PeerRequest) -> Any:
+        return bytes(request.body)
+
+    async def ask(*apis: int) -> list[Any]:
+        answers: list[Any] = [None] * len(apis)
+        with trio.fail_after(15):
+            async with trio.open_nursery() as nursery:
+                server = PeerServer(PeerIdentity("c", 0, ReplicaKey(1)), {FILE: from_file, LOST: lost, SMALL: small})
+                port: int = await nursery.start(server.serve, "127.0.0.1", 0)
+                pool = PeerPool(nursery, PeerIdentity("c", 0, ReplicaKey(2)))
+
+                async def one(index: int, api: int) -> None:
+                    try:
+                        answers[index] = bytes(
+                            await pool.request(Endpoint("127.0.0.1", port), api, bytes([index]), timeout_ms=10_000)
+                        )
+                    except PeerUnreachable as error:
+                        answers[index] = error
+
+                async with trio.open_nursery() as asking:
+                    for index, api in enumerate(apis):
+                        asking.start_soon(one, index, api)
+                nursery.cancel_scope.cancel()
+        return answers
+
+    ask.content = b"before" + path.read_bytes() + b"after"  # type: ignore[attr-defined]
+    return ask
+
+
+async def test_bytes_of_a_file_arrive_within_their_frame_and_others_in_theirs(peers: Callable[..., Any]) -> None:
+    answers = await peers(FILE, SMALL, FILE, SMALL)
+    assert answers == [peers.content, b"\1", peers.content, b"\3"]  # type: ignore[attr-defined]
+
+
+async def test_a_frame_whose_bytes_are_gone_ends_the_connection(peers: Callable[..., Any]) -> None:
+    [answer] = await peers(LOST)
+    assert isinstance(answer, PeerUnreachable)
+    assert "lost" in str(answer)
