@@ -41,6 +41,7 @@ from kraftlab.quorum.storage.identity import LogIdentity
 from kraftlab.wire.transport import ListenError, PeerPool, PeerServer
 
 from .api.data_plane import DataPlane
+from .cleaner import Cleaner
 from .control.alter_partition import AlterPartitionManager
 from .control.controller_channel import ControllerChannel
 from .control.cordons import CORDONED_LOG_DIRS, cordoned_dirs
@@ -201,6 +202,7 @@ class BrokerNode:
             self.handle_failed_directories,
             self.checkpoint_high_watermarks,
             self._remove_expired,
+            Cleaner(self.replicas, self.configs).run,
             Retention(self.replicas, self.configs, config.log_retention_check_interval_ms).run,
         )
         for task in tasks:

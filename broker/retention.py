@@ -2,7 +2,7 @@
 log.retention.check.interval.ms).
 
 Each replica looks after its own log, as leader and as follower. Records above the high watermark and the active segment always
-stay. A topic with only compaction keeps everything.
+stay. A topic with only compaction keeps the last record of each key (`cleaner.py`).
 """
 
 from __future__ import annotations

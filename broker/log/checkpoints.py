@@ -1,9 +1,10 @@
 """Small text files that outlive a restart: offsets by partition for each log directory; the topic id, and a long topic name, for
 each replica.
 
-Offset checkpoints hold recovery points (all records below are fsynced), high watermarks and log start offsets, as `version 0`, a
-count, and `topic partition offset` lines. The data do not depend on them: a checkpoint that is missing or corrupt reads as if all
-offsets were 0, which costs a scan of the log (recovery point) or a wait for the leader (high watermark).
+Offset checkpoints hold recovery points (all records below are fsynced), high watermarks, log start offsets and the ends of
+compacted parts, as `version 0`, a count, and `topic partition offset` lines. The data do not depend on them: a checkpoint that is
+missing or corrupt reads as if all offsets were 0, which costs a scan of the log (recovery point), a wait for the leader (high
+watermark) or a compaction of the whole log.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from .files import write_durably, write_first
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
+CLEANED_ENDS = "cleaner-offset-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 TOPIC_NAME = "topic-name"
 

@@ -190,6 +190,7 @@ def _open(
         log_start_offset=log_dir.log_start_offsets.get(key, 0),
         high_watermark=log_dir.high_watermarks.get(key, 0),
         recovery_point=log_dir.recovery_points.get(key, 0),
+        cleaned_to=log_dir.cleaned_ends.get(key, 0),
         clean=log_dir.was_clean,
         before_truncation=before_truncation,
     )

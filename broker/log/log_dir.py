@@ -52,6 +52,7 @@ class LogDir:
         self.recovery_points: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.log_start_offsets: dict[TopicPartition, int] = {}
+        self.cleaned_ends: dict[TopicPartition, int] = {}
         self._written: dict[str, frozenset[TopicPartition]] = {}
         """Replicas whose offsets each checkpoint on the disk holds."""
         self._volume = os.fstat(lock).st_dev
@@ -86,10 +87,12 @@ class LogDir:
             log_dir.recovery_points = checkpoints.read_offsets(path / checkpoints.RECOVERY_POINTS)
             log_dir.high_watermarks = checkpoints.read_offsets(path / checkpoints.HIGH_WATERMARKS)
             log_dir.log_start_offsets = checkpoints.read_offsets(path / checkpoints.LOG_START_OFFSETS)
+            log_dir.cleaned_ends = checkpoints.read_offsets(path / checkpoints.CLEANED_ENDS)
             log_dir._written = {
                 checkpoints.RECOVERY_POINTS: frozenset(log_dir.recovery_points),
                 checkpoints.HIGH_WATERMARKS: frozenset(log_dir.high_watermarks),
                 checkpoints.LOG_START_OFFSETS: frozenset(log_dir.log_start_offsets),
+                checkpoints.CLEANED_ENDS: frozenset(log_dir.cleaned_ends),
             }
         except BaseException:
             os.close(lock)
@@ -147,11 +150,17 @@ class LogDir:
         self._write(checkpoints.RECOVERY_POINTS, lambda: ((log, log.recovery_point) for log in logs()))
 
     def write_checkpoints(self, logs: Logs) -> None:
-        """Recovery points, high watermarks and log start offsets of `logs`, which lie in this directory."""
+        """Write all offsets of `logs`, which lie in this directory."""
         self.check_in_place()
         self.write_recovery_points(logs)
         self._write(checkpoints.HIGH_WATERMARKS, lambda: ((log, log.high_watermark) for log in logs()))
         self.write_log_start_offsets(logs)
+        self.write_cleaned_ends(logs)
+
+    def write_cleaned_ends(self, logs: Logs) -> None:
+        """Write the ends of the compacted parts, if there are any or were any."""
+        if self._written.get(checkpoints.CLEANED_ENDS) or any(log.cleaned_to for log in logs()):
+            self._write(checkpoints.CLEANED_ENDS, lambda: ((log, log.cleaned_to) for log in logs() if log.cleaned_to))
 
     def write_log_start_offsets(self, logs: Logs) -> None:
         self._write(

@@ -169,7 +169,7 @@ class LogManager:
 
     def _load(self, log_dir: LogDir) -> list[LoadedDir]:
         log_dir.begin_use()
-        return load_log_dir(log_dir, self.config, partial(self._write_recovery_points, log_dir))
+        return load_log_dir(log_dir, self.config, partial(self._write_before_truncation, log_dir))
 
     def start(self, assigned: Iterable[AssignedReplica], now_ms: int) -> list[Action]:
         """Carry out the start-up plan for the replicas that the metadata assigns to this broker; return the plan.
@@ -615,8 +615,11 @@ class LogManager:
             return future
 
     def _inherit(self, current: PartitionLog, future: PartitionLog) -> None:
-        """Copy the log start and the high watermark, which are not in the records, and make them durable."""
+        """Copy the log start, the high watermark and the end of the compacted part, which are not in the records, and make them
+        durable. No log is compacted while it moves.
+        """
         future.advance_log_start(current.log_start_offset)
+        future.set_cleaned_to(current.cleaned_to)
         future.high_watermark = current.high_watermark
         future.flush()
         target = self._online[future.log_dir]
@@ -710,7 +713,7 @@ class LogManager:
         log_dir = self._online.get(path.parent)
         if log_dir is None:
             raise ReplicaConflict(f"the log directory of {path} is offline")
-        before_truncation = partial(self._write_recovery_points, log_dir)
+        before_truncation = partial(self._write_before_truncation, log_dir)
         with disk_errors(log_dir.path):
             return open_stray(log_dir, path, replica.topic, replica.partition, self.config, before_truncation)
 
@@ -753,7 +756,7 @@ class LogManager:
                 directory_id=log_dir.directory_id,
                 config=replica.config,
                 log_start_offset=start_offset,
-                before_truncation=partial(self._write_recovery_points, log_dir),
+                before_truncation=partial(self._write_before_truncation, log_dir),
             )
             try:
                 log.name_new(log_dir.path / name)
@@ -831,8 +834,15 @@ class LogManager:
         if log_dir is not None:
             log_dir.write_log_start_offsets(partial(self._logs_in, path))
 
-    def _write_recovery_points(self, log_dir: LogDir) -> None:
+    def write_cleaned_ends(self, path: Path) -> None:
+        """Make the ends of the compacted parts in one directory durable, unless it is offline. LogDirFailed, TooManyOpenFiles."""
+        log_dir = self._online.get(path)
+        if log_dir is not None:
+            log_dir.write_cleaned_ends(partial(self._logs_in, path))
+
+    def _write_before_truncation(self, log_dir: LogDir) -> None:
         log_dir.write_recovery_points(partial(self._logs_in, log_dir.path))
+        log_dir.write_cleaned_ends(partial(self._logs_in, log_dir.path))
 
     def _logs_in(self, path: Path) -> list[PartitionLog]:
         """Every log that is open in a directory, served or not."""

@@ -30,6 +30,7 @@ import msgspec
 
 from kraftlab.metadata.uuids import Uuid
 
+from .compaction import Cleanable, cleanable
 from .digest import Digesting, LogDigest
 from .errors import (
     CorruptBatch,
@@ -106,6 +107,7 @@ class PartitionLog:
         log_start_offset: int = 0,
         high_watermark: int = 0,
         recovery_point: int = 0,
+        cleaned_to: int = 0,
         before_truncation: Callable[[], None] | None = None,
     ) -> None:
         self.topic = topic
@@ -127,13 +129,14 @@ class PartitionLog:
         self._waiting_for_pins = 0
         self._exclusive_thread: int | None = None
         self._cuts = 0
-        """Number of times that records were removed from the log's end."""
+        """Number of times that records were removed from the log's end, or segments were replaced."""
         self._refusal: LogError | None = None
         self._names_are_durable = False
         self._log_end_offset = self._segments[-1].end_offset
         self._log_start_offset = max(log_start_offset, self._segments[0].base_offset)
         self._recovery_point = min(recovery_point, self.log_end_offset)
         self._high_watermark = min(max(high_watermark, self._log_start_offset), self.log_end_offset)
+        self._cleaned_to = min(cleaned_to, self.log_end_offset)
 
     @classmethod
     def open(
@@ -148,6 +151,7 @@ class PartitionLog:
         log_start_offset: int = 0,
         high_watermark: int = 0,
         recovery_point: int = 0,
+        cleaned_to: int = 0,
         clean: bool = False,
         before_truncation: Callable[[], None] | None = None,
     ) -> PartitionLog:
@@ -169,6 +173,7 @@ class PartitionLog:
             log_start_offset=log_start_offset,
             high_watermark=high_watermark,
             recovery_point=recovery_point,
+            cleaned_to=cleaned_to,
             before_truncation=before_truncation,
         )
         if clean and not opened.report.reason:
@@ -203,6 +208,11 @@ class PartitionLog:
         """Set by the owner of the partition's state, bounded here by log start and log end. Never waits for the disk."""
         with self._marks_lock:
             self._high_watermark = min(max(offset, self._log_start_offset), self.log_end_offset)
+
+    @property
+    def cleaned_to(self) -> int:
+        """End of the part that is compacted: no key occurs twice below. 0 if there is none."""
+        return self._cleaned_to
 
     @property
     def latest_epoch(self) -> int:
@@ -646,15 +656,16 @@ class PartitionLog:
             self._high_watermark = max(min(self._high_watermark, log_end_offset), log_start_offset)
 
     def _lower_recovery_point(self, offset: int) -> None:
-        if offset < self._recovery_point:
-            before, self._recovery_point = self._recovery_point, offset
-            if self._before_truncation is not None:
-                try:
-                    self._before_truncation()
-                except LogError:
-                    # Nothing is truncated: the next attempt has to write the checkpoint again.
-                    self._recovery_point = before
-                    raise
+        """Lower the recovery point and the end of the compacted part, on the disk too, before records are removed."""
+        before = self._recovery_point, self._cleaned_to
+        self._recovery_point, self._cleaned_to = min(before[0], offset), min(before[1], offset)
+        if before != (self._recovery_point, self._cleaned_to) and self._before_truncation is not None:
+            try:
+                self._before_truncation()
+            except LogError:
+                # Nothing is truncated: the next attempt has to write the checkpoint again.
+                self._recovery_point, self._cleaned_to = before
+                raise
 
     def advance_log_start(self, offset: int) -> None:
         """Remove records below `offset` for readers; delete segments wholly below it. OffsetOutOfRange beyond the log's end."""
@@ -694,6 +705,63 @@ class PartitionLog:
             if count:
                 self.advance_log_start(self._segments[count].base_offset)
             return count
+
+    # Compaction
+
+    def cleanable(self, now_ms: int) -> Cleanable:
+        """Return the part of the log that can be compacted now."""
+        with self._pinned() as view, self._disk():
+            return cleanable(
+                view.segments,
+                cleaned_to=max(self._cleaned_to, view.log_start_offset),
+                high_watermark=self._high_watermark,
+                config=self.config,
+                now_ms=now_ms,
+            )
+
+    @property
+    def has_dirty_segments(self) -> bool:
+        """Return False if there is surely nothing to compact. Does not wait."""
+        return self._segments[-1].base_offset > max(self._cleaned_to, self._log_start_offset)
+
+    @contextmanager
+    def staying_in(self, directory: Path) -> Iterator[None]:
+        """Pin the log, so that its directory is not renamed inside the block. LogClosed if it has left `directory`."""
+        with self._pinned():
+            if self.directory != directory:
+                raise LogClosed(f"{self.name} has left {directory}")
+            yield
+
+    def segments_below(self, offset: int) -> tuple[int, tuple[Segment, ...]]:
+        """Return the segments that begin below `offset`, without the active one, and the count that `replace_segments` wants."""
+        with self._pinned() as view:
+            return self._cuts, tuple(segment for segment in view.segments[:-1] if segment.base_offset < offset)
+
+    def replace_segments(self, count: int, old: Sequence[Segment], new: Segment, exchange: Callable[[], bool]) -> int | None:
+        """Take `new` in the place of `old`, once `exchange` has exchanged their files. Return the next `count`.
+
+        None, and nothing has changed: records were removed since `count` was returned, or `exchange` refused. LogDirFailed.
+        """
+        with self.exclusive():
+            self._check_open()
+            first = next((index for index, segment in enumerate(self._segments) if segment is old[0]), 0)
+            after = first + len(old)
+            if self._cuts != count or self._segments[first:after] != tuple(old) or after >= len(self._segments):
+                return None
+            try:
+                if not exchange():
+                    return None
+            except OSError as error:
+                raise self._fail(error) from error
+            self._segments = (*self._segments[:first], new, *self._segments[after:])
+            self._cuts += 1
+            return self._cuts
+
+    def set_cleaned_to(self, offset: int, count: int | None = None) -> None:
+        """Set the end of the compacted part, unless records were removed since `count` was returned."""
+        with self._lock:
+            if count in (None, self._cuts):
+                self._cleaned_to = min(offset, self.log_end_offset)
 
     # Durability and closing
 

@@ -34,8 +34,12 @@ CRC_PIECE_BYTES = 64 * 1024
 MAX_BATCH_BYTES = 12 * 1024 * 1024
 """One batch always fits a peer frame of 16 MiB. Kafka's default limit is 1 MiB."""
 CODEC_MASK = 0x07
+APPEND_TIME = 1 << 3
+"""The leader has set the time: all records have the batch's maximum."""
 TRANSACTIONAL = 1 << 4
 CONTROL = 1 << 5
+DELETE_HORIZON = 1 << 6
+"""Compaction has set the base timestamp to the time at which the batch's tombstones may go."""
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 NO_EPOCH = -1
 
@@ -71,6 +75,11 @@ class BatchHeader(NamedTuple):
     @property
     def is_control(self) -> bool:
         return bool(self.attributes & CONTROL)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """Time from which on compaction drops the tombstones of the batch, None if it has none or has not met them yet."""
+        return self.base_timestamp_ms if self.attributes & DELETE_HORIZON else None
 
     @property
     def codec(self) -> str:
@@ -188,16 +197,15 @@ def build_batch(
     body = bytearray()
     for delta, record in enumerate(records):
         encoded = _encode_record(record, delta, record.timestamp_ms - first_ms)
-        _put_varint(body, len(encoded))
+        put_varint(body, len(encoded))
         body += encoded
     size_bytes = HEADER_BYTES + len(body)
     if size_bytes > MAX_BATCH_BYTES:
         raise ValueError(f"a batch of {size_bytes} bytes is over the limit of {MAX_BATCH_BYTES}; send fewer records at once")
-    header = (
+    header = BatchHeader(
         base_offset,
-        size_bytes - LENGTH_FROM,
+        size_bytes,
         leader_epoch,
-        MAGIC,
         0,
         attributes,
         len(records) - 1,
@@ -208,9 +216,15 @@ def build_batch(
         base_sequence,
         len(records),
     )
-    data = bytearray(HEADER.pack(*header)) + body
-    struct.pack_into(">I", data, CRC_FROM - 4, google_crc32c.value(bytes(memoryview(data)[CRC_FROM:])))
-    return bytes(data)
+    return encode_batch(header, bytes(body))
+
+
+def encode_batch(header: BatchHeader, records: bytes) -> bytes:
+    """Return a batch of encoded, possibly compressed records. Its size and CRC are computed, not taken from `header`."""
+    length = HEADER_BYTES + len(records) - LENGTH_FROM
+    fields = HEADER.pack(header.base_offset, length, header.leader_epoch, MAGIC, 0, *header[4:])
+    covered = fields[CRC_FROM:] + records
+    return fields[: CRC_FROM - 4] + struct.pack(">I", google_crc32c.value(covered)) + covered
 
 
 def decode_records(data: bytes | bytearray | memoryview) -> Iterator[StoredRecord]:
@@ -234,7 +248,7 @@ def records_of(header: BatchHeader, records: bytes, position: int = 0) -> Iterat
     at = 0
     try:
         for _ in range(header.record_count):
-            length, at = _get_varint(records, at)
+            length, at = get_varint(records, at)
             yield _decode_record(records, at, header)
             at += length
     except (IndexError, UnicodeDecodeError) as error:
@@ -245,11 +259,11 @@ def records_of(header: BatchHeader, records: bytes, position: int = 0) -> Iterat
 
 def _encode_record(record: Record, offset_delta: int, timestamp_delta_ms: int) -> bytearray:
     out = bytearray(b"\0")
-    _put_varint(out, timestamp_delta_ms)
-    _put_varint(out, offset_delta)
+    put_varint(out, timestamp_delta_ms)
+    put_varint(out, offset_delta)
     _put_bytes(out, record.key)
     _put_bytes(out, record.value)
-    _put_varint(out, len(record.headers))
+    put_varint(out, len(record.headers))
     for key, value in record.headers:
         _put_bytes(out, key.encode())
         _put_bytes(out, value)
@@ -257,11 +271,11 @@ def _encode_record(record: Record, offset_delta: int, timestamp_delta_ms: int) -
 
 
 def _decode_record(data: bytes, at: int, header: BatchHeader) -> StoredRecord:
-    timestamp_delta_ms, at = _get_varint(data, at + 1)
-    offset_delta, at = _get_varint(data, at)
+    timestamp_delta_ms, at = get_varint(data, at + 1)
+    offset_delta, at = get_varint(data, at)
     key, at = _get_bytes(data, at)
     value, at = _get_bytes(data, at)
-    count, at = _get_varint(data, at)
+    count, at = get_varint(data, at)
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
         name, at = _get_bytes(data, at)
@@ -272,8 +286,8 @@ def _decode_record(data: bytes, at: int, header: BatchHeader) -> StoredRecord:
     )
 
 
-def _put_varint(out: bytearray, value: int) -> None:
-    """Zigzag, then 7 bits a byte, least significant first."""
+def put_varint(out: bytearray, value: int) -> None:
+    """Append a number: zigzag, then 7 bits a byte, least significant first."""
     value = (value << 1) ^ (value >> 63)
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -281,7 +295,8 @@ def _put_varint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
-def _get_varint(data: bytes, at: int) -> tuple[int, int]:
+def get_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return the number at `at`, and the position after it. IndexError."""
     value = shift = 0
     while True:
         byte = data[at]
@@ -296,14 +311,14 @@ def _get_varint(data: bytes, at: int) -> tuple[int, int]:
 
 def _put_bytes(out: bytearray, value: bytes | None) -> None:
     if value is None:
-        _put_varint(out, -1)
+        put_varint(out, -1)
     else:
-        _put_varint(out, len(value))
+        put_varint(out, len(value))
         out += value
 
 
 def _get_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
-    length, at = _get_varint(data, at)
+    length, at = get_varint(data, at)
     if length < 0:
         return None, at
     if at + length > len(data):

@@ -14,6 +14,7 @@ Leader epochs above the scanned part are taken from the batches; a missing or co
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -21,14 +22,24 @@ import msgspec
 
 from . import leader_epochs
 from .errors import CorruptBatch, CorruptFile
+from .files import fsync_directory
 from .leader_epochs import LeaderEpochs
 from .record_batch import BatchHeader
-from .segment import INDEX_SUFFIX, LOG_SUFFIX, MAX_RELATIVE_OFFSET, Segment, base_offset_of, file_name
+from .segment import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    MAX_RELATIVE_OFFSET,
+    SWAP_SUFFIX,
+    Segment,
+    base_offset_of,
+    file_name,
+)
 
 logger = logging.getLogger(__name__)
 
-JUNK_SUFFIXES = (".deleted", ".cleaned", ".tmp")
-SWAP_SUFFIX = ".swap"
+JUNK_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, ".tmp")
 HOLE_MAX_OFFSETS = MAX_RELATIVE_OFFSET + 1
 """Largest number of offsets that a segment can have lost. A larger gap was never written: then the records before it are durable
 (`_roll`).
@@ -88,20 +99,43 @@ def open_segments(directory: Path, *, recovery_point: int, clean: bool, start_of
 
 
 def tidy(directory: Path) -> None:
-    """Finish or undo work that a crash left half done: junk, lone indexes, `.swap` files of a finished cleaning."""
-    cleaned = [base for path in directory.glob("*.cleaned") if (base := base_offset_of(path.name)) is not None]
-    for path in list(directory.iterdir()):
-        if path.suffix in JUNK_SUFFIXES:
+    """Finish or undo work that a crash left half done: junk, `.swap` files of a compaction, lone indexes.
+
+    A `.swap` beside a `.cleaned` of the same offset or a lower one is undone: only another program leaves both, which renames
+    several new segments before it removes the old ones.
+    """
+    names = os.listdir(directory)
+    unfinished = [base for name in names if name.endswith(CLEANED_SUFFIX) and (base := base_offset_of(name)) is not None]
+    for name in sorted(names):
+        base = base_offset_of(name)
+        if name.endswith(LOG_SUFFIX + SWAP_SUFFIX) and base is not None and base < min(unfinished, default=base + 1):
+            _complete_swap(directory, base)
+        elif name.endswith(JUNK_SUFFIXES):
+            (directory / name).unlink(missing_ok=True)
+    left = set(os.listdir(directory))
+    for name in left:
+        if name.endswith(INDEX_SUFFIX) and f"{name.removesuffix(INDEX_SUFFIX)}{LOG_SUFFIX}" not in left:
+            (directory / name).unlink()
+
+
+def _complete_swap(directory: Path, base: int) -> None:
+    """Let a compacted segment replace the segments within its offsets, which goes the same way after a crash in the middle."""
+    compacted = Segment.open_file(directory, base, SWAP_SUFFIX)
+    end_offset = base
+    try:
+        for _, header in compacted.headers():
+            end_offset = header.end_offset
+    except CorruptBatch as error:
+        logger.error("%s replaces other segments only as far as it can be read: %s", compacted.log_path, error)
+    for path in directory.iterdir():
+        old = base_offset_of(path.name)
+        if old is not None and base <= old < max(end_offset, base + 1) and path != compacted.log_path:
             path.unlink()
-        elif path.suffix == SWAP_SUFFIX:
-            base = base_offset_of(path.name)
-            if base is not None and cleaned and base >= min(cleaned):
-                path.unlink()
-            else:
-                path.replace(path.with_suffix(""))
-    for path in list(directory.glob("*" + INDEX_SUFFIX)):
-        if not path.with_suffix(LOG_SUFFIX).exists():
-            path.unlink()
+    fsync_directory(directory)
+    compacted.rename_files("")
+    fsync_directory(directory)
+    compacted.close()
+    logger.info("%s was compacted just before the crash: the new segment %s is in place", directory, compacted.log_path.name)
 
 
 def _read_epochs(directory: Path) -> LeaderEpochs | None:

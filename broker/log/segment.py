@@ -19,7 +19,7 @@ import sys
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
 from .errors import CorruptBatch, LogError
@@ -30,6 +30,10 @@ from .record_batch import HEADER_BYTES, BatchHeader, check_crc, read_header
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
+CLEANED_SUFFIX = ".cleaned"
+"""Follows the others while compaction writes a segment; see `compacting.py` for all three."""
+SWAP_SUFFIX = ".swap"
+DELETED_SUFFIX = ".deleted"
 INDEX_INTERVAL_BYTES = 4096
 INDEX_ENTRY = struct.Struct(">ii")
 MAX_RELATIVE_OFFSET = 2**31 - 1
@@ -53,12 +57,14 @@ def base_offset_of(name: str) -> int | None:
 class Segment:
     """A segment in use. `end_offset` is the offset after its last batch, or its base offset while it is empty."""
 
-    def __init__(self, directory: Path, base_offset: int, size_bytes: int) -> None:
+    def __init__(self, directory: Path, base_offset: int, size_bytes: int, suffix: str = "") -> None:
         self.directory = directory
+        self.suffix = suffix
+        """End of the files' names while compaction writes the segment, "" otherwise."""
         self.base_offset = base_offset
         self.size_bytes = size_bytes
         self.end_offset = base_offset
-        self._file = LogFile(f"{directory}/{file_name(base_offset, LOG_SUFFIX)}", sys.intern(str(directory.parent)))
+        self._file = LogFile(f"{directory}/{file_name(base_offset, LOG_SUFFIX)}{suffix}", sys.intern(str(directory.parent)))
         self._max_timestamp_ms: int | None = None if size_bytes else -1
         self._index_offsets = array("q")
         self._index_positions = array("q")
@@ -66,16 +72,17 @@ class Segment:
         self._bytes_since_entry = 0
 
     @classmethod
-    def create(cls, directory: Path, base_offset: int) -> Segment:
+    def create(cls, directory: Path, base_offset: int, suffix: str = "") -> Segment:
         """Create an empty segment. OSError if one exists."""
-        segment = cls(directory, base_offset, 0)
+        segment = cls(directory, base_offset, 0, suffix)
         OPEN_FILES.create(segment._file)
         return segment
 
     @classmethod
-    def open_file(cls, directory: Path, base_offset: int) -> Segment:
+    def open_file(cls, directory: Path, base_offset: int, suffix: str = "") -> Segment:
         """Return a segment that exists, without reading it; call `load` or `recover` before anything else."""
-        return cls(directory, base_offset, os.stat(directory / file_name(base_offset, LOG_SUFFIX)).st_size)
+        size_bytes = os.stat(f"{directory}/{file_name(base_offset, LOG_SUFFIX)}{suffix}").st_size
+        return cls(directory, base_offset, size_bytes, suffix)
 
     def file(self) -> AbstractContextManager[int]:
         """Yield a descriptor of the log file, valid inside the block.
@@ -87,15 +94,24 @@ class Segment:
     def lies_in(self, directory: Path) -> None:
         """Note that the directory was renamed."""
         self.directory = directory
-        self._file.path = f"{directory}/{file_name(self.base_offset, LOG_SUFFIX)}"
+        self._file.path = str(self.log_path)
+
+    def rename_files(self, suffix: str) -> None:
+        """Give the files another `suffix`, the log file last. The names are not durable yet. Nobody may use the segment."""
+        before = [self.index_path, self.log_path]
+        self.suffix = suffix
+        for source, target in zip(before, (self.index_path, self.log_path), strict=True):
+            with nullcontext() if target == self.log_path else suppress(FileNotFoundError):
+                os.rename(source, target)
+        self._file.path = str(self.log_path)
 
     @property
     def log_path(self) -> Path:
-        return self.directory / file_name(self.base_offset, LOG_SUFFIX)
+        return self.directory / f"{file_name(self.base_offset, LOG_SUFFIX)}{self.suffix}"
 
     @property
     def index_path(self) -> Path:
-        return self.directory / file_name(self.base_offset, INDEX_SUFFIX)
+        return self.directory / f"{file_name(self.base_offset, INDEX_SUFFIX)}{self.suffix}"
 
     # Opening
 
@@ -258,6 +274,11 @@ class Segment:
         if self._max_timestamp_ms is None:
             self._max_timestamp_ms = max((header.max_timestamp_ms for _, header in self.headers()), default=-1)
         return self._max_timestamp_ms
+
+    @property
+    def first_timestamp_ms(self) -> int:
+        """The largest timestamp of the first batch, -1 for an empty segment."""
+        return next((header.max_timestamp_ms for _, header in self.headers()), -1)
 
     # Changing
 

@@ -1,0 +1,205 @@
+"""One compaction of one log: reads, writes, and the exchange of files.
+
+Theory of operation. `steps` does the work in pieces of about a MiB, so that the caller can throttle or end it between two. First
+the keys of the dirty part are read, then each group of segments is written into one new segment, `.cleaned`, beside readers,
+followers and appends, which go on: nothing that is read here changes, unless the log is truncated, deleted from, or moved. Then
+the exchange is refused, the new files are removed, and a later compaction begins again.
+
+The exchange, with the log locked, passes these states, each made durable before the next:
+
+1. `.cleaned`: the new segment is complete and fsynced. A start removes it.
+2. `.swap`: the new segment counts. A start removes all segments that begin within its offsets, then gives it its name.
+3. `.swap`, and the old segments are `.deleted`.
+4. The new segment has its name. Removing the `.deleted` files is all that is left.
+
+A start after a crash between any two finds the old segments or the new one (`recovery.tidy`). Since the end of the compacted part
+is raised after the last group, a compaction that a crash has cut short is repeated, which changes nothing in groups that were
+finished.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from .codecs import CodecError
+from .compaction import Cleanable, groups
+from .compaction_filter import BatchFilter, LatestOffsets, empty_batch
+from .errors import CorruptBatch, CorruptLog, LogError, OffsetOutOfRange, disk_errors
+from .files import fsync_directory
+from .partition_log import PartitionLog
+from .record_batch import BatchHeader, read_header, validate
+from .segment import CHUNK_BYTES, CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, Segment
+
+
+class Superseded(LogError):
+    """The log has changed in a way that the compaction cannot follow. Nothing was lost; begin again later."""
+
+
+class Compaction:
+    """Made for one log and used once. `may_replace` is asked, with the log locked, before segments are exchanged. The other
+    attributes are results: bytes of the segments that were written again, and records in them.
+    """
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        *,
+        now_ms: int,
+        map_bytes: int,
+        chunk_bytes: int = CHUNK_BYTES,
+        may_replace: Callable[[], bool] = lambda: True,
+        last_of_producers: Mapping[int, int] | None = None,
+    ) -> None:
+        self.log = log
+        self.bytes_before = 0
+        self.bytes_after = 0
+        self.part: Cleanable | None = None
+        self.latest = LatestOffsets(0, map_bytes)
+        self.filter: BatchFilter | None = None
+        self._now_ms = now_ms
+        self._map_bytes = map_bytes
+        self._chunk_bytes = chunk_bytes
+        self._may_replace = may_replace
+        self._last_of_producers = last_of_producers or {}
+        self._directory = log.directory
+        self._count = 0
+
+    def steps(self) -> Generator[int]:
+        """Compact the log; yield the bytes that each piece of the work has read and written. Blocks on the disk in each.
+
+        Superseded, or LogClosed: begin again later. CorruptLog: the log cannot be compacted as it is. NoSpace, LogDirFailed,
+        TooManyOpenFiles: as for appends. The files of a segment that was not finished are removed, also when the caller closes
+        the iterator.
+        """
+        try:
+            with disk_errors(self.log.log_dir):
+                yield from self._steps()
+        except OffsetOutOfRange as error:
+            raise Superseded(f"records of {self.log.name} were deleted meanwhile: {error}") from error
+
+    def _steps(self) -> Iterator[int]:
+        log = self.log
+        self.part = part = log.cleanable(self._now_ms)
+        self._count, segments = log.segments_below(part.end_offset)
+        self.latest = latest = LatestOffsets(part.start_offset, self._map_bytes)
+        with log.staying_in(self._directory):
+            _remove_leftovers(self._directory)
+        while latest.end_offset < part.end_offset and not latest.is_full:
+            data, batches = self._read(latest.end_offset, part.end_offset)
+            if not data:
+                latest.end_offset = part.end_offset
+                break
+            with self._readable(latest.end_offset):
+                for position, header in batches:
+                    latest.take(header, data[position : position + header.size_bytes], position)
+                    if latest.is_full:
+                        break
+            yield len(data)
+        self.filter = BatchFilter(
+            latest,
+            now_ms=self._now_ms,
+            delete_retention_ms=log.config.delete_retention_ms,
+            last_of_producers=self._last_of_producers,
+        )
+        for group in groups((s for s in segments if s.base_offset < latest.end_offset), log.config):
+            yield from self._rewrite(group)
+        log.set_cleaned_to(latest.end_offset, self._count)
+
+    def _read(self, offset: int, end_offset: int) -> tuple[bytes, list[tuple[int, BatchHeader]]]:
+        data = self.log.read(offset, self._chunk_bytes, upto=end_offset)
+        with self._readable(offset):
+            return data, validate(data)
+
+    @contextmanager
+    def _readable(self, offset: int) -> Iterator[None]:
+        """Translate errors of batches from `offset` on."""
+        try:
+            yield
+        except (CorruptBatch, CodecError, ValueError, struct.error) as error:
+            raise CorruptLog(f"{self.log.name} has a batch from offset {offset} on that cannot be compacted: {error}") from error
+
+    def _rewrite(self, group: Sequence[Segment]) -> Iterator[int]:
+        """Write one segment in the place of a group, unless all its records stay."""
+        with self.log.staying_in(self._directory):
+            new = Segment.create(self._directory, group[0].base_offset, CLEANED_SUFFIX)
+        try:
+            is_changed = len(group) > 1
+            for read_bytes, written_bytes, has_changed in self._copy(group, new):
+                is_changed = is_changed or has_changed
+                yield read_bytes + written_bytes
+            if is_changed and new.size_bytes:
+                self._exchange(group, new)
+        finally:
+            if new.suffix == CLEANED_SUFFIX:
+                _remove(new)
+
+    def _copy(self, group: Sequence[Segment], new: Segment) -> Iterator[tuple[int, int, bool]]:
+        """Copy what stays: (bytes read, bytes written, something was dropped) of each piece."""
+        assert self.filter is not None
+        offset, end_offset = max(group[0].base_offset, self.log.log_start_offset), group[-1].end_offset
+        while offset < end_offset:
+            data, batches = self._read(offset, end_offset)
+            if not data:
+                return
+            kept: list[bytes] = []
+            headers: list[BatchHeader] = []
+            has_changed = False
+            with self._readable(offset):
+                for position, header in batches:
+                    batch = data[position : position + header.size_bytes]
+                    stays = self.filter(header, batch, position)
+                    if not stays and header.end_offset >= end_offset:
+                        stays = empty_batch(header, batch)
+                    if stays:
+                        kept.append(stays)
+                        headers.append(header if stays is batch else read_header(stays))
+                    has_changed = has_changed or stays is not batch
+            offset = batches[-1][1].end_offset
+            written = b"".join(kept)
+            with self.log.staying_in(self._directory):
+                new.append(written, headers)
+            yield len(data), len(written), has_changed
+
+    def _exchange(self, group: Sequence[Segment], new: Segment) -> None:
+        with self.log.staying_in(self._directory):
+            new.sync()
+            new.flush_index()
+
+        def exchange() -> bool:
+            if not self._may_replace():
+                return False
+            new.rename_files(SWAP_SUFFIX)
+            fsync_directory(self._directory)
+            for segment in reversed(group):
+                segment.close()
+                segment.rename_files(DELETED_SUFFIX)
+            fsync_directory(self._directory)
+            new.rename_files("")
+            fsync_directory(self._directory)
+            return True
+
+        count = self.log.replace_segments(self._count, group, new, exchange)
+        if count is None:
+            raise Superseded(f"{self.log.name} was truncated, deleted from or moved while it was compacted")
+        self._count = count
+        self.bytes_before += sum(segment.size_bytes for segment in group)
+        self.bytes_after += new.size_bytes
+        for segment in group:
+            _remove(segment)
+
+
+def _remove(segment: Segment) -> None:
+    """Remove the files of a segment that nobody uses. The next start removes those that cannot be removed now."""
+    segment.close()
+    for path in (segment.index_path, segment.log_path):
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def _remove_leftovers(directory: Path) -> None:
+    """Remove new segments of a compaction that has failed: a start would take them for the ones before the next exchange."""
+    for path in directory.glob(f"*{CLEANED_SUFFIX}"):
+        path.unlink()

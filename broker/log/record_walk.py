@@ -1,0 +1,106 @@
+"""Fast walks over the records of one batch, decompressed: their boundaries, keys and offsets, without decoding them.
+
+A record is its length, attributes (one byte), timestamp delta, offset delta, key length, key, value length, value, and headers;
+all numbers are zigzag varints. Compaction reads every record of a topic, so the walks here are written out: most numbers take one
+or two bytes, and a call for each would cost more than all the rest. `records_of` is the readable twin, which the tests compare.
+
+IndexError: the records end before the last one does. The caller knows which batch that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .record_batch import get_varint
+
+
+def boundaries(records: bytes, count: int) -> list[int]:
+    """Return the positions at which the records begin, and the position after the last."""
+    at = 0
+    found = [0]
+    note = found.append
+    for _ in range(count):
+        size = records[at]
+        at += 1
+        if size > 127:
+            size = size & 127 | records[at] << 7
+            at += 1
+            if size > 0x3FFF:
+                size, at = _long(records, at - 2)
+        at += size >> 1
+        note(at)
+    _check_end(records, at)
+    return found
+
+
+def keys_of(records: bytes, count: int) -> list[bytes | None]:
+    """Return the key of every record."""
+    at = 0
+    found: list[bytes | None] = []
+    note = found.append
+    for _ in range(count):
+        size = records[at]
+        at += 1
+        if size > 127:
+            size = size & 127 | records[at] << 7
+            at += 1
+            if size > 0x3FFF:
+                size, at = _long(records, at - 2)
+        following = at + (size >> 1)
+        at += 1
+        while records[at] > 127:  # timestamp
+            at += 1
+        at += 1
+        while records[at] > 127:  # offset
+            at += 1
+        length = records[at + 1]
+        at += 2
+        if length > 127:
+            length = length & 127 | records[at] << 7
+            at += 1
+            if length > 0x3FFF:
+                length, at = _long(records, at - 2)
+        note(None if length & 1 else records[at : at + (length >> 1)])
+        at = following
+    _check_end(records, at)
+    return found
+
+
+def offset_deltas(records: bytes, starts: Sequence[int]) -> list[int]:
+    """Return the offset delta of each record that begins at one of `starts`."""
+    deltas = []
+    for at in starts:
+        at = _skip(records, _skip(records, at) + 1)
+        delta, _ = get_varint(records, at)
+        deltas.append(delta)
+    return deltas
+
+
+def timestamp_delta(records: bytes, start: int) -> tuple[int, int]:
+    """Return the timestamp delta of the record that begins at `start`, and the position after it."""
+    return get_varint(records, _skip(records, start) + 1)
+
+
+def has_value(records: bytes, start: int) -> bool:
+    """Return False for a tombstone: a record without a value."""
+    at = _skip(records, _skip(records, _skip(records, start) + 1))
+    length, at = get_varint(records, at)
+    length, _ = get_varint(records, at + max(length, 0))
+    return length >= 0
+
+
+def _skip(records: bytes, at: int) -> int:
+    while records[at] > 127:
+        at += 1
+    return at + 1
+
+
+def _long(records: bytes, at: int) -> tuple[int, int]:
+    """Return a number of three bytes or more, still in zigzag, and the position after it."""
+    value, at = get_varint(records, at)
+    return (value << 1) ^ (value >> 63), at
+
+
+def _check_end(records: bytes, at: int) -> None:
+    if at != len(records):
+        raise IndexError(f"the records take {at} of {len(records)} bytes")
