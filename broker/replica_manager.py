@@ -200,6 +200,9 @@ class ReplicaManager:
             and self.configs.leader_throttled(partition.topic).covers(partition.number, follower_id)
         )
 
+    def fetchers_per_leader(self) -> int:
+        return int(self.configs.broker("num.replica.fetchers") or 1)
+
     def follower_gates(self, partition: Partition) -> Gates:
         """Throttles of this broker's replica while it is out of sync."""
         is_configured = self.configs.follower_gate.is_limited

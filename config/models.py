@@ -131,6 +131,8 @@ class BrokerConfig(NodeConfig, frozen=True, kw_only=True):
     replica_fetch_response_max_bytes: AtLeast1 = _key("replica.fetch.response.max.bytes", 10_485_760)
     replica_fetch_wait_max_ms: AtLeast0 = _key("replica.fetch.wait.max.ms", 500)
     replica_fetch_min_bytes: AtLeast0 = _key("replica.fetch.min.bytes", 1)
+    replica_fetch_backoff_ms: AtLeast0 = _key("replica.fetch.backoff.ms", 1_000)
+    replica_socket_timeout_ms: AtLeast1 = _key("replica.socket.timeout.ms", 30_000)
     num_replica_alter_log_dirs_threads: AtLeast1 | None = _key("num.replica.alter.log.dirs.threads", None)
     """None: one per log directory."""
     log_segment_bytes: Annotated[int, msgspec.Meta(ge=1_048_576, le=2_147_483_647)] = _key("log.segment.bytes", 1_073_741_824)

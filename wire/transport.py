@@ -588,24 +588,33 @@ class PeerPool:
         self.identity = identity
         self._nursery = nursery
         self._network = network
-        self._clients: dict[Endpoint, PeerClient] = {}
+        self._clients: dict[tuple[Endpoint, int], PeerClient] = {}
 
-    def client(self, endpoint: Endpoint) -> PeerClient:
-        client = self._clients.get(endpoint)
+    def client(self, endpoint: Endpoint, channel: int = 0) -> PeerClient:
+        """Return the client of an endpoint; each channel has a client with a connection of its own."""
+        client = self._clients.get((endpoint, channel))
         if client is None:
-            client = self._clients[endpoint] = PeerClient(self._nursery, self.identity, endpoint, self._network)
+            client = PeerClient(self._nursery, self.identity, endpoint, self._network)
+            self._clients[endpoint, channel] = client
         return client
 
     async def request(
-        self, endpoint: Endpoint, api: int, body: bytes, *, timeout_ms: int, version: int = SUPPORTED_VERSION
+        self,
+        endpoint: Endpoint,
+        api: int,
+        body: bytes,
+        *,
+        timeout_ms: int,
+        version: int = SUPPORTED_VERSION,
+        channel: int = 0,
     ) -> memoryview:
         """Send a request; return the response's body. PeerUnreachable, PeerTimeout or PeerError."""
-        return await self.client(endpoint).request(api, body, timeout_ms=timeout_ms, version=version)
+        return await self.client(endpoint, channel).request(api, body, timeout_ms=timeout_ms, version=version)
 
     def keep(self, endpoints: Container[Endpoint]) -> None:
         """Close connections to all other endpoints."""
-        for endpoint in [endpoint for endpoint in self._clients if endpoint not in endpoints]:
-            self._clients.pop(endpoint).close()
+        for key in [key for key in self._clients if key[0] not in endpoints]:
+            self._clients.pop(key).close()
 
     def close(self) -> None:
         for client in self._clients.values():

@@ -64,7 +64,7 @@ def start_logs(disks: Sequence[Path], assigned: Uuid) -> LogManager:
 class _World(World):
     """Notes with each fetch how far the follower's log agrees with the leader's, which counts as "acked"."""
 
-    async def request(self, endpoint: Endpoint, api: int, body: bytes, *, timeout_ms: int) -> InMemory:
+    async def request(self, endpoint: Endpoint, api: int, body: bytes, *, timeout_ms: int, channel: int = 0) -> InMemory:
         leader = self.brokers.get(endpoint.port - 1)
         if leader is not None:
             log = leader.replicas.partitions[TOPIC_ID, NUMBER].online_log()

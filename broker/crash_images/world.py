@@ -161,7 +161,7 @@ class World:
 
     # -- network ----------------------------------------------------------------------------------------------------------------
 
-    async def request(self, endpoint: Endpoint, api: int, body: bytes, *, timeout_ms: int) -> InMemory:
+    async def request(self, endpoint: Endpoint, api: int, body: bytes, *, timeout_ms: int, channel: int = 0) -> InMemory:
         """Carry a request from one broker to another."""
         await trio.sleep(STEP_S / 2)
         broker_id = endpoint.port - 1

@@ -2,7 +2,8 @@
 
 Theory of operation. A fetch is answered as a whole. If there is an error, a divergence, a newer high watermark, or a record to
 read (below the log end for followers, below the high watermark for consumers), it is answered at once; otherwise it is parked
-until one of its partitions changes or its wait is over. A follower's fetch offset states that the follower holds all records
+until one of its partitions changes or its wait is over. Fewer records than the fetch's `min_bytes` wait likewise, unless they are
+throttled. A follower's fetch offset states that the follower holds all records
 below. It is noted first, and may raise the high watermark, which wakes the other followers' parked fetches. So a high watermark
 travels in one message after the fetch that raised it.
 
@@ -148,13 +149,16 @@ class FetchService:
                 throttled = sum(part.is_throttled for part in readable)
                 if throttled and claim is None:
                     claim = claims.enter_context(self._gate.claim(self._claim_key(request, open_fetch), throttled))
-                for found in await self._read(request, readable, claim, may_place=stored is not None):
-                    key = (found.part.topic_id, found.part.partition)
-                    answers[key] = found.part
-                    if stored is not None and found.stored is not None:
-                        stored[key] = found.stored
-                    session.serve_last(key)
+                found = await self._read(request, readable, claim, may_place=stored is not None)
                 now = trio.current_time()
+                if not answers and not throttled and now < open_fetch.deadline and not _are_enough(found, request.min_bytes):
+                    found = []
+                for each in found:
+                    key = (each.part.topic_id, each.part.partition)
+                    answers[key] = each.part
+                    if stored is not None and each.stored is not None:
+                        stored[key] = each.stored
+                    session.serve_last(key)
                 if answers or now >= open_fetch.deadline or request.min_bytes <= 0:
                     break
                 wake_at = max(self._gate.ready_at(), now + BUDGET_PAUSE_S) if throttled else open_fetch.deadline
@@ -326,6 +330,11 @@ def _epoch_error(asked: int, current: int) -> ErrorCode:
     if asked == current or asked < 0:
         return ErrorCode.NONE
     return ErrorCode.FENCED_LEADER_EPOCH if asked < current else ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def _are_enough(found: list[_Found], min_bytes: int) -> bool:
+    """Return True if these partitions are worth an answer before the time is over."""
+    return sum(each.size_bytes for each in found) >= min_bytes or any(each.part.error for each in found)
 
 
 def _has_news(wanted: FetchPartition, log: PartitionLog) -> bool:

@@ -1,16 +1,18 @@
 """Fetchers, which copy partitions from their leaders: the follower's side of replication.
 
 Theory of operation. For each broker that leads a partition here there are lanes, each with at most one fetch in flight, in a
-separate fetch session (`fetch_sessions.py`): a fetch names only changed positions. The steady lane carries replicas that are in
-sync or not throttled, and parks at the leader until there is news. Replicas that are out of sync and throttled, by
-follower.replication.throttled.replicas or by the move that adds them, go in a lane for their throttles. It asks only for the
-bytes that those budgets allow, so that filling a new replica never delays those in sync. A replica changes lanes by itself when
-it joins the ISR or its throttle goes; a lane without members ends.
+separate fetch session (`fetch_sessions.py`): a fetch names only changed positions. Steady lanes carry replicas that are in sync,
+and park at the leader until there is news. Replicas that are out of sync are filled in lanes of their own, on connections of
+their own, with larger answers: so filling a replica never delays those in sync. Replicas that are throttled, by
+follower.replication.throttled.replicas or by the move that adds them, have a lane for their throttles, which asks only for the
+bytes that those budgets allow. A replica changes lanes by itself when it joins the ISR or its throttle goes; a filling lane
+without members ends. Each kind of lane exists `num.replica.fetchers` times; a partition's number among them is fixed.
 
 A source (a replica with its leader) is marked as changed by its partition (`Partition.watch`), by the end of its pause, and by
 new throttles: then its position may differ from the one that the leader knows, or it may be in the wrong lane. Only changed
-sources are looked at. A parked fetch is cancelled, and sent again, if a source has a new position. While a lane handles an
-answer, its sources wait, so that no replica is ever in two fetches.
+sources are looked at. A steady fetch is cancelled, and sent again, if a source has a new position; one that fills replicas is
+not, since its bytes may be on their way: it waits for a short time only. While a lane handles an answer, its sources wait, so
+that no replica is ever in two fetches.
 
 A fetch offset is the log's end, and states that all records below are held. The answer's records are appended, or the log is
 truncated at the divergence from the leader's (`divergence.py`), or the replica pauses after an error: the metadata log, or the
@@ -21,8 +23,9 @@ from __future__ import annotations
 
 import itertools
 import logging
+import zlib
 from contextlib import ExitStack
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 import trio
@@ -45,13 +48,14 @@ from .partition import FollowerRole, Partition, ReplicaId
 logger = logging.getLogger("kraftlab.broker.fetcher")
 
 Gates = tuple[ByteGate, ...]
-"""Throttles that a replica's bytes have to pass; () if it is not throttled. The key of its lane."""
-STEADY: Gates = ()
+"""Throttles that a replica's bytes have to pass; () if it is not throttled."""
 BACKOFF_S = 0.05
-BACKOFF_MAX_S = 1.0
+"""The first pause after an error. It doubles with each error, up to replica.fetch.backoff.ms."""
+FILLING_WAIT_MAX_MS = 100
 THROTTLED_WAIT_MAX_MS = 50
-"""The throttled lane holds budget while it waits, so it waits for a short time only."""
-TIMEOUT_MARGIN_MS = 5000
+"""A throttled lane holds budget while it waits, so it waits for a short time only."""
+FILLING_FACTOR = 10
+"""A replica that is being filled gets so many times replica.fetch.max.bytes in an answer, if the whole answer has room."""
 
 PASSING = frozenset(
     {
@@ -69,9 +73,9 @@ _response = Decoder(ReplicaFetchResponse)
 
 
 class Leaders(Protocol):
-    """The way to other brokers."""
+    """The way to other brokers. Requests with another `channel` have another connection."""
 
-    async def request(self, endpoint: Endpoint, api: int, body: bytes, *, timeout_ms: int) -> InMemory: ...
+    async def request(self, endpoint: Endpoint, api: int, body: bytes, *, timeout_ms: int, channel: int = 0) -> InMemory: ...
 
 
 class FetchContext(Protocol):
@@ -86,6 +90,22 @@ class FetchContext(Protocol):
 
     def follower_gates(self, partition: Partition) -> Gates:
         """Throttles of a replica that is out of sync: those of the broker's configuration and of the move that adds it."""
+
+    def fetchers_per_leader(self) -> int:
+        """The configured num.replica.fetchers."""
+
+
+class LaneKey(NamedTuple):
+    """Replicas with the same key share a lane. `fetcher` is below num.replica.fetchers."""
+
+    gates: Gates
+    is_filling: bool
+    fetcher: int
+
+    @property
+    def channel(self) -> int:
+        """Number of the lane's connection."""
+        return 2 * self.fetcher + self.is_filling
 
 
 class _Source:
@@ -105,9 +125,9 @@ class _Source:
         if self.fetcher is not None:
             self.fetcher.mark_changed(self)
 
-    def pause(self) -> None:
-        self.retry_at = trio.current_time() + self.backoff_s
-        self.backoff_s = min(self.backoff_s * 2, BACKOFF_MAX_S)
+    def pause(self, longest_s: float) -> None:
+        self.retry_at = trio.current_time() + min(self.backoff_s, longest_s)
+        self.backoff_s = min(self.backoff_s * 2, longest_s)
 
     def resume(self) -> None:
         self.retry_at = 0.0
@@ -138,6 +158,7 @@ class Fetchers:
         self.context = context
         self.leaders = leaders
         self.config = config
+        self.backoff_max_s = max(config.replica_fetch_backoff_ms, 1) / 1000
         self._by_leader: dict[int, _LeaderFetcher] = {}
         self._leader_of: dict[ReplicaId, int] = {}
         self._nursery: trio.Nursery | None = None
@@ -171,10 +192,10 @@ class Fetchers:
 
 
 class _Lane:
-    """Replicas with the same throttles. The leader keeps lanes apart by `number`."""
+    """Replicas that are fetched together. The leader keeps lanes apart by `number`."""
 
-    def __init__(self, gates: Gates, number: int) -> None:
-        self.gates = gates
+    def __init__(self, key: LaneKey, number: int) -> None:
+        self.key = key
         self.number = number
         self.members: dict[ReplicaId, _Source] = {}
         self.sent = SentPositions()
@@ -182,11 +203,13 @@ class _Lane:
         self.is_asking = False
         """True from the moment a fetch is made until its answer is handled: meanwhile no source joins or leaves."""
         self.in_flight: trio.CancelScope | None = None
-        """Cancelled when a source has a new position: the steady fetch, or the wait for grants of throttles."""
+        """Cancelled so that sources may join and leave: the fetch, or the wait for grants of throttles."""
 
-    def is_idle(self) -> bool:
-        """Return True if sources may join and leave. Otherwise cancel a fetch that only waits, so that they soon may."""
-        if self.in_flight is not None:
+    def is_idle(self, *, is_urgent: bool = False) -> bool:
+        """Return True if sources may join and leave. Otherwise cancel what is in flight, so that they soon may; but not the bytes
+        that fill replicas, unless that is urgent.
+        """
+        if self.in_flight is not None and (is_urgent or self.key.gates or not self.key.is_filling):
             self.in_flight.cancel()
         return not self.is_asking
 
@@ -214,11 +237,10 @@ class _LeaderFetcher:
         self._changed: dict[_Source, None] = {}
         self._paused: dict[_Source, None] = {}
         self._wake = Signal()
-        self._lanes: dict[Gates, _Lane] = {}
+        self._lanes: dict[LaneKey, _Lane] = {}
         self._numbers = itertools.count()
         self._backoff_s = BACKOFF_S
         self._is_reachable = True
-        self._open_lane(STEADY)
         nursery.start_soon(self._keep_sorted)
 
     def add(self, source: _Source) -> None:
@@ -266,16 +288,18 @@ class _LeaderFetcher:
         is_followed = self._sources.get(source.partition.id) is source
         if is_followed:
             source.partition.watch(source)
-        position = source.position(self._owner.config.replica_fetch_max_bytes) if is_followed else None
+        key = self._key_of(source.partition)
+        position = source.position(self._max_bytes(key)) if is_followed else None
         if position is not None and source.retry_at > trio.current_time():
             if source not in self._paused:
                 self._paused[source] = None
                 # `_keep_sorted` has to wake at the end of this pause, whichever task sorts now.
                 self._wake.set()
             position = None
-        before, lane = source.lane, None if position is None else self._lane_of(source)
+        before, lane = source.lane, None if position is None else self._lane_of(key)
         if before is not None and before is not lane:
-            if not before.is_idle():
+            is_now_throttled = bool(key.gates) and not before.key.gates
+            if not before.is_idle(is_urgent=is_now_throttled):
                 return False
             before.leave(source)
         if lane is not None and position is not None and not (source.lane is lane and lane.sent.is_sent(position)):
@@ -284,37 +308,54 @@ class _LeaderFetcher:
             lane.join(source, position)
         return True
 
-    def _lane_of(self, source: _Source) -> _Lane:
-        gates = self._owner.context.follower_gates(source.partition)
-        lane = self._lanes.get(gates)
-        return self._open_lane(gates) if lane is None else lane
+    def _key_of(self, partition: Partition) -> LaneKey:
+        context = self._owner.context
+        topic_id, number = partition.id
+        fetcher = (zlib.crc32(topic_id) + number) % context.fetchers_per_leader()
+        if context.broker_id in partition.state.isr:
+            return LaneKey((), False, fetcher)
+        return LaneKey(context.follower_gates(partition), True, fetcher)
 
-    def _open_lane(self, gates: Gates) -> _Lane:
-        lane = self._lanes[gates] = _Lane(gates, next(self._numbers))
-        self._nursery.start_soon(self._run_lane, lane)
+    def _max_bytes(self, key: LaneKey) -> int:
+        config = self._owner.config
+        if not key.is_filling:
+            return config.replica_fetch_max_bytes
+        return max(
+            config.replica_fetch_max_bytes,
+            min(config.replica_fetch_max_bytes * FILLING_FACTOR, config.replica_fetch_response_max_bytes),
+        )
+
+    def _lane_of(self, key: LaneKey) -> _Lane:
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = _Lane(key, next(self._numbers))
+            self._nursery.start_soon(self._run_lane, lane)
         return lane
 
     async def _run_lane(self, lane: _Lane) -> None:
         while True:
             self._sort()
             if not lane.members:
-                if lane.gates:
-                    del self._lanes[lane.gates]
+                if lane.key.is_filling or lane.key.fetcher >= self._owner.context.fetchers_per_leader():
+                    del self._lanes[lane.key]
                     return
                 await lane.wake.wait()
                 continue
             lane.is_asking = True
             try:
-                await (self._fetch_throttled(lane) if lane.gates else self._fetch_steady(lane))
+                await (self._fetch_throttled(lane) if lane.key.gates else self._fetch_freely(lane))
             finally:
                 lane.is_asking = False
 
-    async def _fetch_steady(self, lane: _Lane) -> None:
-        """Send one fetch; it is cancelled when a source has a new position."""
+    async def _fetch_freely(self, lane: _Lane) -> None:
+        """Send one fetch for as much as an answer may hold."""
         config = self._owner.config
+        wait_max_ms = config.replica_fetch_wait_max_ms
+        if lane.key.is_filling:
+            wait_max_ms = min(wait_max_ms, FILLING_WAIT_MAX_MS)
         response: ReplicaFetchResponse | None = None
         with trio.CancelScope() as lane.in_flight:
-            response = await self._ask(lane, config.replica_fetch_response_max_bytes, config.replica_fetch_wait_max_ms)
+            response = await self._ask(lane, config.replica_fetch_response_max_bytes, wait_max_ms)
         lane.in_flight = None
         if response is not None:
             await self._take_in(lane, response)
@@ -326,7 +367,7 @@ class _LeaderFetcher:
             granted, taken = config.replica_fetch_response_max_bytes, []
             with trio.CancelScope() as scope:
                 lane.in_flight = scope
-                for gate in lane.gates:
+                for gate in lane.key.gates:
                     claim = claims.enter_context(gate.claim((self._leader_id, lane.number), len(lane.members)))
                     granted = await claim.take(granted)
                     taken.append((claim, granted))
@@ -369,8 +410,9 @@ class _LeaderFetcher:
             forgotten,
         )
         try:
+            timeout_ms = max(owner.config.replica_socket_timeout_ms, wait_max_ms)
             body = await owner.leaders.request(
-                endpoint, Api.REPLICA_FETCH, _encode(request), timeout_ms=wait_max_ms + TIMEOUT_MARGIN_MS
+                endpoint, Api.REPLICA_FETCH, _encode(request), timeout_ms=timeout_ms, channel=lane.key.channel
             )
             response = _response.decode(body)
         except (PeerError, PeerTimeout, PeerUnreachable, msgspec.MsgspecError) as error:
@@ -393,7 +435,8 @@ class _LeaderFetcher:
         if self._is_reachable:
             logger.info("cannot fetch from broker %d: %s; trying again", self._leader_id, reason)
         self._is_reachable = False
-        backoff_s, self._backoff_s = self._backoff_s, min(self._backoff_s * 2, BACKOFF_MAX_S)
+        longest_s = self._owner.backoff_max_s
+        backoff_s, self._backoff_s = min(self._backoff_s, longest_s), min(self._backoff_s * 2, longest_s)
         await trio.sleep(backoff_s)
 
     # --- answers -------------------------------------------------------------------------------------------------------------
@@ -435,7 +478,7 @@ class _LeaderFetcher:
         source.resume()
 
     def _pause_source(self, source: _Source) -> None:
-        source.pause()
+        source.pause(self._owner.backoff_max_s)
         self.mark_changed(source)
 
     async def _return_to_range(self, source: _Source, part: FetchedPartition) -> None:

@@ -22,6 +22,17 @@ TESTS = Path(__file__).resolve().parents[1]
 KEYS = BROKER_KEYS | TOPIC_KEYS
 
 SEEN: dict[str, dict[str, tuple[str, ...]]] = {
+    "broker/test_fetch_lanes.py": {
+        "test_the_number_of_fetchers_changes_while_replicas_are_copied": ("num.replica.fetchers",),
+        "test_the_bytes_of_a_partition_and_of_an_answer_are_bounded": (
+            "replica.fetch.max.bytes",
+            "replica.fetch.response.max.bytes",
+        ),
+        "test_a_leader_waits_for_enough_bytes_but_not_longer_than_asked": ("replica.fetch.min.bytes",),
+        "test_a_parked_fetch_waits_as_long_as_configured": ("replica.fetch.wait.max.ms",),
+        "test_a_fetch_is_given_up_after_the_sockets_timeout": ("replica.socket.timeout.ms",),
+        "test_pauses_after_errors_grow_up_to_the_configured_one": ("replica.fetch.backoff.ms",),
+    },
     "broker/test_delete_records.py": {
         "test_retention_looks_for_old_segments_as_often_as_the_file_says": ("log.retention.check.interval.ms",),
         "test_segments_that_lie_below_go_from_the_disk": ("segment.bytes",),
@@ -181,14 +192,7 @@ PENDING = {
     "min.cleanable.dirty.ratio",
     "min.compaction.lag.ms",
     "num.recovery.threads.per.data.dir",
-    "num.replica.fetchers",
     "producer.id.expiration.ms",
-    "replica.fetch.backoff.ms",
-    "replica.fetch.max.bytes",
-    "replica.fetch.min.bytes",
-    "replica.fetch.response.max.bytes",
-    "replica.fetch.wait.max.ms",
-    "replica.socket.timeout.ms",
     "segment.index.bytes",
     "segment.jitter.ms",
     "segment.ms",
