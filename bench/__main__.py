@@ -16,6 +16,7 @@ MEASUREMENTS = {
     "broker-failover": "bench.broker_failover:main",
     "start": "bench.start:main",
     "commands": "bench.commands:main",
+    "moves": "bench.moves:main",
     "snapshot": "bench.snapshot:main",
     "catch-up": "bench.catch_up:main",
     "changes": "bench.changes:main",

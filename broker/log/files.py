@@ -9,6 +9,7 @@ does from Linux 5.8 on).
 from __future__ import annotations
 
 import functools
+import mmap
 import os
 import platform
 import re
@@ -109,12 +110,17 @@ def syncfs() -> Callable[[int], None] | None:
 
 
 def start_write_back(descriptor: int, position: int, size_bytes: int) -> None:
-    """Ask the kernel to write a range of a file to the disk, without waiting for it. Errors show at the next fsync."""
+    """Ask the kernel to write a range of a file to the disk, without waiting for it. Errors show at the next fsync.
+
+    A page at the end that is not full stays: more bytes may follow, and it would be written twice.
+    """
     start = _sync_file_range()
-    if start is not None:
-        start(descriptor, position, size_bytes, _SYNC_FILE_RANGE_WRITE)
+    first, last = position // _PAGE_BYTES * _PAGE_BYTES, (position + size_bytes) // _PAGE_BYTES * _PAGE_BYTES
+    if start is not None and first < last:
+        start(descriptor, first, last - first, _SYNC_FILE_RANGE_WRITE)
 
 
+_PAGE_BYTES = mmap.PAGESIZE
 _SYNC_FILE_RANGE_WRITE = 2
 
 

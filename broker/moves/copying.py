@@ -1,8 +1,8 @@
 """Copying the current log of a replica into the future log of a move. These functions block: run them in a thread.
 
 Each chunk begins with `align`, which makes the future log a prefix of the current one. Then the next batches are read and their
-CRCs checked, about a mebibyte at a time, and that range of the file is copied by the kernel while its pages are still in the
-processor's cache (`file_ranges.py`). The bytes that are copied are those that were checked: the log is pinned, and what is
+CRCs checked, and that range of the file is copied by the kernel while much of it is still in the processor's cache
+(`file_ranges.py`). The bytes that are copied are those that were checked: the log is pinned, and what is
 written to a log is never written again in place. A batch whose CRC is wrong ends the chunk with an error before it is copied.
 
 The future log gets the same batches with the same offsets and epochs, and makes its own segments and indexes of them.
@@ -10,11 +10,18 @@ The future log gets the same batches with the same offsets and epochs, and makes
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+
 from ..log.errors import CorruptBatch, CorruptLog, OffsetOutOfRange, disk_errors
 from ..log.file_ranges import FileRange
 from ..log.partition_log import PartitionLog, Slice
-from ..log.record_batch import check_crc
+from ..log.record_batch import HEADER_BYTES, BatchHeader, check_crc, read_header
 from ..replication.divergence import leader_answer, truncation_offset
+
+READ_BYTES = 1024 * 1024
+RANGE_BYTES = 4 * READ_BYTES
+"""Bytes that are checked, about a mebibyte at a time, and then copied in one call."""
 
 
 def copy_chunk(current: PartitionLog, future: PartitionLog, max_bytes: int) -> tuple[int, int]:
@@ -43,16 +50,59 @@ def copy_chunk(current: PartitionLog, future: PartitionLog, max_bytes: int) -> t
 
 def _copy(current: PartitionLog, future: PartitionLog, place: Slice) -> int:
     """Check and copy the batches of one place; return their bytes."""
+    position, end = place.position, place.position + place.size_bytes
     with disk_errors(current.log_dir), place.segment.file() as descriptor:
         try:
-            for position, data, batches in place.segment.chunks(place.position, place.position + place.size_bytes):
-                for at, header in batches:
-                    check_crc(data, at - position, header, origin=position)
-                headers = [header for _, header in batches]
-                future.append_checked(FileRange(current.log_dir, descriptor, position, len(data)), headers)
+            headers: list[BatchHeader] = []
+            size_bytes = 0
+            for run, run_bytes in checked(descriptor, position, end):
+                headers += run
+                size_bytes += run_bytes
+                if size_bytes >= RANGE_BYTES or position + size_bytes == end:
+                    future.append_checked(FileRange(current.log_dir, descriptor, position, size_bytes), headers)
+                    position, headers, size_bytes = position + size_bytes, [], 0
         except CorruptBatch as error:
             raise CorruptLog(f"{place.segment.log_path} is damaged: {error}; its records are not copied") from error
     return place.size_bytes
+
+
+def checked(descriptor: int, position: int, end: int) -> Iterator[tuple[list[BatchHeader], int]]:
+    """Yield (headers, bytes) of runs of whole batches between two positions of a file, about a mebibyte each, after a
+    check of their CRCs. CorruptBatch, OSError.
+
+    One buffer serves all reads, and no byte is read twice: the beginning of a batch that was read in part is kept.
+    """
+    buffer, held = bytearray(min(READ_BYTES, end - position)), 0
+    while position < end:
+        limit = min(len(buffer), end - position)
+        read = os.preadv(descriptor, [memoryview(buffer)[held:limit]], position + held)
+        if not read:
+            raise CorruptBatch(position, f"the file ends {end - position - held} bytes before the last batch")
+        held += read
+        headers, used = _whole_batches(memoryview(buffer)[:held], position)
+        if headers:
+            yield headers, used
+            buffer[: held - used] = buffer[used:held]
+            position, held = position + used, held - used
+        elif held == limit:
+            size_bytes = read_header(buffer, origin=position).size_bytes
+            if position + size_bytes > end:
+                raise CorruptBatch(position, f"cut short: {end - position} of {size_bytes} bytes")
+            buffer.extend(bytes(size_bytes - len(buffer)))
+
+
+def _whole_batches(data: memoryview, origin: int) -> tuple[list[BatchHeader], int]:
+    """Return (headers, bytes) of the whole batches at the beginning of `data`. CorruptBatch if a CRC is wrong."""
+    headers: list[BatchHeader] = []
+    used = 0
+    while len(data) - used >= HEADER_BYTES:
+        header = read_header(data, used, origin=origin)
+        if used + header.size_bytes > len(data):
+            break
+        check_crc(data, used, header, origin=origin)
+        headers.append(header)
+        used += header.size_bytes
+    return headers, used
 
 
 def align(current: PartitionLog, future: PartitionLog) -> None:

@@ -130,7 +130,7 @@ def test_a_full_source_does_not_hold_up_the_copy(broker: Broker, monkeypatch: py
 
 def test_an_error_of_the_source_does_not_take_the_target_offline(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     current, future = moving(broker, batch())
-    monkeypatch.setattr(os, "pread", failing(errno.EIO))
+    monkeypatch.setattr(os, "preadv", failing(errno.EIO))
     with pytest.raises(LogDirFailed) as caught:
         copy_chunk(current, future, 1000)
     assert caught.value.log_dir == broker.dirs[0]
