@@ -84,12 +84,14 @@ class Fencing:
         if self._is_active():
             self.activate(pause_ms)
 
-    def fence_dead(self, broker_id: int, broker_epoch: int) -> None:
-        """Queue the fence of a broker whose process is dead, unless it has registered again."""
+    def fence_dead(self, broker_id: int, broker_epoch: int, is_suspect: Callable[[], bool]) -> None:
+        """Queue the fence of a broker whose process is dead. Its turn may come late: then the broker must be suspect still, and
+        must not have registered again.
+        """
 
         def generate(state: ControllerState, context: Context) -> Outcome[bool]:
             broker = state.image.cluster.brokers.get(broker_id)
-            if broker is None or broker.epoch != broker_epoch or broker.fenced:
+            if broker is None or broker.epoch != broker_epoch or broker.fenced or not is_suspect():
                 return Outcome([], False)
             fence = self._fence(broker_id, state, context)
             return Outcome(fence.records, True, fence.atomic, fence.appended)

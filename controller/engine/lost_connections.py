@@ -63,8 +63,8 @@ class _Suspicion:
 
 
 class LostConnections:
-    """One per controller. `brokers`: the newest registrations. `fence`: fences this epoch of a broker. Without a `probe` nobody
-    is suspected.
+    """One per controller. `brokers`: the newest registrations. `fence`: queues the fence of this epoch of a broker, which
+    is called off if the function returns False by then. Without a `probe` nobody is suspected.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class LostConnections:
         queue: EventQueue,
         clock: Callable[[], int],
         brokers: Callable[[], Mapping[int, BrokerImage]],
-        fence: Callable[[int, int], None],
+        fence: Callable[[int, int, Callable[[], bool]], None],
         probe: Probe | None,
     ) -> None:
         self._queue = queue
@@ -127,6 +127,9 @@ class LostConnections:
         if suspicion is not None:
             self._queue.cancel(suspicion.tag)
 
+    def _is_current(self, suspicion: _Suspicion) -> bool:
+        return self._suspected.get(suspicion.broker_id) is suspicion
+
     def _try_port(self, suspicion: _Suspicion) -> None:
         broker = self._brokers().get(suspicion.broker_id)
         listener = broker.listener(PEER) if broker is not None and broker.epoch == suspicion.broker_epoch else None
@@ -136,13 +139,12 @@ class LostConnections:
             self._probe(Endpoint(listener.host, listener.port), partial(self._tried, suspicion))
 
     def _tried(self, suspicion: _Suspicion, was_refused: bool) -> None:
-        if self._suspected.get(suspicion.broker_id) is not suspicion:
+        if not self._is_current(suspicion):
             return
         suspicion.refusals = suspicion.refusals + 1 if was_refused else 0
         if suspicion.refusals == REFUSALS:
-            self._acquit(suspicion.broker_id)
             self._fenced_epochs[suspicion.broker_id] = suspicion.broker_epoch
-            self._fence(suspicion.broker_id, suspicion.broker_epoch)
+            self._fence(suspicion.broker_id, suspicion.broker_epoch, partial(self._is_current, suspicion))
         elif self._clock() + PAUSE_MS < suspicion.ends_ms:
             self._queue.schedule(suspicion.tag, self._clock() + PAUSE_MS, partial(self._try_port, suspicion))
         else:

@@ -12,6 +12,7 @@ from kraftlab.controller.cluster import brokers, producer_ids
 from kraftlab.controller.cluster.heartbeats import HeartbeatTable
 from kraftlab.controller.engine import exactly_once, log_writer, lost_connections
 from kraftlab.controller.engine.exactly_once import RequestIdentity
+from kraftlab.controller.engine.fencing import Fencing
 from kraftlab.controller.engine.lost_connections import LostConnections
 from kraftlab.controller.engine.move_upkeep import MoveUpkeep
 from kraftlab.controller.engine.purgatory import Purgatory
@@ -224,6 +225,14 @@ def broker_flaps(suspect: Callable[..., None], self: LostConnections, broker_id:
 def suspicion_stays(_: object, self: LostConnections, broker_id: int, broker_epoch: int, connection: object) -> None:
     """A heartbeat does not end the suspicion of its broker."""
     self._heard[broker_id] = (broker_epoch, connection)
+
+
+@MUTANTS.row(Fencing, "fence_dead", Seeds("M13", most=1000))
+def fence_goes_through(
+    fence_dead: Callable[..., None], self: Fencing, broker_id: int, broker_epoch: int, is_suspect: Callable[[], bool]
+) -> None:
+    """A fence that waited for the log is carried out although the broker has sent a heartbeat meanwhile."""
+    fence_dead(self, broker_id, broker_epoch, lambda: True)
 
 
 @MUTANTS.row(AclsImage, "after", Seeds("M1"))

@@ -63,6 +63,7 @@ class ReplayedLog:
             return
         if batch.base_offset != self.end_offset:
             raise Violation(f"M1 batch {batch.base_offset}..{batch.end_offset} is applied after {self.end_offset}")
+        self.records[batch.base_offset] = (batch.end_offset, [])
         if batch.body:
             records = codec.decode(batch.body, batch.base_offset, batch.end_offset - batch.base_offset)
             self.records[batch.base_offset] = (batch.end_offset, records)
@@ -79,7 +80,9 @@ class ReplayedLog:
             self._found_equal[node_id] = image, replayed
 
     def between(self, base_offset: int, end_offset: int) -> list[AnyRecord] | None:
-        """Return the records of the batches that fill this range exactly; None if no batches do."""
+        """Return the records of the batches that fill this range exactly; None if no batches do. The quorum may have written a
+        control batch of its own between the parts of a large change.
+        """
         found: list[AnyRecord] = []
         while base_offset < end_offset:
             batch = self.records.get(base_offset)

@@ -2,14 +2,15 @@
 
 A heartbeat is noted with the epoch of the leader that received it, and the time on that controller's clock. A committed record
 that fences a broker has the time at which the leader of its epoch decided that, on the same clock. A session must lie between the
-two times, or a row of refused connections to the broker's port. Brokers that want to shut down are fenced at their own request.
+two times, or a row of refused connections to the broker's port. Brokers that want to shut down are fenced at their own request. A
+heartbeat in the millisecond of the decision does not count: it may have come later.
 
 M14: no leader fences an incarnation because of its port twice, so that no broker flaps.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable
 
@@ -56,7 +57,7 @@ class Sessions:
                 continue
             incarnation = (record.broker_id, record.broker_epoch)
             times = self._received_ms[incarnation, batch.epoch]
-            before = bisect_right(times, batch.append_time_ms)
+            before = bisect_left(times, batch.append_time_ms)
             if incarnation in self._leaving or not before:
                 continue
             heard_ms = times[before - 1]

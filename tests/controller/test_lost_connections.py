@@ -123,6 +123,16 @@ async def test_a_heartbeat_over_another_connection_ends_the_suspicion(watched: W
     assert not watched.is_fenced(1)
 
 
+async def test_a_fence_that_has_to_wait_is_called_off_by_a_heartbeat(watched: Watched) -> None:
+    watched.cluster.quorum.overloaded = True
+    watched.lose(1)
+    await watched.refuse(REFUSALS)
+    await watched.beat(1)
+    watched.cluster.quorum.overloaded = False
+    await watched.cluster.pass_time(PAUSE_MS)
+    assert not watched.is_fenced(1)
+
+
 async def test_the_end_of_an_older_connection_means_nothing(watched: Watched) -> None:
     older, watched.connections[1] = watched.connections[1], object()
     await watched.beat(1)

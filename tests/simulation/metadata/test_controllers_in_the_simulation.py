@@ -29,6 +29,7 @@ FOUND_BY = {
     "broker-flaps": 33,
     "contacts-by-the-wall-clock": 4,
     "cordons-as-told": 13,
+    "fence-goes-through": 425,
     "one-refusal-is-enough": 8,
     "queue-stands-still": 25,
     "reassigned-too-early": 4,
