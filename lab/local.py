@@ -27,6 +27,7 @@ from kraftlab.metadata.uuids import LOST, to_text
 
 from . import layout
 from .cluster_plan import ClusterError, ClusterPlan, NodePlan
+from .faults.failing_calls import FailingCalls
 from .locking import lock, lock_of_nodes
 from .node_disks import NodeDisks
 from .ports import PortClaims
@@ -57,8 +58,9 @@ class LocalCluster(ProxiedLinks):
     they can be cut and shaped (random events there follow from `link_seed`), and gives each node a clock that can run wrong. With
     a `network` the nodes live in it instead of on this machine's loopback address, and it cuts and shapes their links; only
     processes in the network reach them. `own_disks` gives each node of a new cluster a disk that can lose its power (root on
-    Linux; node_disks.py). Use as a context manager: `with LocalCluster(path) as cluster:` starts all nodes and waits until they
-    are ready; leaving it stops them. ClusterError gives the reason and the place of the log.
+    Linux; node_disks.py). File calls of all nodes fail by the rules of `failing_calls`. Use as a context manager: `with
+    LocalCluster(path) as cluster:` starts all nodes and waits until they are ready; leaving it stops them. ClusterError gives the
+    reason and the place of the log.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class LocalCluster(ProxiedLinks):
         link_seed: int = 0,
         network: Network | None = None,
         own_disks: bool = False,
+        failing_calls: FailingCalls | None = None,
     ) -> None:
         super().__init__(link_seed, network)
         self.directory = Path(data_dir).absolute()
@@ -86,6 +89,7 @@ class LocalCluster(ProxiedLinks):
             raise
         self._claims = PortClaims(self.directory)
         self._overrides = dict(overrides or {})
+        self._environment = failing_calls.environment if failing_calls is not None else {}
         self.fork_server: ForkServerProcess | None = None
         self._disks = NodeDisks(self.directory, self._server, wanted=own_disks)
         self._clocks: dict[int, ClockFile] | None = {} if allow_chaos else None
@@ -116,7 +120,7 @@ class LocalCluster(ProxiedLinks):
     def _server(self) -> ForkServerProcess:
         """The fork server, which is started on first use."""
         if self.fork_server is None:
-            self.fork_server = ForkServerProcess([self._nodes_lock.fileno()])
+            self.fork_server = ForkServerProcess([self._nodes_lock.fileno()], self._environment)
         return self.fork_server
 
     def _end_server(self) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -50,15 +52,18 @@ class NodeProcess:
 
 
 class ForkServerProcess:
-    """The running server; it and all nodes inherit these `descriptors`. Thread-safe. `close` ends it with every node."""
+    """The running server; it and all nodes inherit these `descriptors` and variables. Thread-safe. `close` ends it with every
+    node.
+    """
 
-    def __init__(self, descriptors: Collection[int] = ()) -> None:
+    def __init__(self, descriptors: Collection[int] = (), environment: Mapping[str, str] = MappingProxyType({})) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "kraftlab.lab.fork_server"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
             pass_fds=descriptors,
+            env={**os.environ, **environment},
         )
         self._changed = threading.Condition()
         self._numbers = itertools.count()

@@ -187,6 +187,11 @@ class PartitionLog:
         return f"{self.topic}-{self.partition}"
 
     @property
+    def is_open(self) -> bool:
+        """Return False once the log was closed or its directory failed."""
+        return self._refusal is None
+
+    @property
     def log_start_offset(self) -> int:
         return self._log_start_offset
 

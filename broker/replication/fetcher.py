@@ -135,9 +135,11 @@ class _Source:
         self.answered = ErrorCode.NONE
 
     def position(self, max_bytes: int) -> FetchPartition | None:
-        """The position for the leader; None without a log."""
+        """The position for the leader; None without a log, or with one whose directory has failed: the leader must not count on
+        it any more.
+        """
         log = self.partition.log
-        if log is None:
+        if log is None or not log.is_open:
             return None
         return FetchPartition(
             self.partition.topic_id,

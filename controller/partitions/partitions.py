@@ -184,9 +184,13 @@ class _IsrRequest(NamedTuple):
     brokers: Mapping[int, BrokerImage]
 
     def ineligible(self) -> bool:
+        eligibility = Eligibility(self.brokers)
         for broker_id, epoch in self.change.isr:
             broker = self.brokers.get(broker_id)
             if broker is None or not broker.is_active or epoch not in (NOT_CHECKED, broker.epoch):
+                return True
+            if broker_id not in self.partition.isr and not eligibility.accepts(self.partition, broker_id):
+                # A follower may have fetched once more while its directory was failing.
                 return True
         return False
 
@@ -230,7 +234,7 @@ ALTER_PARTITION_CHECKS: tuple[tuple[str, Callable[[_IsrRequest], bool], ErrorCod
         lambda a: a.change.leader_recovery_state == RECOVERING and a.partition.leader_recovery_state == RECOVERED,
         ErrorCode.INVALID_REQUEST,
     ),
-    ("a member is not active or has restarted", _IsrRequest.ineligible, ErrorCode.INELIGIBLE_REPLICA),
+    ("a member is not active, has restarted, or has lost its directory", _IsrRequest.ineligible, ErrorCode.INELIGIBLE_REPLICA),
 )
 """Condition → error for one partition of an AlterPartition request (KIP-497, KIP-841), in the order of the checks."""
 

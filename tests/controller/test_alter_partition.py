@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from kraftlab.controller.cluster import directories
 from kraftlab.controller.engine.state import Outcome
 from kraftlab.controller.partitions.partitions import alter_partition
 from kraftlab.metadata.errors import ApiError, ErrorCode
-from kraftlab.metadata.peer_rpc import AlterPartitionRequest, IsrChange
+from kraftlab.metadata.peer_rpc import AlterPartitionRequest, AssignReplicasToDirsRequest, DirectoryAssignment, IsrChange
 from kraftlab.metadata.records import RECOVERED, RECOVERING, FeatureLevel
 
 
@@ -52,6 +53,21 @@ async def test_the_answer_carries_the_new_state(five: Any) -> None:
     response = await five.write(alter_partition, AlterPartitionRequest(1, five.broker(1).epoch, (change,)))
     (result,) = response.results
     assert (result.error, result.leader, result.leader_epoch, result.isr, result.partition_epoch) == (0, 1, 0, (1, 3), 1)
+
+
+async def test_a_replica_whose_directory_is_offline_does_not_join(cluster: Any, tools: Any) -> None:
+    """It may have fetched once more while its directory was failing."""
+    first, second = tools.directory(2, 0), tools.directory(2, 1)
+    await cluster.start_brokers(1)
+    await cluster.start_brokers(2, log_dirs=(first, second))
+    await cluster.create("t", (1, 2))
+    place = DirectoryAssignment(first, cluster.controller.newest.image.topics.get("t").topic_id, 0)
+    await cluster.write(directories.assign, AssignReplicasToDirsRequest(2, cluster.broker(2).epoch, (place,)))
+    await cluster.heartbeat(2, offline_log_dirs=(first,))
+    assert cluster.partition("t").isr == (1,)
+    assert await cluster.set_isr("t", (1, 2)) == ErrorCode.INELIGIBLE_REPLICA
+    await cluster.register(2, log_dirs=(first, second))
+    assert await cluster.set_isr("t", (1, 2)) == ErrorCode.NONE
 
 
 async def test_an_unchanged_isr_writes_nothing(five: Any) -> None:

@@ -132,8 +132,8 @@ PARENT = """
 import os, sys
 from kraftlab.lab import LocalCluster, local
 class Quick(local.ForkServerProcess):
-    def __init__(self, descriptors):
-        super().__init__(descriptors)
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
         self.signal(-1, 0)  # returns when it is there
 local.ForkServerProcess = Quick
 cluster = LocalCluster(sys.argv[1], 1, 0, 1, own_disks=True)

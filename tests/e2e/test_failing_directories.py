@@ -1,0 +1,252 @@
+"""One of two log directories of a broker fails: every error in every operation, in real processes below Python's file calls.
+
+Only that directory goes offline, its leaders move, the other serves, and nothing that was acknowledged is lost. Once its disk is
+repaired it comes back without a restart. On a full disk appends are refused and nothing goes offline; a short write is continued.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from kraftlab.broker.log.record_batch import Record, build_batch
+from kraftlab.client import ClusterUnreachable
+from kraftlab.client.admin import raise_first_error
+from kraftlab.demo.lab import wait_until
+from kraftlab.demo.load import missing
+from kraftlab.lab import LocalCluster
+from kraftlab.lab.cluster_plan import ClusterError
+from kraftlab.lab.faults.failing_calls import SHORT, FailingCalls, Rule
+from kraftlab.metadata.errors import ApiError
+
+from .conftest import OVERRIDES, Workbench, scratch_directory
+
+SEGMENT_BYTES = 1 << 20
+CHUNK_BYTES = 300_000
+PREFERRED = 0
+ERRORS = (errno.EIO, errno.EROFS, errno.ENOSPC, errno.EACCES, errno.ENOENT, errno.ESTALE)
+READ_ERRORS = (errno.EIO, errno.ESTALE)
+BROKEN = (errno.EIO, errno.EROFS, errno.EACCES)
+
+
+class Operation(NamedTuple):
+    """Work that a broker does in a log directory: the call in it that fails, on which files, and how to cause it."""
+
+    name: str
+    call: str
+    files: str
+    cause: Callable[[Disks], None]
+    errors: tuple[int, ...] = ERRORS
+    full_is_offline: bool = False
+    """True where a full disk leaves the state of the files unknown."""
+
+
+class Disks:
+    """A cluster whose broker 0 leads partition 0 of topic `bad` in a directory that fails, and of topic `good` in another."""
+
+    def __init__(self, lab: Workbench, calls: FailingCalls) -> None:
+        self.lab, self.calls = lab, calls
+        self.bad_dir, self.good_dir = lab.cluster.log_dirs(0)
+        self.acknowledged: dict[str, dict[bytes, int]] = {"bad": {}, "good": {}}
+        self.doomed = 0
+        """Number of topics that were made to be deleted."""
+        for topic, log_dir in (("bad", self.bad_dir), ("good", self.good_dir)):
+            self.create(topic, log_dir)
+
+    def create(self, topic: str, log_dir: Path) -> None:
+        """Create a topic with broker 0's replica in that directory."""
+        self.lab.create_topic(topic, [0, 1], configs={"segment.bytes": str(SEGMENT_BYTES)})
+        self.move(topic, log_dir)
+        wait_until(f"{topic} is in {log_dir}", lambda: self.place_of(topic) == str(log_dir))
+
+    def move(self, topic: str, log_dir: Path | str) -> None:
+        answer = self.lab.admin.alter_replica_log_dirs(0, {(topic, 0): str(log_dir)})
+        raise_first_error(item for result in answer.results for item in result.partitions)
+
+    def place_of(self, topic: str, *, is_future: bool = False) -> str | None:
+        rows = self.lab.replicas_on_disk().get((topic, 0), [])
+        return next((row.log_dir for row in rows if row.broker == 0 and row.is_future == is_future), None)
+
+    def produce(self, topic: str, size_bytes: int = 100, **options: Any) -> None:
+        value = os.urandom(size_bytes)
+        records = build_batch([Record(None, value, int(time.time() * 1000))])
+        answer = self.lab.data.produce(topic, 0, records, timeout_ms=options.get("timeout_ms", 20_000))
+        self.acknowledged[topic][value] = answer.base_offset
+
+    def produce_until_roll(self) -> None:
+        for _ in range(SEGMENT_BYTES // CHUNK_BYTES + 1):
+            self.produce("bad", CHUNK_BYTES, timeout_ms=3000)
+
+    def error_of(self, log_dir: Path) -> str:
+        results = self.lab.admin.describe_log_dirs(0, []).results
+        return next(result.error_message for result in results if result.log_dir == str(log_dir))
+
+    def leader_of(self, topic: str) -> int:
+        return self.lab.partitions()[topic, 0].leader_id
+
+    def repair(self) -> None:
+        """Bring the directory back; broker 0 leads again."""
+        self.lab.admin.online_log_dir(0, str(self.bad_dir))
+        assert not self.error_of(self.bad_dir)
+        for topic in ("bad", "good"):
+            wait_until(f"{topic} is in sync", lambda topic=topic: sorted(self.lab.partitions()[topic, 0].isr_nodes) == [0, 1])
+            if self.leader_of(topic) != 0:
+                self.lab.admin.elect_leaders(PREFERRED, [(topic, 0)])
+                wait_until(f"broker 0 leads {topic}", lambda topic=topic: self.leader_of(topic) == 0)
+        self.lab.data.refresh()
+
+
+def append(disks: Disks) -> None:
+    disks.produce("bad", timeout_ms=3000)
+
+
+def nothing(disks: Disks) -> None:
+    """The broker does it by itself, again and again."""
+
+
+def roll(disks: Disks) -> None:
+    disks.produce_until_roll()
+
+
+def delete_a_topic(disks: Disks) -> None:
+    raise_first_error(disks.lab.admin.delete_topics([f"doomed{disks.doomed}"]).responses)
+
+
+def move_in(disks: Disks) -> None:
+    disks.move("mover", disks.bad_dir)
+
+
+def move_out(disks: Disks) -> None:
+    disks.move("bad", disks.good_dir)
+
+
+OPERATIONS = (
+    Operation("append", "write", "bad-0/*.log", append, (*ERRORS, SHORT)),
+    Operation("read", "read", "bad-0/*.log", append, READ_ERRORS),
+    Operation("roll", "create", "bad-0/*.log", roll),
+    Operation("flush", "sync", "bad-0/*.log", roll, full_is_offline=True),
+    Operation("index", "create", "bad-0/*.index", roll),
+    Operation("open", "open", "", nothing, (errno.EIO, errno.EACCES, errno.ENOENT, errno.ESTALE)),
+    Operation("checkpoint", "create", "*checkpoint*", nothing),
+    Operation("checkpoint name", "rename", "*checkpoint*", nothing),
+    Operation("rename", "rename", "doomed*-0", delete_a_topic, full_is_offline=True),
+    Operation("delete", "remove", "doomed*-delete*", delete_a_topic, BROKEN),
+    Operation("move in", "write", "mover-0*-future/*.log", move_in, (*ERRORS, SHORT)),
+    Operation("move out", "read", "bad-0/*.log", move_out, READ_ERRORS),
+)
+CELLS = [(operation, number) for operation in OPERATIONS for number in operation.errors]
+SELECTION = (
+    ("append", errno.EIO),
+    ("append", errno.ENOSPC),
+    ("roll", errno.EROFS),
+    ("checkpoint", errno.EIO),
+    ("move in", SHORT),
+)
+
+
+@pytest.fixture
+def disks() -> Iterator[Disks]:
+    with scratch_directory("failing") as directory:
+        try:
+            calls = FailingCalls(directory / "calls")
+        except ClusterError as error:
+            pytest.skip(str(error))
+        overrides = OVERRIDES | {"replica.high.watermark.checkpoint.interval.ms": "200"}
+        with LocalCluster(directory / "cluster", 1, 2, 2, overrides=overrides, failing_calls=calls) as cluster:
+            lab = Workbench(cluster)
+            try:
+                yield Disks(lab, calls)
+            finally:
+                lab.close()
+        calls.close()
+
+
+def test_a_directory_that_fails_goes_offline_alone_and_comes_back(disks: Disks) -> None:
+    play(disks, [cell for cell in CELLS if (cell[0].name, cell[1]) in SELECTION])
+
+
+@pytest.mark.nightly
+def test_every_error_in_every_operation(disks: Disks) -> None:
+    play(disks, CELLS)
+
+
+def play(disks: Disks, cells: list[tuple[Operation, int]]) -> None:
+    for operation, number in cells:
+        try:
+            play_one(disks, operation, number)
+        except BaseException as error:
+            error.add_note(f"in {operation.name}, {errno.errorcode.get(number, 'short write')}")
+            raise
+    mount_vanishes(disks)
+    for topic, acknowledged in disks.acknowledged.items():
+        assert missing(disks.lab.data, (topic, 0), acknowledged) == 0
+    assert disks.lab.metadata_is_equal_everywhere()
+
+
+def play_one(disks: Disks, operation: Operation, number: int) -> None:
+    prepare(disks, operation)
+    goes_offline = number != SHORT and (number != errno.ENOSPC or operation.full_is_offline)
+    rule = Rule(operation.call, number, f"{disks.bad_dir}/{operation.files}" if operation.files else str(disks.bad_dir))
+    count = disks.calls.count
+    with disks.calls.failing(rule):
+        try:
+            operation.cause(disks)
+        except (ApiError, ClusterUnreachable):
+            assert number == errno.ENOSPC, "the leader has moved, or the call went on"
+        wait_until("the fault has struck", lambda: disks.calls.count > count)
+        if goes_offline:
+            wait_until("the directory is offline", lambda: disks.error_of(disks.bad_dir) != "")
+            assert os.strerror(number) in disks.error_of(disks.bad_dir)
+            wait_until("its leaders move", lambda: disks.leader_of("bad") == 1)
+            disks.produce("bad")
+        disks.produce("good")
+        assert not disks.error_of(disks.good_dir)
+        assert disks.leader_of("good") == 0
+    if not goes_offline:
+        assert not disks.error_of(disks.bad_dir)
+        disks.produce("bad")
+    end(disks, operation)
+    disks.repair()
+
+
+def prepare(disks: Disks, operation: Operation) -> None:
+    """Make what the operation works on."""
+    if operation.cause is delete_a_topic:
+        disks.doomed += 1
+        disks.create(f"doomed{disks.doomed}", disks.bad_dir)
+    if operation.cause is move_in:
+        disks.create("mover", disks.good_dir)
+        disks.lab.fill("mover", 200_000)
+
+
+def end(disks: Disks, operation: Operation) -> None:
+    """Remove what `prepare` has made, once the directory works again."""
+    disks.lab.admin.online_log_dir(0, str(disks.bad_dir))
+    if operation.cause is move_in:
+        raise_first_error(disks.lab.admin.delete_topics(["mover"]).responses)
+    if operation.cause is move_out:
+        disks.move("bad", disks.bad_dir)
+        wait_until("the move is cancelled", lambda: disks.place_of("bad", is_future=True) is None)
+    wait_until("its files are gone", lambda: not list(disks.bad_dir.glob("mover-0*")))
+
+
+def mount_vanishes(disks: Disks) -> None:
+    """An empty directory is left, in which writes succeed."""
+    aside = disks.bad_dir.with_name("unmounted")
+    disks.bad_dir.rename(aside)
+    disks.bad_dir.mkdir()
+    wait_until("the directory is offline", lambda: disks.error_of(disks.bad_dir) != "")
+    wait_until("its leaders move", lambda: disks.leader_of("bad") == 1)
+    with pytest.raises(ApiError, match="is its disk mounted"):
+        disks.lab.admin.online_log_dir(0, str(disks.bad_dir))
+    assert not list(disks.bad_dir.iterdir())
+    disks.bad_dir.rmdir()
+    aside.rename(disks.bad_dir)
+    disks.repair()
+    disks.produce("bad")
