@@ -52,6 +52,14 @@ class Output:
         for line in lines:
             click.echo(line, err=self.as_json)
 
+    def silent_brokers(self, silent: Mapping[int, str]) -> int:
+        """Name the brokers that did not answer on stderr, and return the exit code."""
+        for broker, reason in sorted(silent.items()):
+            click.echo(f"Broker {broker} is missing here: {reason}", err=True)
+        if silent:
+            click.echo("See: kraftlab cluster list-endpoints --include-fenced-brokers", err=True)
+        return FAILED if silent else DONE
+
     def result(self, document: object) -> None:
         if self.as_json:
             print_json(document)

@@ -1,9 +1,11 @@
-"""Tables and times in the output of several commands: pure functions."""
+"""Tables, sizes and times in the output of several commands: pure functions."""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def tab_table(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -54,3 +56,28 @@ def utc_text(timestamp_ms: int) -> str:
     """Return a time in milliseconds since 1970 as 2026-11-21T17:06:35.222Z."""
     moment = datetime.datetime.fromtimestamp(timestamp_ms / 1000, datetime.UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def bytes_text(size: float) -> str:
+    """Return a size with a unit: 1536 is 1.5 KiB; "?" for a negative size."""
+    if size < 0:
+        return "?"
+    unit = 0
+    while size >= 1024 and unit < len(_UNITS) - 1:
+        size /= 1024
+        unit += 1
+    return f"{size:.0f} {_UNITS[unit]}" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
+
+
+def time_text(milliseconds: int) -> str:
+    """Return a duration as 4s, 3m20s or 2h05m; "?" for a negative duration."""
+    if milliseconds < 0:
+        return "?"
+    seconds = (milliseconds + 999) // 1000
+    if seconds < 60:
+        return f"{seconds}s"
+    minutes, seconds = divmod(seconds, 60)
+    if minutes < 60:
+        return f"{minutes}m{seconds:02}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02}m"

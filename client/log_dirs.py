@@ -153,12 +153,10 @@ def moves_of(described: AllLogDirs) -> LogDirMoves:
     found: list[LogDirMove] = []
     for broker in described.brokers.values():
         places = [(log_dir.log_dir, replica) for log_dir in broker.log_dirs for replica in log_dir.replicas]
-        homes = {(each.topic, each.partition_index): path for path, each in places if not each.is_future_key}
         left = sum(each.bytes_left or 0 for _, each in places if each.is_future_key)
         for path, each in sorted(places, key=lambda place: (place[1].topic, place[1].partition_index)):
             if each.is_future_key:
-                home = homes.get((each.topic, each.partition_index))
-                found.append(LogDirMove(broker.broker_id, home, path, each, broker.move_limit, left))
+                found.append(LogDirMove(broker.broker_id, path, each, broker.move_limit, left))
             elif each.started_ms is not None:
-                found.append(LogDirMove(broker.broker_id, None, path, each))
+                found.append(LogDirMove(broker.broker_id, path, each))
     return LogDirMoves(tuple(found), described.silent)

@@ -166,7 +166,7 @@ class Reassignments(Result, frozen=True):
 
 
 class LogDirReplica(Result, frozen=True):
-    """A replica in a log directory. `is_future_key`: the replica is moving there."""
+    """A replica in a log directory. `is_future_key`: the replica is moving there, from `source_log_dir`."""
 
     topic: str
     partition_index: int
@@ -178,10 +178,25 @@ class LogDirReplica(Result, frozen=True):
     started_ms: int | None
     error: str
     log_end_offset: int
+    source_log_dir: str | None
+
+
+class KeptReplicaCopy(Result, frozen=True):
+    """A copy that a broker keeps for a person to decide on. `lost_log_end_offset`: end of the replica's own log when its
+    directory failed.
+    """
+
+    path: str
+    topic_name: str
+    partition_index: int
+    size_bytes: int
+    log_end_offset: int | None
+    is_stray: bool
+    lost_log_end_offset: int | None
 
 
 class LogDir(Result, frozen=True):
-    """A log directory of a broker. An offline directory has no sizes."""
+    """A log directory of a broker. An offline directory has no sizes; `error_message` says why it is offline."""
 
     log_dir: str
     directory_id: str
@@ -190,6 +205,8 @@ class LogDir(Result, frozen=True):
     total_bytes: int | None
     usable_bytes: int | None
     strays: tuple[str, ...]
+    error_message: str
+    kept_copies: tuple[KeptReplicaCopy, ...]
     replicas: tuple[LogDirReplica, ...]
 
 
@@ -227,14 +244,13 @@ class AllReplicaLogDirs(msgspec.Struct, frozen=True):
 
 
 class LogDirMove(msgspec.Struct, frozen=True):
-    """A replica that is being filled. If `replica.is_future_key`, it moves from the directory `from_log_dir` of its broker (None:
-    that is offline), otherwise its log comes from the partition's leader. `limit`: bytes per second of all moves of the broker
-    between directories, None without a limit; `shared_bytes_left`: the rest of all of them.
+    """A replica that is being filled in `log_dir`: if `replica.is_future_key`, from `replica.source_log_dir` of the same broker,
+    otherwise from the partition's leader. `limit`: bytes per second of all moves of the broker between directories, None without
+    one; `shared_bytes_left`: the rest of all of them.
     """
 
     broker_id: int
-    from_log_dir: str | None
-    to_log_dir: str
+    log_dir: str
     replica: LogDirReplica
     limit: int | None = None
     shared_bytes_left: int = 0

@@ -236,9 +236,11 @@ class LogDirsApi:
         key = (replica.topic_id, replica.partition)
         partition = self._replicas.partitions.get(key)
         filling: Filling | None = None
+        source: Path | None = None
         if replica.is_future:
             move = self._replicas.mover.moves.get(key)
             filling = move.filling if move is not None else None
+            source = None if partition is None else partition.log_dir
         elif partition is not None and isinstance(partition.role, FollowerRole):
             filling = partition.role.filling
         described = admin_pb2.LogDirPartition(
@@ -252,6 +254,8 @@ class LogDirsApi:
         )
         log = None if partition is None else partition.future if replica.is_future else partition.log
         described.log_end_offset = -1 if log is None else log.log_end_offset
+        if source is not None:
+            described.source_log_dir = str(source)
         if filling is not None:
             described.bytes_left = filling.bytes_left
             described.bytes_per_second = filling.bytes_per_second

@@ -69,5 +69,14 @@ def _features(client: AdminClient, context: click.Context) -> Iterable[Completio
     return [CompletionItem(feature.name) for feature in client.api_versions().supported_features]
 
 
+def _log_dirs(client: AdminClient, context: click.Context) -> Iterable[CompletionItem]:
+    from kraftlab.client.log_dirs import LogDirFilter
+
+    described = client.all_log_dirs(LogDirFilter(topics=[]), timeout_ms=TIMEOUT_MS).brokers
+    paths = {found.log_dir for broker in described.values() for found in broker.log_dirs}
+    return [CompletionItem(path) for path in paths]
+
+
 complete_topics, complete_brokers, complete_nodes = offer(_topics), offer(_brokers), offer(_nodes)
+complete_log_dirs = offer(_log_dirs)
 complete_plans, complete_features = offer(_plans), offer(_features)

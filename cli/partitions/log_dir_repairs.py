@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from kraftlab.admin.v1 import admin_pb2 as pb
     from kraftlab.client import AdminClient
+    from kraftlab.client.results import KeptReplicaCopy, LogDir
 
 YES = frozenset({"y", "yes"})
 
@@ -21,7 +22,7 @@ YES = frozenset({"y", "yes"})
 def bring_online(client: AdminClient, broker: int, log_dir: str, out: Output) -> None:
     """Let a broker take a log directory back."""
     replicas = client.online_log_dir(broker, log_dir).replicas
-    known = next((result for result in client.describe_log_dirs(broker, []).results if result.log_dir == log_dir), None)
+    known = next((found for found in client.log_dirs(broker, []) if found.log_dir == log_dir), None)
     lines = [f"Log directory {log_dir} of broker {broker} is online."]
     lines += [f"  {each.topic_name}-{each.partition_index}: {_outcome(each)}" for each in replicas]
     out.lines(lines)
@@ -49,7 +50,7 @@ def _outcome(replica: pb.ReturnedReplica) -> str:
 
 def resolve(client: AdminClient, broker: int, name: str, out: Output, *, promote: bool, force: bool) -> None:
     """Promote or drop the copy that is named by its partition or its path, after a confirmation."""
-    copy = _find(client.describe_log_dirs(broker).results, broker, name)
+    copy = _find(client.log_dirs(broker, []), broker, name)
     partition = f"{copy.topic_name}-{copy.partition_index}"
     out.lines([describe_copy(broker, copy), loss(copy, promote=promote)])
     if not force:
@@ -59,8 +60,8 @@ def resolve(client: AdminClient, broker: int, name: str, out: Output, *, promote
     out.result({"broker": broker, "partition": partition, "path": copy.path, "action": "promote" if promote else "drop"})
 
 
-def _find(results: Iterable[pb.LogDirResult], broker: int, name: str) -> pb.KeptReplicaCopy:
-    copies = [copy for result in results for copy in result.kept_copies]
+def _find(log_dirs: Iterable[LogDir], broker: int, name: str) -> KeptReplicaCopy:
+    copies = [copy for found in log_dirs for copy in found.kept_copies]
     named = [copy for copy in copies if name in (copy.path, f"{copy.topic_name}-{copy.partition_index}")]
     if len(named) == 1:
         return named[0]
@@ -71,19 +72,19 @@ def _find(results: Iterable[pb.LogDirResult], broker: int, name: str) -> pb.Kept
     raise CommandFailed(f"Error: broker {broker} keeps no copy of {name}; it keeps copies of: {known}")
 
 
-def describe_copy(broker: int, copy: pb.KeptReplicaCopy) -> str:
+def describe_copy(broker: int, copy: KeptReplicaCopy) -> str:
     """One line about a kept copy."""
-    end = f", offsets up to {copy.log_end_offset}" if copy.log_end_offset >= 0 else ""
+    end = f", offsets up to {copy.log_end_offset}" if copy.log_end_offset is not None else ""
     why = "set aside" if copy.is_stray else "kept, since the replica's own log may be on an offline disk"
     partition = f"{copy.topic_name}-{copy.partition_index}"
     return f"Broker {broker} has a copy of {partition} ({copy.size_bytes} bytes{end}; {why}): {copy.path}"
 
 
-def loss(copy: pb.KeptReplicaCopy, *, promote: bool) -> str:
+def loss(copy: KeptReplicaCopy, *, promote: bool) -> str:
     """Say what is lost by promoting or dropping a copy."""
     if not promote:
         return "Dropping it deletes these records from this broker; they may be the last ones if the offline disk is lost."
-    if copy.log_end_offset >= 0 and copy.lost_log_end_offset >= 0:
+    if copy.log_end_offset is not None and copy.lost_log_end_offset is not None:
         missing = max(copy.lost_log_end_offset - copy.log_end_offset, 0)
         lack = f"It lacks {missing} offsets of the log on the offline disk, which ended at {copy.lost_log_end_offset}."
     else:

@@ -468,12 +468,12 @@ def _list(client: AdminClient, out: Output, options: Options) -> int:
     response = client.list_partition_reassignments()
     running = ongoing_of(response)
     out.lines(text.list_lines(running))
-    between_directories = directory_moves(client) if options.details else []
+    between_directories = directory_moves(client) if options.details else moves_text.NO_MOVES
     if options.details:
         out.lines(moves_text.detail_lines(response, out.width))
-        out.lines(moves_text.directory_lines(between_directories, out.width))
+        out.lines(moves_text.directory_lines(between_directories.moves, out.width))
     out.result(moves_text.document(response, between_directories))
-    return DONE
+    return out.silent_brokers(between_directories.silent)
 
 
 def _raw(document: str) -> msgspec.Raw:

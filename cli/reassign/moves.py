@@ -8,13 +8,11 @@ import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, ClusterUnreachable, MoveOptions
-from kraftlab.config.resources import ResourceType
-from kraftlab.config.throttled_replicas import NO_LIMIT
+from kraftlab.client.results import LogDirMoves
 from kraftlab.metadata.errors import ApiError
 
 from . import text
 from .actions import ReassignmentFailed, after_of, describe, move_directories, partition_errors, replicas_in
-from .moves_text import DirectoryMove
 from .plan import Plan, TopicPartition, TopicPartitionReplica
 from .text import Ongoing, Progress, ReplicaState
 
@@ -92,51 +90,10 @@ def _directory_moves(
     return moves, {replica: silent.get(replica[2], gone) for replica in wanted if replica not in moves}
 
 
-def directory_moves(client: AdminClient) -> list[DirectoryMove]:
-    """Return the moves between log directories, by broker and replica, without brokers that do not answer."""
-    found: list[DirectoryMove] = []
-    for broker in sorted(broker.broker_id for broker in client.describe_cluster().brokers):
-        try:
-            response = client.describe_log_dirs(broker)
-        except (ApiError, ClusterUnreachable):
-            continue
-        homes: dict[TopicPartition, str] = {}
-        moving: list[tuple[TopicPartition, str, pb.LogDirPartition]] = []
-        for key, log_dir, entry in replicas_in(response):
-            if entry.is_future_key:
-                moving.append((key, log_dir, entry))
-            else:
-                homes[key] = log_dir
-        limit = _directory_limit(client, broker) if moving else None
-        left = sum(max(entry.bytes_left, 0) for _, _, entry in moving)
-        found += [
-            DirectoryMove(
-                *key,
-                broker,
-                homes.get(key),
-                path,
-                entry.bytes_left,
-                entry.bytes_per_second,
-                entry.started_ms,
-                entry.error,
-                limit,
-                left,
-            )
-            for key, path, entry in sorted(moving, key=lambda move: move[0])
-        ]
-    return found
-
-
-def _directory_limit(client: AdminClient, broker: int) -> int | None:
-    """The throttle of a broker's moves between log directories; None without one, or if the caller may not see it."""
-    resource = pb.DescribeConfigsResource(resource_type=ResourceType.BROKER, resource_name=str(broker))
-    resource.configuration_keys.values.append(text.LOG_DIR_RATE_KEY)
-    try:
-        [result] = client.describe_configs([resource]).results
-    except (ApiError, ClusterUnreachable):
-        return None
-    rate = next((int(entry.value) for entry in result.configs if entry.HasField("value")), NO_LIMIT)
-    return rate if rate < NO_LIMIT else None
+def directory_moves(client: AdminClient) -> LogDirMoves:
+    """Return the moves between log directories, by broker and replica, and the brokers that do not answer."""
+    found = client.log_dir_moves()
+    return LogDirMoves(tuple(move for move in found.moves if move.replica.is_future_key), found.silent)
 
 
 def replica_states(client: AdminClient, plan: Plan) -> dict[TopicPartitionReplica, ReplicaState]:

@@ -2,91 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import msgspec
 from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.client.results import LogDirMove, LogDirMoves
 
-from ..tables import aligned, utc_text
+from ..tables import aligned, bytes_text, time_text, utc_text
 
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-
-
-class DirectoryMove(msgspec.Struct, frozen=True):
-    """A replica that moves between log directories of its broker. -1 is an unknown number; `error` is why the move stopped, or
-    "". The broker's moves share the limit (bytes per second, None without one); `shared_bytes_left` is the rest of all of them.
-    """
-
-    topic: str
-    partition: int
-    broker: int
-    log_dir: str | None
-    target: str
-    bytes_left: int
-    bytes_per_second: float
-    started_ms: int
-    error: str
-    limit: int | None = None
-    shared_bytes_left: int = 0
-
-    @property
-    def eta_ms(self) -> int:
-        if self.bytes_left <= 0 or self.error:
-            return 0 if self.bytes_left == 0 else -1
-        if self.limit:
-            return self.shared_bytes_left * 1000 // self.limit
-        return int(self.bytes_left / self.bytes_per_second * 1000) if self.bytes_per_second > 0 and self.limit is None else -1
+NO_MOVES = LogDirMoves((), {})
 
 
-def bytes_text(size: float) -> str:
-    """Return a size with a unit: 1536 is 1.5 KiB; "?" for a negative size."""
-    if size < 0:
-        return "?"
-    unit = 0
-    while size >= 1024 and unit < len(_UNITS) - 1:
-        size /= 1024
-        unit += 1
-    return f"{size:.0f} {_UNITS[unit]}" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
-
-
-def time_text(milliseconds: int) -> str:
-    """Return a duration as 4s, 3m20s or 2h05m; "?" for a negative duration."""
-    if milliseconds < 0:
-        return "?"
-    seconds = (milliseconds + 999) // 1000
-    if seconds < 60:
-        return f"{seconds}s"
-    minutes, seconds = divmod(seconds, 60)
-    if minutes < 60:
-        return f"{minutes}m{seconds:02}s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02}m"
-
-
-def directory_lines(moves: Sequence[DirectoryMove], width_max: int | None = None) -> list[str]:
+def directory_lines(moves: Sequence[LogDirMove], width_max: int | None = None) -> list[str]:
     """Return the table of moves between log directories."""
     if not moves:
         return []
     rows = [
         (
-            f"{move.topic}-{move.partition}",
-            str(move.broker),
-            move.log_dir or "?",
-            move.target,
-            bytes_text(move.bytes_left),
-            f"{bytes_text(move.bytes_per_second)}/s" if move.bytes_per_second >= 0 else "?",
-            time_text(move.eta_ms),
+            f"{move.replica.topic}-{move.replica.partition_index}",
+            str(move.broker_id),
+            move.replica.source_log_dir or "?",
+            move.log_dir,
+            *progress_cells(move),
             f"{bytes_text(move.limit)}/s" if move.limit is not None else "-",
-            move.error or "-",
+            move.replica.error or "-",
         )
         for move in moves
     ]
     header = ("REPLICA", "BROKER", "FROM", "TO", "LEFT", "RATE", "ETA", "THROTTLE", "PROBLEM")
     return ["", *aligned([header, *rows], width_max=width_max)]
+
+
+def progress_cells(move: LogDirMove) -> tuple[str, str, str]:
+    """Return bytes left, rate and time to go."""
+    left, rate = move.replica.bytes_left, move.replica.bytes_per_second
+    return (
+        bytes_text(-1 if left is None else left),
+        "?" if rate is None else f"{bytes_text(rate)}/s",
+        time_text(-1 if move.eta_ms is None else move.eta_ms),
+    )
 
 
 def detail_lines(response: pb.ListPartitionReassignmentsResponse, width_max: int | None = None) -> list[str]:
@@ -149,8 +106,8 @@ def _queued_row(entry: pb.QueuedReassignment) -> tuple[str, ...]:
     )
 
 
-def document(response: pb.ListPartitionReassignmentsResponse, moves: Sequence[DirectoryMove]) -> dict[str, object]:
-    """Return the listing as a JSON document."""
+def document(response: pb.ListPartitionReassignmentsResponse, moves: LogDirMoves) -> dict[str, object]:
+    """Return the listing as a JSON document; `moves` are those between directories."""
     return {
         "reassignments": sorted(
             (_moving_document(topic.name, entry) for topic in response.topics for entry in topic.partitions),
@@ -161,13 +118,36 @@ def document(response: pb.ListPartitionReassignmentsResponse, moves: Sequence[Di
             for entry in response.queued
         ],
         "plans": [_fields(plan, _PLAN_FIELDS) for plan in response.plans],
-        "directory_moves": [_fields(move, (*_DIRECTORY_MOVE_FIELDS, "eta_ms")) | {"error": move.error or None} for move in moves],
+        "directory_moves": [move_document(move) for move in moves.moves],
+        "silent_brokers": silent_document(moves.silent),
         "metadata_offset": response.header.metadata_offset,
     }
 
 
+def move_document(move: LogDirMove) -> dict[str, object]:
+    """Return a move between log directories, or a replica that is filled from its leader, for a JSON document."""
+    replica = move.replica
+    return {
+        "topic": replica.topic,
+        "partition": replica.partition_index,
+        "broker": move.broker_id,
+        "log_dir": move.replica.source_log_dir,
+        "target": move.log_dir,
+        "bytes_left": replica.bytes_left,
+        "bytes_per_second": replica.bytes_per_second,
+        "started_ms": replica.started_ms,
+        "limit": move.limit,
+        "eta_ms": move.eta_ms,
+        "error": replica.error or None,
+    }
+
+
+def silent_document(silent: Mapping[int, str]) -> list[dict[str, object]]:
+    """Return the brokers that did not answer, for a JSON document."""
+    return [{"broker": broker, "reason": reason} for broker, reason in sorted(silent.items())]
+
+
 _PLAN_FIELDS = ("plan_id", "created_ms", "initiator", "reason", "partitions", "running", "queued")
-_DIRECTORY_MOVE_FIELDS = tuple(field for field in DirectoryMove.__struct_fields__ if field not in ("error", "shared_bytes_left"))
 _MOVE_FIELDS = ("move_id", "plan_id", "initiator", "reason")
 _QUEUED_FIELDS = ("position", "replicas", "target_replicas", *_MOVE_FIELDS, "queued_ms", "priority", "size_bytes", "waits_for")
 _REPLICA_FIELDS = ("replicas", "adding_replicas", "removing_replicas", "original_replicas", "target_replicas")

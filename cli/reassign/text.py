@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from ..tables import aligned
-from .moves_text import bytes_text, time_text
+from ..tables import aligned, bytes_text, time_text
 from .plan import Plan, TopicPartition, TopicPartitionReplica
 
 RUNNING_REFUSAL = (

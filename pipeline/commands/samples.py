@@ -72,9 +72,9 @@ def samples(lake_uri: str, file: BinaryIO | None, sampled_ms: int | None, as_jso
 
 
 def _describe() -> bytes:
-    from kraftlab.cli.partitions.log_dirs import document
+    from kraftlab.cli.partitions.log_dir_text import document
 
     with connect(cluster_to_ask()) as client:
         brokers = sorted(broker.broker_id for broker in client.describe_cluster().brokers)
-        responses = {broker: client.describe_log_dirs(broker) for broker in brokers}
-    return msgspec.json.encode(document(responses, None, extended=True))
+        described = {broker: client.log_dirs(broker) for broker in brokers}
+    return msgspec.json.encode(document(described, extended=True))

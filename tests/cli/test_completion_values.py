@@ -9,6 +9,7 @@ from click.shell_completion import BashComplete
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.cli import main
+from kraftlab.client.results import AllLogDirs, BrokerLogDirs, log_dirs_of
 
 AT = "127.0.0.1:9092"
 
@@ -36,6 +37,10 @@ class Cluster:
     def list_partition_reassignments(self) -> Any:
         return pb.ListPartitionReassignmentsResponse(plans=[pb.ReassignmentPlan(plan_id="friday")])
 
+    def all_log_dirs(self, wanted: Any, *, timeout_ms: int) -> Any:
+        response = pb.DescribeLogDirsResponse(results=[pb.LogDirResult(log_dir=path) for path in ("/data/d1", "/data/d0", "/x")])
+        return AllLogDirs({0: BrokerLogDirs(0, log_dirs_of(response), None)}, {})
+
     def api_versions(self) -> Any:
         return pb.ApiVersionsResponse(supported_features=[pb.SupportedFeature(name="kraft.version")])
 
@@ -62,6 +67,11 @@ def offered(line: str, incomplete: str = "") -> list[str]:
 )
 def test_topics_are_offered_by_their_beginning(line: str, names: list[str]) -> None:
     assert offered(line, "o") == names
+
+
+def test_log_directories_are_offered() -> None:
+    for option in ("--describe --dir-list", "--broker 0 --online"):
+        assert offered(f"log-dirs --bootstrap-server {AT} --user alice {option}", "/d") == ["/data/d0", "/data/d1"]
 
 
 def test_plans_brokers_and_features_are_offered() -> None:

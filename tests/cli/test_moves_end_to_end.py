@@ -212,3 +212,31 @@ def test_a_wrong_expected_assignment_changes_nothing(admin: AdminClient, run: Ru
     assert replicas(admin, "expect") == [[0]]
     assert reassign("--execute", "--reassignment-json-file", path, "--if-unchanged").code == 0
     wait_for(lambda: replicas(admin, "expect") == [[1]], "it is done")
+
+
+def test_moves_between_directories_are_shown_with_their_progress_and_watched_to_their_end(
+    cluster: LocalCluster, admin: AdminClient, run: Run
+) -> None:
+    make_topic(admin, run, "disks", "1", megabytes=1)
+    described = {found.log_dir: found.replicas for found in admin.log_dirs(1, [("disks", 0)])}
+    [home] = [path for path, found in described.items() if found]
+    [target] = described.keys() - {home}
+    rate = "replica.alter.log.dirs.io.max.bytes.per.second"
+    assert run("configs", "--alter", "--broker", "1", "--add-config", f"{rate}={RATE}").code == 0
+    wait_for(lambda: admin.all_log_dirs(brokers=[1]).brokers[1].move_limit == RATE, "the broker knows its limit")
+    admin.alter_replica_log_dirs(1, {("disks", 0): target})
+
+    def shown() -> Any:
+        return run("log-dirs", "--moves", "--topic-list", "disks", "--json").json
+
+    wait_for(lambda: any(move["bytes_per_second"] for move in shown()["moves"]), "the move has a rate")
+    [move] = shown()["moves"]
+    assert (move["broker"], move["log_dir"], move["target"], move["limit"]) == (1, home, target, RATE)
+    assert move["between_log_dirs"] and move["bytes_left"] > 0 and move["eta_ms"] > 0
+    [replica] = run("log-dirs", "--replicas", "--partition-list", "disks-0", "--json").json["replicas"]
+    assert (replica["current_log_dir"], replica["future_log_dir"]) == (home, target)
+    assert f"disks-0  1       {home}" in run("log-dirs", "--describe", "--dir-list", target, "--format", "table").out
+    assert run("configs", "--alter", "--broker", "1", "--delete-config", rate).code == 0
+    watched = run("log-dirs", "--moves", "--topic-list", "disks", "--watch")
+    assert (watched.code, watched.out.splitlines()[-1]) == (0, "No replica is being filled.")
+    assert [found.log_dir for found in admin.log_dirs(1, [("disks", 0)]) if found.replicas] == [target]

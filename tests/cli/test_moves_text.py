@@ -6,9 +6,10 @@ import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.cli.reassign import moves_text, text
-from kraftlab.cli.reassign.moves_text import DirectoryMove, bytes_text, time_text
 from kraftlab.cli.reassign.text import Ongoing, Progress, ReplicaState
+from kraftlab.cli.tables import bytes_text, time_text
 from kraftlab.cli.topics.text import NOT_THE_LAST, factor_lines
+from kraftlab.client.results import LogDirMove, LogDirMoves, LogDirReplica
 
 
 @pytest.mark.parametrize(
@@ -93,8 +94,16 @@ def test_nothing_that_moves_has_no_details() -> None:
     assert moves_text.directory_lines([]) == []
 
 
+def move(
+    number: int, broker: int, left: int | None, rate: float | None, error: str = "", limit: int | None = None, shared: int = 0
+) -> LogDirMove:
+    replica = LogDirReplica("t", number, 1, 2, True, left, rate, 5, error, 4, "/a")
+    return LogDirMove(broker, "/b", replica, limit, shared)
+
+
 def test_unknown_values_are_null_in_the_document() -> None:
-    document = moves_text.document(listing(), [DirectoryMove("t", 0, 1, "/a", "/b", -1, -1.0, -1, "")])
+    document = moves_text.document(listing(), LogDirMoves((move(0, 1, None, None),), {3: "is down"}))
+    assert document["silent_brokers"] == [{"broker": 3, "reason": "is down"}]
     assert (document["queued"][0]["size_bytes"], document["queued"][0]["plan_id"]) == (None, None)
     assert (document["directory_moves"][0]["bytes_left"], document["directory_moves"][0]["error"]) == (None, None)
     assert (document["reassignments"][0]["bytes_left"], document["metadata_offset"]) == (2048, 77)
@@ -103,10 +112,10 @@ def test_unknown_values_are_null_in_the_document() -> None:
 
 def test_directory_moves_have_an_eta_and_their_problem() -> None:
     moves = [
-        DirectoryMove("t", 0, 1, "/a", "/b", 100, 50.0, 5, ""),
-        DirectoryMove("t", 1, 1, "/a", "/b", 9, 0.0, 5, "disk full"),
-        DirectoryMove("t", 2, 2, "/a", "/b", 100, 900.0, 5, "", 20, 300),
-        DirectoryMove("t", 3, 2, "/a", "/b", 200, 0.0, 5, "", 0, 300),
+        move(0, 1, 100, 50.0),
+        move(1, 1, 9, 0.0, "disk full"),
+        move(2, 2, 100, 900.0, "", 20, 300),
+        move(3, 2, 200, 0.0, "", 0, 300),
     ]
     assert moves_text.directory_lines(moves) == [
         "",

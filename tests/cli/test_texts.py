@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,12 +15,13 @@ from kraftlab.cli.configs import text as configs_text
 from kraftlab.cli.configs.text import KINDS, ConfigView, Entity, SynonymView
 from kraftlab.cli.output import BadInput, Output
 from kraftlab.cli.partitions import leader_election as leader_election_command
-from kraftlab.cli.partitions import log_dirs as log_dirs_command
+from kraftlab.cli.partitions import log_dir_text
 from kraftlab.cli.quorum import text as quorum_text
 from kraftlab.cli.quorum.text import QuorumView, ReplicaView
 from kraftlab.cli.reassign.actions import partition_errors
 from kraftlab.cli.topics import text as topics_text
 from kraftlab.cli.topics.text import PartitionView, TopicUsageError, TopicView
+from kraftlab.client.results import log_dirs_of
 
 
 def fields(line: str) -> dict[str, str]:
@@ -173,7 +175,7 @@ def test_unknown_lags_and_directories_are_marked() -> None:
 
 def test_log_dirs_print_kafkas_document(transcript) -> None:
     recorded = json.loads(transcript("012").stdout[2])
-    responses = {}
+    described = {}
     for broker in recorded["brokers"]:
         results = []
         for directory in broker["logDirs"]:
@@ -183,10 +185,9 @@ def test_log_dirs_print_kafkas_document(transcript) -> None:
                 topics.setdefault(name, pb.LogDirTopic(name=name)).partitions.append(
                     pb.LogDirPartition(partition_index=int(number), partition_size=entry["size"], offset_lag=entry["offsetLag"])
                 )
-            topics["other"] = pb.LogDirTopic(name="other", partitions=[pb.LogDirPartition()])
             results.append(pb.LogDirResult(log_dir=directory["logDir"], topics=topics.values()))
-        responses[broker["broker"]] = pb.DescribeLogDirsResponse(results=results)
-    ours = log_dirs_command.document(responses, frozenset({"single", "orders"}))
+        described[broker["broker"]] = log_dirs_of(pb.DescribeLogDirsResponse(results=results))
+    ours: Any = log_dir_text.document(described)
     for broker in (*ours["brokers"], *recorded["brokers"]):
         broker["logDirs"].sort(key=lambda directory: directory["logDir"])
         for directory in broker["logDirs"]:
@@ -196,12 +197,13 @@ def test_log_dirs_print_kafkas_document(transcript) -> None:
 
 def test_an_offline_directory_is_named_with_kafkas_error() -> None:
     response = pb.DescribeLogDirsResponse(results=[pb.LogDirResult(error_code=56, log_dir="/d")])
-    shown = log_dirs_command.document({1: response}, None)["brokers"][0]["logDirs"][0]
+    document: Any = log_dir_text.document({1: log_dirs_of(response)})
+    shown = document["brokers"][0]["logDirs"][0]
     assert shown == {"partitions": [], "error": "org.apache.kafka.common.errors.KafkaStorageException", "logDir": "/d"}
 
 
 def test_unknown_brokers_are_refused_with_kafkas_text(transcript) -> None:
-    assert log_dirs_command.unknown_brokers([9], [0, 1, 2, 3]) == transcript("013").stderr[0]
+    assert log_dir_text.unknown_brokers([9], [0, 1, 2, 3]) == transcript("013").stderr[0]
 
 
 def test_configs_are_described_as_kafka_describes_them(transcript) -> None:

@@ -22,6 +22,7 @@ def answer(broker_id: int) -> pb.DescribeLogDirsResponse:
     first.partitions.add(partition_index=2, offset_lag=0, bytes_left=-1, bytes_per_second=-1, started_ms=-1)
     second = response.results.add(log_dir="/b").topics.add(name="t")
     second.partitions.add(partition_index=0, offset_lag=9, is_future_key=True, bytes_left=50, bytes_per_second=80.0, started_ms=5)
+    second.partitions[0].source_log_dir = "/a"
     return response
 
 
@@ -38,7 +39,9 @@ def brokers(cluster: Any) -> Any:
 def test_replicas_that_are_filled_anywhere_have_their_source_and_time_to_go(brokers: Any) -> None:
     with AdminClient(brokers.nodes[0].server) as client:
         found = client.log_dir_moves()
-    assert [(move.broker_id, move.replica.partition_index, move.from_log_dir, move.to_log_dir) for move in found.moves] == [
+    assert [
+        (move.broker_id, move.replica.partition_index, move.replica.source_log_dir, move.log_dir) for move in found.moves
+    ] == [
         (0, 0, "/a", "/b"),
         (0, 1, None, "/a"),
         (1, 0, "/a", "/b"),
@@ -106,5 +109,5 @@ def test_a_filter_is_the_brokers_work() -> None:
 def test_the_time_to_go(
     left: int | None, rate: float | None, error: str, limit: int | None, shared: int, eta_ms: int | None
 ) -> None:
-    replica = LogDirReplica("t", 0, 1, 2, True, left, rate, 3, error, 4)
-    assert LogDirMove(0, "/a", "/b", replica, limit, shared).eta_ms == eta_ms
+    replica = LogDirReplica("t", 0, 1, 2, True, left, rate, 3, error, 4, "/a")
+    assert LogDirMove(0, "/b", replica, limit, shared).eta_ms == eta_ms

@@ -1788,7 +1788,7 @@ class LogDirTopic(_message.Message):
     def __init__(self, name: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[LogDirPartition, _Mapping]]] = ...) -> None: ...
 
 class LogDirPartition(_message.Message):
-    __slots__ = ("partition_index", "partition_size", "offset_lag", "is_future_key", "bytes_left", "bytes_per_second", "started_ms", "error", "log_end_offset")
+    __slots__ = ("partition_index", "partition_size", "offset_lag", "is_future_key", "bytes_left", "bytes_per_second", "started_ms", "error", "log_end_offset", "source_log_dir")
     PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
     PARTITION_SIZE_FIELD_NUMBER: _ClassVar[int]
     OFFSET_LAG_FIELD_NUMBER: _ClassVar[int]
@@ -1798,6 +1798,7 @@ class LogDirPartition(_message.Message):
     STARTED_MS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_LOG_DIR_FIELD_NUMBER: _ClassVar[int]
     partition_index: int
     partition_size: int
     offset_lag: int
@@ -1807,7 +1808,8 @@ class LogDirPartition(_message.Message):
     started_ms: int
     error: str
     log_end_offset: int
-    def __init__(self, partition_index: _Optional[int] = ..., partition_size: _Optional[int] = ..., offset_lag: _Optional[int] = ..., is_future_key: bool = ..., bytes_left: _Optional[int] = ..., bytes_per_second: _Optional[float] = ..., started_ms: _Optional[int] = ..., error: _Optional[str] = ..., log_end_offset: _Optional[int] = ...) -> None: ...
+    source_log_dir: str
+    def __init__(self, partition_index: _Optional[int] = ..., partition_size: _Optional[int] = ..., offset_lag: _Optional[int] = ..., is_future_key: bool = ..., bytes_left: _Optional[int] = ..., bytes_per_second: _Optional[float] = ..., started_ms: _Optional[int] = ..., error: _Optional[str] = ..., log_end_offset: _Optional[int] = ..., source_log_dir: _Optional[str] = ...) -> None: ...
 
 class OnlineLogDirRequest(_message.Message):
     __slots__ = ("header", "log_dir")
