@@ -99,6 +99,11 @@ class Purgatory:
             moved.append(waiting.pop()._replace(offset=to_offset))
         waiting.extend(reversed(moved))
 
+    def fail_last(self, offset: int, error: ApiError) -> None:
+        """Fail the waiters for `offset`, the last offset that anything waits for: their change does not get there any more."""
+        while self._waiting and self._waiting[-1].offset == offset:
+            self._waiting.pop().fail(error)
+
     def complete_to(self, committed_offset: int) -> None:
         """Release every waiter for an offset up to this one, oldest first."""
         waiting = self._waiting

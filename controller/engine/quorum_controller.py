@@ -437,6 +437,8 @@ class QuorumController:
                 self._log.finish(quorum)
             except (LostLeadership, Misplaced) as error:
                 self._interrupted(error)
+                text = "This controller lost the leadership during the change; a part of the change may survive."
+                self._purgatory.fail_last(planned, CommitUnknown(ErrorCode.NOT_CONTROLLER, text, planned))
                 return False
             finally:
                 self._purgatory.postpone(planned, self._log.planned_end_offset)
@@ -503,7 +505,8 @@ class QuorumController:
         self._applied_offset = end_offset = state.image.stable_offset
         if not self._log.in_flight and not self._log.has_rest:
             self._log.reset_to(state)
-        self._purgatory.complete_to(end_offset)
+        # A record of the quorum's own can take the offset that the last change is planned to end at: its rest comes later then.
+        self._purgatory.complete_to(min(end_offset, self._log.planned_end_offset - 1) if self._log.has_rest else end_offset)
         self._offset_waiters.reached(end_offset)
         if has_other_configs and self.is_active:
             self._background.configs_changed()

@@ -12,6 +12,7 @@ import trio.testing
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.controller.engine import log_writer
 from kraftlab.controller.engine.activation import ActivationRefused, activation_records, is_empty
+from kraftlab.controller.engine.answer_deadlines import CommitUnknown
 from kraftlab.controller.engine.state import Context, ControllerState, Outcome
 from kraftlab.controller.topics import topics
 from kraftlab.metadata import codec
@@ -248,6 +249,30 @@ async def test_the_rest_of_a_change_moves_after_a_change_of_voters(
     await cluster.commit()
     assert (large.value, large.offset) == ("1", cluster.quorum.end_offset)
     assert cluster.controller.committed.image.config(4, "", "k4") == "1"
+
+
+async def test_records_of_the_quorum_do_not_count_as_the_rest_of_a_change(cluster: Any, two_per_batch: None) -> None:
+    take_all = one_batch(cluster)
+    large = cluster.controller.write("large", keys(5, "1", atomic=False))
+    for _ in range(4):
+        cluster.quorum.control_batch()
+    await cluster.commit()
+    assert not large.done, "three of its records are not in the log"
+    take_all()
+    await cluster.pass_time(100)
+    assert (large.value, large.offset) == ("1", cluster.quorum.end_offset)
+
+
+async def test_a_change_that_lost_its_rest_is_not_acknowledged(cluster: Any, two_per_batch: None) -> None:
+    one_batch(cluster)
+    large = cluster.controller.write("large", keys(5, "1", atomic=False))
+    for _ in range(4):
+        cluster.quorum.control_batch()
+    cluster.quorum.leads = False
+    next_one = cluster.controller.write("set", keys(1, "2"))
+    await cluster.pass_time(100)
+    assert next_one.error.code is ErrorCode.NOT_CONTROLLER
+    assert isinstance(large.error, CommitUnknown), "two of its records may be committed"
 
 
 async def test_no_broker_is_fenced_while_the_rest_of_a_change_waits(five: Any, two_per_batch: None) -> None:
