@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,8 @@ from kraftlab.quorum.storage.survey import BrokenPlace, FoundBatch
 
 from ..stored_batches import Unreadable, stored_records
 
+_MARKER_VALUE = struct.Struct(">hi")
+"""Version and coordinator epoch of a transaction marker."""
 _MARKERS = {0: "ABORT", 1: "COMMIT"}
 _CONTROL_TYPES = {2: "LEADER_CHANGE", 3: "SNAPSHOT_HEADER", 4: "SNAPSHOT_FOOTER", 5: "KRAFT_VERSION", 6: "KRAFT_VOTERS"}
 
@@ -195,6 +198,8 @@ def _data_record(header: BatchHeader, record: StoredRecord) -> dict[str, Any]:
         kind = int.from_bytes(record.key[2:4], "big")
         if kind in _MARKERS:
             document["endTxnMarker"] = _MARKERS[kind]
+            if record.value is not None and len(record.value) >= _MARKER_VALUE.size:
+                document["coordinatorEpoch"] = _MARKER_VALUE.unpack_from(record.value)[1]
         else:
             document["controlType"] = f"{_CONTROL_TYPES.get(kind, 'UNKNOWN')}({kind})"
         return document
@@ -216,6 +221,6 @@ def data_record_line(document: dict[str, Any], *, with_place: bool, with_payload
             f"valueSize: {document['valueSize']} sequence: {document['sequence']}",
             f"headerKeys: [{','.join(document['headerKeys'])}]",
         ]
-    shown = ("endTxnMarker", "controlType", *(("key", "payload") if with_payload else ()))
+    shown = ("endTxnMarker", "coordinatorEpoch", "controlType", *(("key", "payload") if with_payload else ()))
     words += [f"{name}: {document[name]}" for name in shown if document.get(name) is not None]
     return "| " + " ".join(words)
