@@ -21,7 +21,6 @@ from kraftlab.metadata.uuids import Uuid
 from ..log import log_manager, partition_log, startup
 from ..log.dir_names import DirKind
 from ..log.errors import LogClosed, NoSpace
-from ..log.files import rename_new
 from ..log.log_manager import LogManager
 from ..log.partition_log import PartitionLog
 from ..log.record_batch import BatchHeader
@@ -85,10 +84,9 @@ def M2(flush: Callable[..., None], self: PartitionLog) -> None:
         flush(self)
 
 
-@BUGS.row(partition_log, "rename_durably", Images())
+@BUGS.row(partition_log, "make_rename_durable", Images())
 def M3(_: object, source: Path, target: Path) -> None:
     """No directory fsync after rename."""
-    rename_new(source, target)
 
 
 @BUGS.row(LogManager, "_promote", Images())

@@ -145,10 +145,15 @@ def rename_new(source: Path, target: Path) -> None:
 
 
 def rename_durably(source: Path, target: Path) -> None:
-    """Rename a directory and make both parents' names durable. OSError if `target` exists, or if an fsync fails: then the
-    directory gets its old name back, as far as the disk still works.
-    """
+    """Rename a directory and make both parents' names durable. OSError if `target` exists, and as `make_rename_durable`."""
     rename_new(source, target)
+    make_rename_durable(source, target)
+
+
+def make_rename_durable(source: Path, target: Path) -> None:
+    """Make the names durable after a rename. OSError if an fsync fails: then the directory gets its old name back, as far as the
+    disk still works.
+    """
     try:
         fsync_directory(target.parent)
         if source.parent != target.parent:

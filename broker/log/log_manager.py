@@ -255,17 +255,19 @@ class LogManager:
 
     def _end_move(self, key: ReplicaId, current: PartitionLog | None, future: PartitionLog, now_ms: int) -> None:
         """End a move as planned. If the target fails, the current log stays; if it is full, the move goes on later."""
-        if current is not None:
+        if current is None:
+            self._promote(None, future, now_ms)
+        else:
             self._currents[key] = current
             try:
                 self._inherit(current, future)
+                self._promote(current, future, now_ms)
             except LogDirFailed:
                 raise
             except LogError as error:
                 logger.warning("%s: the move to %s cannot end now, and goes on: %s", current.name, future.log_dir, error)
                 self._futures[key] = future
                 return
-        self._promote(current, future, now_ms)
         self._currents[key] = future
 
     # A directory that comes back
@@ -633,10 +635,10 @@ class LogManager:
             future.rename(plain)
             return
         before = old.directory
-        old.rename(old.log_dir / transient_name(old.topic, old.partition, DirKind.DELETE))
+        old.rename(old.log_dir / transient_name(old.topic, old.partition, DirKind.DELETE), may_wait=True)
         try:
-            future.rename(plain)
-        except LogDirFailed:
+            future.rename(plain, may_wait=True)
+        except LogError:
             old.rename(before)
             raise
         old.close(LogClosed(f"{old.name} has moved from {old.log_dir} to {future.log_dir}"))

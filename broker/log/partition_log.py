@@ -45,7 +45,7 @@ from .errors import (
     translate,
 )
 from .file_ranges import FileRange
-from .files import fsync_directory, rename_durably, rename_new
+from .files import fsync_directory, make_rename_durable, rename_new
 from .leader_epochs import EpochEntry, LeaderEpochs
 from .log_config import LogConfig
 from .record_batch import BatchHeader, stamp, validate
@@ -820,11 +820,18 @@ class PartitionLog:
                 self._names_are_durable = False
                 raise
 
-    def rename(self, directory: Path) -> None:
-        """Rename the replica's directory; open files stay open. LogDirFailed."""
+    def rename(self, directory: Path, *, may_wait: bool = False) -> None:
+        """Rename the replica's directory; open files stay open. LogDirFailed.
+
+        `may_wait`: NoSpace if a full disk has no room for the name. Nothing has changed then, and the call may be repeated later.
+        """
         with self.exclusive():
             try:
-                rename_durably(self.directory, directory)
+                rename_new(self.directory, directory)
+            except OSError as error:
+                raise (self._translate if may_wait else self._fail)(error) from error
+            try:
+                make_rename_durable(self.directory, directory)
             except OSError as error:
                 raise self._fail(error) from error
             self._lies_in(directory)

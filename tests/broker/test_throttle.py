@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
+
 import pytest
-from hypothesis import given
+import trio
+import trio.testing
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kraftlab.broker.replication.byte_gate import ByteGate
 from kraftlab.broker.replication.throttle import CREDIT_S, ByteBudget, RateMeter
 from kraftlab.config.throttled_replicas import ThrottledReplicas
 
@@ -160,3 +165,73 @@ def test_the_meter_shows_the_rate_of_the_last_seconds() -> None:
 )
 def test_a_list_of_throttled_replicas_names_partition_and_broker(text: str | None, covered: bool) -> None:
     assert ThrottledReplicas.parse(text).covers(3, 2) is covered
+
+
+class Mover:
+    """Copies batches of one size through a gate, as a move does, until it is cancelled."""
+
+    def __init__(self, gate: ByteGate, batch: int, pause_s: float) -> None:
+        self.copied = 0
+        self._gate, self._batch, self._pause_s = gate, batch, pause_s
+
+    async def run(self) -> None:
+        with self._gate.claim(self) as claim:
+            while True:
+                granted = await claim.take(16 << 20)
+                used = max(granted // self._batch, 1) * self._batch
+                await trio.sleep(self._pause_s)
+                self.copied += used
+                claim.settle(granted, used)
+
+
+async def move_together(movers: Sequence[Mover], seconds: float) -> None:
+    with trio.move_on_after(seconds):
+        async with trio.open_nursery() as nursery:
+            for mover in movers:
+                nursery.start_soon(mover.run)
+
+
+def in_virtual_time(work: Callable[[], Awaitable[None]]) -> None:
+    trio.run(work, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+@pytest.mark.parametrize("count", [1, 4, 16])
+@settings(deadline=None, max_examples=8)
+@given(
+    rate=st.integers(5 << 20, 500 << 20),
+    batches=st.lists(st.integers(100, 256 * 1024), min_size=16, max_size=16),
+    pauses_s=st.lists(st.floats(0, 0.02), min_size=16, max_size=16),
+)
+def test_movers_together_keep_to_the_limit_and_share_it(count: int, rate: int, batches: list[int], pauses_s: list[float]) -> None:
+    async def measure() -> None:
+        gate = ByteGate()
+        gate.set_rate(rate)
+        movers = [Mover(gate, batch, pause_s) for batch, pause_s in zip(batches[:count], pauses_s, strict=False)]
+        await move_together(movers, 10)
+        copied = [mover.copied for mover in movers]
+        assert 0.95 * 10 * rate <= sum(copied) <= 1.05 * 10 * rate
+        assert max(copied) - min(copied) <= 0.25 * 10 * rate / count + 2 * max(batches), "each gets about as much"
+
+    in_virtual_time(measure)
+
+
+@pytest.mark.parametrize("first, second", [(1.0, 50e6), (0.0, 50e6), (200e6, 10e6), (None, 10e6), (10e6, None)])
+def test_a_change_of_the_rate_holds_at_once(first: float | None, second: float | None) -> None:
+    async def measure() -> None:
+        gate = ByteGate()
+        gate.set_rate(first)
+        movers = [Mover(gate, 10_000, 0.001) for _ in range(4)]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(move_together, movers, 3)
+            await trio.sleep(1)
+            gate.set_rate(second)
+            before = sum(mover.copied for mover in movers)
+            await trio.sleep(2)
+            copied = sum(mover.copied for mover in movers) - before
+        if second is None:
+            assert copied > 1e9
+        else:
+            grants_on_their_way = 4 * min((first or 1e9) * 0.1, 16 << 20)
+            assert 0.95 * 2 * second <= copied <= 1.02 * 2 * second + grants_on_their_way
+
+    in_virtual_time(measure)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -67,6 +68,16 @@ def test_a_range_arrives_whole_whatever_the_file_systems_can_do(
     monkeypatch.setattr(os, "copy_file_range", call)
     assert files.copy(files.range(3, 5000)) == b"before" + CONTENT[3:5003]
     assert files.copy(files.range(0, 9000).part(100, 20))[6:26] == CONTENT[100:120]
+
+
+SHARED_MEMORY = Path("/dev/shm")
+
+
+@pytest.mark.skipif(not SHARED_MEMORY.is_dir(), reason="this machine has no second file system")
+def test_a_range_goes_from_one_file_system_to_another(files: Files) -> None:
+    with tempfile.TemporaryFile(dir=SHARED_MEMORY) as target:
+        files.range(3, 5000).write_to(target.fileno(), 6)
+        assert os.pread(target.fileno(), 9000, 6) == CONTENT[3:5003]
 
 
 def test_a_full_target_is_not_written_by_the_slow_way_either(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:

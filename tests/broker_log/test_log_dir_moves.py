@@ -180,6 +180,35 @@ def test_a_move_that_a_start_cannot_end_for_want_of_space_goes_on(broker: Broker
 
 
 @pytest.mark.parametrize("is_start", [False, True], ids=["swap", "start"])
+@pytest.mark.parametrize("full", [0, 1], ids=["source", "target"])
+def test_a_directory_without_room_for_a_name_delays_the_end_of_a_move_and_stays_in_use(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, full: int, is_start: bool
+) -> None:
+    manager, _, _ = broker.moving(batch(5))
+    names, rename = [broker.names(0), broker.names(1)], os.rename
+
+    def without_room(source: Path, target: Path) -> None:
+        is_back = target.name == "t-0" and target.parent == broker.dirs[0]
+        if target.parent == broker.dirs[full] and not is_back:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        rename(source, target)
+
+    with monkeypatch.context() as disk:
+        disk.setattr(files.os, "rename", without_room)
+        if is_start:
+            manager = broker.start(replica(broker, 1))
+        else:
+            with pytest.raises(NoSpace):
+                manager.swap(TOPIC, 0, now_ms=0)
+    log = manager.get(TOPIC, 0)
+    assert (log.log_dir, manager.offline_dirs) == (broker.dirs[0], {})
+    assert [broker.names(0), broker.names(1)] == names
+    assert log.append_as_leader(batch(), 1) == (5, 6)
+    copy_all(log, manager.future(TOPIC, 0))
+    assert manager.swap(TOPIC, 0, now_ms=0).log_dir == broker.dirs[1]
+
+
+@pytest.mark.parametrize("is_start", [False, True], ids=["swap", "start"])
 def test_a_target_that_fails_while_a_move_ends_leaves_the_old_log_in_charge(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, is_start: bool
 ) -> None:
