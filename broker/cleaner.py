@@ -22,10 +22,10 @@ from typing import NamedTuple
 import trio
 
 from .control.dynamic_configs import DynamicConfigs
+from .log.clock import wall_clock_ms
 from .log.compacting import Compaction, Superseded
 from .log.errors import LogClosed, LogDirFailed, LogError, NoSpace, TooManyOpenFiles
 from .log.partition_log import PartitionLog
-from .moves.mover import wall_clock_ms
 from .replica_manager import ReplicaManager
 from .replication.byte_gate import ByteGate
 from .replication.partition import Partition, ReplicaId

@@ -51,12 +51,13 @@ from .control.lifecycle import Lifecycle, RegistrationFailed
 from .control.metadata_publisher import MetadataPublisher, Publication
 from .control.producer_ids import ProducerIds
 from .directory_returns import DirectoryReturns
+from .log.clock import wall_clock_ms
 from .log.disks import Disks, InThread, in_thread, look_after_each
 from .log.errors import LogDirFailed, LogDirInUse, LogError, StartupRefused
 from .log.log_config import LogConfig
 from .log.log_manager import LogManager
 from .move_reports import MoveReports
-from .moves.mover import Mover, wall_clock_ms
+from .moves.mover import Mover
 from .replica_manager import ReplicaManager, assigned_replicas
 from .replication.fetch_service import FetchService
 from .replication.fetcher import Fetchers

@@ -40,6 +40,7 @@ from .control.alter_partition import AlterPartitionManager
 from .control.directory_assignments import DirectoryAssignments
 from .control.dynamic_configs import DynamicConfigs
 from .control.metadata_publisher import Publication
+from .log.clock import wall_clock_ms
 from .log.creating import NewReplica
 from .log.disks import Disks
 from .log.errors import LogDirFailed, LogDirUnusable, LogError, ReplicaConflict, ReplicaOffline
@@ -48,7 +49,7 @@ from .log.log_manager import LogManager
 from .log.partition_log import PartitionLog
 from .log.startup import Action, AssignedReplica
 from .moves.move_throttles import MoveThrottles
-from .moves.mover import Mover, wall_clock_ms
+from .moves.mover import Mover
 from .replication.byte_gate import ByteGate
 from .replication.fetcher import Fetchers, Gates
 from .replication.isr import NEVER_S

@@ -10,9 +10,9 @@ from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
 from ..directory_returns import DirectoryReturns
+from ..log.clock import wall_clock_ms
 from ..log.errors import LogError, ReplicaConflict
 from ..log.startup import Action
-from ..moves.mover import wall_clock_ms
 from ..replica_manager import ReplicaManager
 from ..replication.replica_errors import code_of
 

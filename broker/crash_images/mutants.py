@@ -19,16 +19,17 @@ from kraftlab.checking.mutant import hunt as hunt_attempts
 from kraftlab.metadata.uuids import Uuid
 
 from ..log import log_manager, partition_log, startup
+from ..log.clock import wall_clock_ms
 from ..log.dir_names import DirKind
 from ..log.errors import LogClosed, NoSpace
 from ..log.log_manager import LogManager
 from ..log.partition_log import PartitionLog
 from ..log.record_batch import BatchHeader
-from ..log.segment import Segment
+from ..log.segment import INDEX_INTERVAL_BYTES, Segment
 from ..log.startup import Action, AssignedReplica, FoundDir, Row, Verb
 from ..moves import copying
 from ..moves.move_state import MoveEvent
-from ..moves.mover import Move, Mover, wall_clock_ms
+from ..moves.mover import Move, Mover
 from ..replication.partition import Partition
 from .protocol import record
 from .recovery import cases, judge, quiet
@@ -180,16 +181,18 @@ def X2_copy(
 
 
 @BUGS.row(Segment, "append", Images(("full-target",)))
-def X2_append(append: Callable[..., None], self: Segment, data: bytes, headers: Sequence[BatchHeader]) -> None:
+def X2_append(
+    append: Callable[..., None], self: Segment, data: bytes, headers: Sequence[BatchHeader], index_interval_bytes: int
+) -> None:
     """Batches that did not fit on the target's disk count as written."""
     try:
-        append(self, data, headers)
+        append(self, data, headers, index_interval_bytes)
     except OSError as error:
         if error.errno != errno.ENOSPC or not self.directory.name.endswith(DirKind.FUTURE.value):
             raise
         position = self.size_bytes
         for header in headers:
-            self._account(position, header)
+            self._account(position, header, INDEX_INTERVAL_BYTES)
             position += header.size_bytes
 
 

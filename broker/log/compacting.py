@@ -19,6 +19,7 @@ finished.
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -165,8 +166,9 @@ class Compaction:
 
     def _exchange(self, group: Sequence[Segment], new: Segment) -> None:
         with self.log.staying_in(self._directory):
+            new.seal()
             new.sync()
-            new.flush_index()
+            new.flush_index(durably=True)
 
         def exchange() -> bool:
             if not self._may_replace():
@@ -194,9 +196,9 @@ class Compaction:
 def _remove(segment: Segment) -> None:
     """Remove the files of a segment that nobody uses. The next start removes those that cannot be removed now."""
     segment.close()
-    for path in (segment.index_path, segment.log_path):
+    for path in segment.paths:
         with suppress(OSError):
-            path.unlink(missing_ok=True)
+            os.unlink(path)
 
 
 def _remove_leftovers(directory: Path) -> None:

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 from .log_config import NO_LIMIT, LogConfig
-from .segment import MAX_RELATIVE_OFFSET
+from .segment_rules import MAX_RELATIVE_OFFSET
 
 INDEX_ENTRY_BYTES = 12
 """Size of a time index entry, the larger kind. There is at most one entry in index.interval.bytes of batches."""

@@ -7,10 +7,13 @@ epoch on the same data.
 from __future__ import annotations
 
 import hashlib
+from contextlib import AbstractContextManager
+from typing import Protocol
 
 import google_crc32c
 import msgspec
 
+from .log_view import LogView
 from .record_batch import mask_epochs
 from .segment import Batches
 
@@ -69,3 +72,41 @@ class Digesting:
             self._first,
             self._end,
         )
+
+
+class DigestibleLog(Protocol):
+    """The part of a log that a digest needs."""
+
+    @property
+    def cuts(self) -> int: ...
+    def pinned(self) -> AbstractContextManager[LogView]: ...
+    def reading(self) -> AbstractContextManager[None]: ...
+
+
+def digest_of(log: DigestibleLog, end_offset: int | None) -> LogDigest:
+    """Digest of the whole batches from the log start to `end_offset` (None: log end), as they were at one time.
+
+    The log is pinned for each piece alone, so that a truncation does not wait for the whole digest. A truncation of batches that
+    were digested, or are still to come, restarts it.
+    """
+    while True:
+        digest = _digest_of_one_time(log, end_offset)
+        if digest is not None:
+            return digest
+
+
+def _digest_of_one_time(log: DigestibleLog, end_offset: int | None) -> LogDigest | None:
+    with log.pinned() as view:
+        cuts, offset = log.cuts, view.log_start_offset
+        end = view.log_end_offset if end_offset is None else end_offset
+    digesting = Digesting(offset, end)
+    while offset < end:
+        with log.pinned() as view, log.reading():
+            if log.cuts != cuts or view.log_start_offset > offset:
+                return None
+            piece = view.batches_from(offset)
+        if piece is None:
+            break
+        digesting.take(*piece)
+        offset = piece[2][-1][1].end_offset
+    return digesting.finish()

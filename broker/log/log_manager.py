@@ -354,7 +354,7 @@ class LogManager:
                 logs = self._logs_in(log_dir.path)
                 try:
                     for log in logs:
-                        log.flush()
+                        log.flush(with_index=True)
                     log_dir.write_checkpoints(partial(self._logs_in, log_dir.path))
                     for log in logs:
                         log.close()
@@ -789,7 +789,9 @@ class LogManager:
     # Upkeep
 
     def remove_expired(self, now_ms: int) -> int:
-        """Remove directories whose delay is over; set aside replicas that were not claimed. Return their number."""
+        """Remove directories and segments whose delay is over; set aside replicas that were not claimed. Return the number of
+        directories and of replicas.
+        """
         with self._lock:
             overdue = [key for key, (deadline_ms, _) in self._unclaimed.items() if deadline_ms <= now_ms]
             for key in overdue:
@@ -800,6 +802,9 @@ class LogManager:
                 _remove_tree(item.path)
             with self._lock, suppress(ValueError):
                 self._deletions.remove(item)
+        for log in self._with_removals():
+            with suppress(LogClosed):
+                log.remove_deleted(now_ms)
         return len(overdue) + len(expired)
 
     def next_expiry_ms(self) -> int | None:
@@ -808,7 +813,11 @@ class LogManager:
             deadlines = [item.deadline_ms for item in self._deletions] + [
                 deadline_ms for deadline_ms, _ in self._unclaimed.values()
             ]
-            return min(deadlines, default=None)
+        deadlines += [log.removals[0].deadline_ms for log in self._with_removals()]
+        return min(deadlines, default=None)
+
+    def _with_removals(self) -> list[PartitionLog]:
+        return [log for log in (*self.currents(), *self.futures()) if log.removals]
 
     def write_checkpoints(self, path: Path | None = None) -> None:
         """Flush full segments and write the offset checkpoints of one directory (None: of every one).

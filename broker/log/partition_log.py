@@ -17,21 +17,18 @@ state of the disk is unknown, so the directory goes offline too (LogDirFailed), 
 
 from __future__ import annotations
 
+import os
 import threading
-import time
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
-
-import msgspec
 
 from kraftlab.metadata.uuids import Uuid
 
+from .clock import wall_clock_ms
 from .compaction import Cleanable, cleanable
-from .digest import Digesting, LogDigest
+from .digest import LogDigest, digest_of
 from .errors import (
     CorruptBatch,
     CorruptLog,
@@ -48,47 +45,14 @@ from .file_ranges import FileRange
 from .files import fsync_directory, make_rename_durable, rename_new
 from .leader_epochs import EpochEntry, LeaderEpochs
 from .log_config import LogConfig
+from .log_view import LogView, Placed, Removal, Slice, ages_of, bytes_of
+from .pins import Pins
 from .record_batch import BatchHeader, stamp, validate
 from .recovery import OpenedLog, RecoveryReport, open_segments
-from .segment import MAX_RELATIVE_OFFSET, Batches, Segment
+from .segment import Segment
+from .segment_rules import MAX_RELATIVE_OFFSET, Room, expired_count, room_in
 
 OFFSET_MAX = 2**63 - 1
-
-
-class LogView(msgspec.Struct, frozen=True):
-    """State of the log for a pinned reader: the segments, the size of the last one, and the offsets between which to read."""
-
-    segments: tuple[Segment, ...]
-    active_size_bytes: int
-    log_start_offset: int
-    log_end_offset: int
-
-    def size_of(self, segment: Segment) -> int:
-        return self.active_size_bytes if segment is self.segments[-1] else segment.size_bytes
-
-    def segments_from(self, offset: int) -> tuple[Segment, ...]:
-        """The segment that may hold `offset`, and those after it."""
-        index = bisect_right(self.segments, offset, key=lambda segment: segment.base_offset)
-        return self.segments[max(index - 1, 0) :]
-
-
-class Slice(NamedTuple):
-    """Whole batches in the file of a segment."""
-
-    segment: Segment
-    position: int
-    size_bytes: int
-
-
-class Placed(NamedTuple):
-    """Places of batches, valid as long as the log has lost no records at its end (`cuts`) and still has the segments."""
-
-    slices: tuple[Slice, ...]
-    cuts: int
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(each.size_bytes for each in self.slices)
 
 
 class PartitionLog:
@@ -122,16 +86,18 @@ class PartitionLog:
         self._segments = opened.segments
         self._epochs: LeaderEpochs = opened.epochs
         self._before_truncation = before_truncation
-        self._lock = threading.RLock()
-        self._pins_changed = threading.Condition(self._lock)
+        self._pins = Pins()
+        self._lock = self._pins.lock
         self._marks_lock = threading.Lock()
-        self._pins = 0
-        self._waiting_for_pins = 0
-        self._exclusive_thread: int | None = None
         self._cuts = 0
-        """Number of times that records were removed from the log's end, or segments were replaced."""
         self._refusal: LogError | None = None
         self._names_are_durable = False
+        self._rolled_at_ms = wall_clock_ms()
+        """Time at which the active segment was made or opened."""
+        self._sealed: tuple[Segment, ...] = ()
+        """Rolled segments whose indexes are not durable yet."""
+        self.removals: tuple[Removal, ...] = ()
+        """Files of deleted segments, the oldest first."""
         self._log_end_offset = self._segments[-1].end_offset
         self._log_start_offset = max(log_start_offset, self._segments[0].base_offset)
         self._recovery_point = min(recovery_point, self.log_end_offset)
@@ -225,6 +191,11 @@ class PartitionLog:
         return self._epochs.latest_epoch
 
     @property
+    def cuts(self) -> int:
+        """Number of times that records were removed from the log's end, or segments were replaced."""
+        return self._cuts
+
+    @property
     def epochs(self) -> tuple[EpochEntry, ...]:
         return self._epochs.entries
 
@@ -243,37 +214,23 @@ class PartitionLog:
 
     # Locks
 
-    @contextmanager
-    def exclusive(self) -> Iterator[None]:
+    def exclusive(self) -> AbstractContextManager[None]:
         """Hold the log's lock with no reader inside. Re-entrant; a thread that reads must not ask for it."""
-        with self._lock:
-            self._waiting_for_pins += 1
-            try:
-                while self._pins:
-                    self._pins_changed.wait()
-                outer, self._exclusive_thread = self._exclusive_thread, threading.get_ident()
-                try:
-                    yield
-                finally:
-                    self._exclusive_thread = outer
-            finally:
-                self._waiting_for_pins -= 1
-                self._pins_changed.notify_all()
+        return self._pins.exclusive()
 
     @contextmanager
-    def _pinned(self) -> Iterator[LogView]:
-        with self._lock:
-            while self._waiting_for_pins and self._exclusive_thread != threading.get_ident():
-                self._pins_changed.wait()
+    def pinned(self) -> Iterator[LogView]:
+        """Yield the segments and marks of this moment. Inside the block nothing is truncated, renamed or deleted.
+
+        Appends go on.
+        """
+        with self._pins.added():
             self._check_open()
-            self._pins += 1
             view = LogView(self._segments, self._segments[-1].size_bytes, self._log_start_offset, self.log_end_offset)
         try:
             yield view
         finally:
-            with self._lock:
-                self._pins -= 1
-                self._pins_changed.notify_all()
+            self._pins.remove()
 
     def _check_open(self) -> None:
         if self._refusal is not None:
@@ -388,7 +345,7 @@ class PartitionLog:
             while first < len(headers):
                 count, run_bytes = self._run(headers, first)
                 run = headers[first : first + count]
-                self._segments[-1].append(_part(data, position, run_bytes), run)
+                self._segments[-1].append(_part(data, position, run_bytes), run, self.config.index_interval_bytes)
                 for header in run:
                     self._epochs.assign(header.leader_epoch, header.base_offset)
                 first, position = first + count, position + run_bytes
@@ -404,39 +361,46 @@ class PartitionLog:
 
     def _run(self, headers: Sequence[BatchHeader], first: int) -> tuple[int, int]:
         """Return (count, bytes) of the batches from `first` for the active segment, which is rolled if it is full."""
-        active = self._segments[-1]
-        relative = headers[first].last_offset - active.base_offset
-        if relative > MAX_RELATIVE_OFFSET or (
-            active.size_bytes and active.size_bytes + headers[first].size_bytes > self.config.segment_bytes
+        if not self._room(headers[first]).fits(
+            self._segments[-1].size_bytes, headers[first].size_bytes, headers[first].last_offset, headers[first].max_timestamp_ms
         ):
-            active = self._roll(headers[first])
+            self._roll(headers[first].last_offset, headers[first].base_offset)
+        room, size_bytes = self._room(headers[first]), self._segments[-1].size_bytes
         count, run_bytes = 0, 0
         for header in headers[first:]:
-            is_full = active.size_bytes + run_bytes + header.size_bytes > self.config.segment_bytes
-            if count and (is_full or header.last_offset - active.base_offset > MAX_RELATIVE_OFFSET):
+            if count and not room.fits(size_bytes + run_bytes, header.size_bytes, header.last_offset, header.max_timestamp_ms):
                 break
             count, run_bytes = count + 1, run_bytes + header.size_bytes
         return count, run_bytes
 
-    def _roll(self, header: BatchHeader) -> Segment:
-        """Begin the segment that takes the batch.
+    def _room(self, header: BatchHeader) -> Room:
+        """Return the room in the active segment; `header` is that of its first batch if it is empty."""
+        active = self._segments[-1]
+        first_ms = active.first_timestamp_ms if active.size_bytes else header.max_timestamp_ms
+        waited_ms = wall_clock_ms() - self._rolled_at_ms
+        is_index_full = active.is_full(self.config.segment_index_bytes)
+        return room_in(active.base_offset, first_ms, waited_ms, is_index_full, self.config, self.name)
+
+    def _roll(self, last_offset: int, first_offset: int) -> None:
+        """Begin the segment that takes a batch with these offsets.
 
         The new segment begins where the one before ends, even if the batch begins later: a start after a crash then knows that no
         records are missing in between. The names of the other segments are made durable first.
         """
         active = self._segments[-1]
-        active.flush_index()
+        active.seal()
         if not self._names_are_durable:
             fsync_directory(self.directory)
             self._names_are_durable = True
-        is_reachable = active.size_bytes and header.last_offset - active.end_offset <= MAX_RELATIVE_OFFSET
-        base_offset = active.end_offset if is_reachable else header.base_offset
+        is_reachable = active.size_bytes and last_offset - active.end_offset <= MAX_RELATIVE_OFFSET
+        base_offset = active.end_offset if is_reachable else first_offset
         if base_offset != active.end_offset:
             self._flush_segments(self._segments, active.end_offset)
         following = Segment.create(self.directory, base_offset)
         self._segments = (*self._segments, following)
+        self._sealed = (*self._sealed, active)
         self._names_are_durable = False
-        return following
+        self._rolled_at_ms = wall_clock_ms()
 
     def _pass_gaps(self, segments: Sequence[Segment]) -> None:
         """Raise the recovery point above the last gap that is too large for relative offsets: otherwise a start after a crash
@@ -454,6 +418,7 @@ class PartitionLog:
             for segment in self._segments[len(segments) :]:
                 segment.delete()
             self._segments = segments
+            self._sealed = tuple(segment for segment in self._sealed if segment in segments[:-1])
             if segments[-1].size_bytes > size_bytes:
                 segments[-1].truncate(size_bytes, end_offset)
         except OSError as error:
@@ -463,16 +428,16 @@ class PartitionLog:
 
     def read(self, offset: int, max_bytes: int, *, upto: int | None = None, min_one_batch: bool = True) -> bytes:
         """Return the bytes of `slices`, with the same arguments and errors."""
-        with self.slices(offset, max_bytes, upto=upto, min_one_batch=min_one_batch) as found, self._disk():
-            return _bytes_of(found)
+        with self.slices(offset, max_bytes, upto=upto, min_one_batch=min_one_batch) as found, self.reading():
+            return bytes_of(found)
 
     def read_or_place(
         self, offset: int, max_bytes: int, *, read_bytes_max: int, upto: int | None = None, min_one_batch: bool = True
     ) -> bytes | Placed:
         """As `read`, but return only the places of the batches if they have more than `read_bytes_max` bytes."""
-        with self.slices(offset, max_bytes, upto=upto, min_one_batch=min_one_batch) as found, self._disk():
+        with self.slices(offset, max_bytes, upto=upto, min_one_batch=min_one_batch) as found, self.reading():
             placed = Placed(found, self._cuts)
-            return placed if placed.size_bytes > read_bytes_max else _bytes_of(found)
+            return placed if placed.size_bytes > read_bytes_max else bytes_of(found)
 
     @contextmanager
     def pin_again(self, placed: Placed) -> Iterator[None]:
@@ -480,10 +445,10 @@ class PartitionLog:
 
         The block's OSErrors are those of the log's disk.
         """
-        with self._pinned() as view:
+        with self.pinned() as view:
             if self._cuts != placed.cuts or not all(each.segment in view.segments for each in placed.slices):
                 raise LogClosed(f"records of {self.name} were removed while they were sent")
-            with self._disk():
+            with self.reading():
                 yield
 
     @contextmanager
@@ -497,73 +462,24 @@ class PartitionLog:
         end]. Inside the block no truncation and no deletion changes these places, so it must be short and must not wait for a
         peer. The log's own errors are raised before the block; the block's OSErrors are those of its caller.
         """
-        with self._pinned() as view:
-            with self._disk():
-                found = tuple(self._slices_in(view, offset, max_bytes, upto, min_one_batch))
+        with self.pinned() as view:
+            if not view.log_start_offset <= offset <= view.log_end_offset:
+                raise OffsetOutOfRange(self.name, offset, view.log_start_offset, view.log_end_offset)
+            with self.reading():
+                found = tuple(view.slices(offset, max_bytes, upto, min_one_batch))
             yield found
-
-    def _slices_in(self, view: LogView, offset: int, max_bytes: int, upto: int | None, min_one_batch: bool) -> Iterator[Slice]:
-        if not view.log_start_offset <= offset <= view.log_end_offset:
-            raise OffsetOutOfRange(self.name, offset, view.log_start_offset, view.log_end_offset)
-        limit_offset = view.log_end_offset if upto is None else min(upto, view.log_end_offset)
-        remaining = max_bytes
-        for segment in view.segments_from(offset):
-            size_bytes = view.size_of(segment)
-            found = segment.locate(offset, size_bytes)
-            if found is None:
-                continue
-            position, first = found
-            if first.end_offset > limit_offset:
-                break
-            end = segment.end_of_batches(position, position + remaining, limit_offset, size_bytes)
-            if end == position:
-                if remaining < max_bytes or not min_one_batch:
-                    break
-                end = position + first.size_bytes
-            yield Slice(segment, position, end - position)
-            remaining -= end - position
-            if end < size_bytes or remaining <= 0:
-                break
 
     def bytes_from(self, offset: int) -> int:
         """Bytes of the batches from the one that holds `offset` to the log's end: those that a copy up to `offset` lacks."""
-        with self._pinned() as view, self._disk():
-            total = 0
-            for index, segment in enumerate(view.segments_from(offset)):
-                size_bytes = view.size_of(segment)
-                found = (0, None) if index else segment.locate(offset, size_bytes)
-                total += size_bytes - found[0] if found else 0
-            return total
+        with self.pinned() as view, self.reading():
+            return view.bytes_from(offset)
 
     def digest(self, end_offset: int | None = None) -> LogDigest:
-        """Digest of the whole batches from the log start to `end_offset` (None: log end), as they were at one time.
-
-        The log is pinned for each piece alone, so that a truncation does not wait for the whole digest. A truncation of batches
-        that were digested, or are still to come, restarts it.
-        """
-        while True:
-            digest = self._digest_of_one_time(end_offset)
-            if digest is not None:
-                return digest
-
-    def _digest_of_one_time(self, end_offset: int | None) -> LogDigest | None:
-        with self._pinned() as view:
-            cuts, offset = self._cuts, view.log_start_offset
-            end = view.log_end_offset if end_offset is None else end_offset
-        digesting = Digesting(offset, end)
-        while offset < end:
-            with self._pinned() as view, self._disk():
-                if self._cuts != cuts or view.log_start_offset > offset:
-                    return None
-                piece = _batches_from(view, offset)
-            if piece is None:
-                break
-            digesting.take(*piece)
-            offset = piece[2][-1][1].end_offset
-        return digesting.finish()
+        """Digest of the whole batches from the log start to `end_offset` (None: log end), as they were at one time."""
+        return digest_of(self, end_offset)
 
     @contextmanager
-    def _disk(self) -> Iterator[None]:
+    def reading(self) -> Iterator[None]:
         """Translate errors met while reading."""
         try:
             yield
@@ -610,28 +526,22 @@ class PartitionLog:
             if found is None and segment.size_bytes:
                 return segment.end_offset
             if found is not None and found[0]:
-                return self._end_below(segment, found[0])
+                return segment.end_offset_at(found[0])
         return self._segments[0].base_offset
 
     def _truncate_segments(self, offset: int) -> None:
         """Remove whole segments, newest first, so that a crash in between leaves a log without a hole."""
         while len(self._segments) > 1 and self._segments[-1].base_offset >= offset:
-            self._segments[-1].delete()
+            self._set_aside(self._segments[-1])
             self._segments = self._segments[:-1]
         active = self._segments[-1]
         found = active.locate(offset)
         if found is not None:
-            active.truncate(found[0], self._end_below(active, found[0]))
+            active.truncate(found[0], active.end_offset_at(found[0]))
         if not active.size_bytes and len(self._segments) > 1:
             active.delete()
             self._segments = self._segments[:-1]
-
-    def _end_below(self, segment: Segment, position: int) -> int:
-        """The end offset of the batch that ends at `position`; the base offset at position 0."""
-        end_offset = segment.base_offset
-        for _, header in segment.headers(segment.indexed_position(position - 1), position):
-            end_offset = header.end_offset
-        return end_offset
+        self._sealed = tuple(segment for segment in self._sealed if segment in self._segments[:-1])
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; the log is empty and begins at `offset`."""
@@ -648,8 +558,9 @@ class PartitionLog:
         try:
             self._lower_recovery_point(recovery_point)
             for segment in reversed(self._segments):
-                segment.delete()
+                self._set_aside(segment)
             self._segments = (Segment.create(self.directory, offset),)
+            self._sealed = ()
         except OSError as error:
             raise self._fail(error) from error
         self._names_are_durable = False
@@ -684,7 +595,7 @@ class PartitionLog:
             self._epochs.truncate_from_start(offset)
             while len(self._segments) > 1 and self._segments[1].base_offset <= offset:
                 try:
-                    self._segments[0].delete()
+                    self._set_aside(self._segments[0])
                 except OSError as error:
                     raise self._fail(error) from error
                 self._segments = self._segments[1:]
@@ -692,30 +603,46 @@ class PartitionLog:
     def delete_old_segments(self, now_ms: int | None = None) -> int:
         """Delete the oldest segments that the retention limits no longer cover, below the high watermark; return their number.
 
-        The active segment always stays.
+        Their timestamps are those that `expiry.has_expired` has found. If all segments go, an empty one begins at the log's end.
         """
-        now_ms = int(time.time() * 1000) if now_ms is None else now_ms
-        with self.exclusive(), self._disk():
+        with self.exclusive(), self.reading():
             self._check_open()
-            excess_bytes = self.size_bytes - self.config.retention_bytes if self.config.retention_bytes >= 0 else 0
-            count = 0
-            for segment, following in zip(self._segments, self._segments[1:], strict=False):
-                is_excess = 0 < segment.size_bytes <= excess_bytes
-                is_old = 0 <= self.config.retention_ms < now_ms - segment.max_timestamp_ms and segment.max_timestamp_ms >= 0
-                is_empty = not segment.size_bytes  # the log begins with a gap
-                if following.base_offset > self._high_watermark or not (is_excess or is_old or is_empty):
-                    break
-                excess_bytes -= segment.size_bytes
-                count += 1
+            ages = ages_of(self._segments, self.log_end_offset)
+            now_ms = wall_clock_ms() if now_ms is None else now_ms
+            count = expired_count(ages, self.size_bytes, self._high_watermark, self.config, now_ms)
+            if count == len(self._segments):
+                try:
+                    self._roll(self.log_end_offset, self.log_end_offset)
+                except OSError as error:
+                    raise self._translate(error) from error
             if count:
                 self.advance_log_start(self._segments[count].base_offset)
             return count
+
+    def _set_aside(self, segment: Segment) -> None:
+        """Take the files of a segment out of the log; they are removed later. The log is held exclusively. OSError."""
+        deadline_ms = wall_clock_ms() + self.config.file_delete_delay_ms
+        self.removals += tuple(Removal(deadline_ms, name) for name in segment.set_aside())
+
+    def remove_deleted(self, now_ms: int) -> int:
+        """Remove the files of deleted segments whose delay is over; return their number."""
+        with self.pinned():
+            expired = [item for item in self.removals if item.deadline_ms <= now_ms]
+            for item in expired:
+                try:
+                    with suppress(FileNotFoundError):
+                        os.unlink(self.directory / item.name)
+                except OSError as error:
+                    raise self._translate(error) from error
+            with self._lock:
+                self.removals = tuple(item for item in self.removals if item not in expired)
+            return len(expired)
 
     # Compaction
 
     def cleanable(self, now_ms: int) -> Cleanable:
         """Return the part of the log that can be compacted now."""
-        with self._pinned() as view, self._disk():
+        with self.pinned() as view, self.reading():
             return cleanable(
                 view.segments,
                 cleaned_to=max(self._cleaned_to, view.log_start_offset),
@@ -732,14 +659,14 @@ class PartitionLog:
     @contextmanager
     def staying_in(self, directory: Path) -> Iterator[None]:
         """Pin the log, so that its directory is not renamed inside the block. LogClosed if it has left `directory`."""
-        with self._pinned():
+        with self.pinned():
             if self.directory != directory:
                 raise LogClosed(f"{self.name} has left {directory}")
             yield
 
     def segments_below(self, offset: int) -> tuple[int, tuple[Segment, ...]]:
         """Return the segments that begin below `offset`, without the active one, and the count that `replace_segments` wants."""
-        with self._pinned() as view:
+        with self.pinned() as view:
             return self._cuts, tuple(segment for segment in view.segments[:-1] if segment.base_offset < offset)
 
     def replace_segments(self, count: int, old: Sequence[Segment], new: Segment, exchange: Callable[[], bool]) -> int | None:
@@ -759,6 +686,7 @@ class PartitionLog:
             except OSError as error:
                 raise self._fail(error) from error
             self._segments = (*self._segments[:first], new, *self._segments[after:])
+            self._sealed = tuple(segment for segment in self._sealed if segment in self._segments)
             self._cuts += 1
             return self._cuts
 
@@ -770,12 +698,17 @@ class PartitionLog:
 
     # Durability and closing
 
-    def flush(self) -> None:
-        """Make all appended records durable and raise the recovery point to the log end.
+    def flush(self, *, with_index: bool = False) -> None:
+        """Make all appended records durable and raise the recovery point to the log end. `with_index`: also the active segment's
+        indexes, which only a start after a clean shutdown reads; nothing may be appended meanwhile.
 
         An I/O error takes the directory offline. On a full disk (NoSpace), or without free file descriptors, the recovery point
         stays and the flush may be tried again.
         """
+        if with_index:
+            with self._lock:
+                if not self._segments[-1].are_indexes_durable:
+                    self._sealed = (*self._sealed, self._segments[-1])
         self._flush(through_active=True)
 
     def flush_rolled(self) -> None:
@@ -783,35 +716,38 @@ class PartitionLog:
         self._flush(through_active=False)
 
     def _flush(self, *, through_active: bool) -> None:
-        with self._pinned() as view:
+        with self.pinned() as view:
             segments = view.segments if through_active else view.segments[:-1]
             reached = view.log_end_offset if through_active else view.segments[-1].base_offset
             self._flush_segments(segments, reached)
 
     def _flush_segments(self, segments: Sequence[Segment], reached: int) -> None:
         """Make `segments` durable, which end at `reached`. They are pinned, or the lock is held."""
-        if reached <= self._recovery_point and not self._epochs.is_dirty_below(reached):
+        if reached <= self._recovery_point and not self._epochs.is_dirty_below(reached) and not self._sealed:
             return
-        unflushed = [segment for segment in segments if segment.end_offset > self._recovery_point]
+        ends = [*(segment.base_offset for segment in segments[1:]), reached]
+        unflushed = [segment for segment, end in zip(segments, ends, strict=True) if end > self._recovery_point]
         try:
             for segment in unflushed:
                 segment.sync()
         except OSError as error:
             raise self._fail(error) from error
         try:
-            self._flush_beside(unflushed, reached)
+            self._flush_beside(reached)
         except OSError as error:
             raise self._translate(error) from error
         with self._lock:
             self._recovery_point = max(self._recovery_point, reached)
 
-    def _flush_beside(self, segments: Sequence[Segment], reached: int) -> None:
-        """Make indexes, leader epochs and names durable, which can be written again if that fails."""
-        for segment in segments:
-            segment.flush_index()
+    def _flush_beside(self, reached: int) -> None:
+        """Make indexes of rolled segments, leader epochs and names durable, which can be written again if that fails."""
+        sealed = self._sealed
+        for segment in sealed:
+            segment.flush_index(durably=True)
         with self._lock:
             if self._epochs.is_dirty_below(reached):
                 self._epochs.write(self.directory)
+            self._sealed = tuple(segment for segment in self._sealed if segment not in sealed)
             names_are_durable, self._names_are_durable = self._names_are_durable, True
         if not names_are_durable:
             try:
@@ -872,18 +808,3 @@ class PartitionLog:
 
 def _part(data: bytes | bytearray | memoryview | FileRange, start: int, size_bytes: int) -> memoryview | FileRange:
     return data.part(start, size_bytes) if isinstance(data, FileRange) else memoryview(data)[start : start + size_bytes]
-
-
-def _bytes_of(slices: Sequence[Slice]) -> bytes:
-    parts = [each.segment.read(each.position, each.size_bytes) for each in slices]
-    return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def _batches_from(view: LogView, offset: int) -> tuple[int, bytes, Batches] | None:
-    """Return position, bytes and headers of some batches, from the first that reaches beyond `offset` on; None at the end."""
-    for segment in view.segments_from(offset):
-        size_bytes = view.size_of(segment)
-        found = segment.locate(offset, size_bytes)
-        if found is not None:
-            return next(segment.chunks(found[0], size_bytes))
-    return None

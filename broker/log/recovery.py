@@ -1,12 +1,12 @@
 """Opening a partition's directory: the files that count, the checks, the truncation.
 
-After a clean shutdown the segments are trusted: only the newest headers are walked to find the log's end. After a crash every
-segment that reaches above the recovery point is read batch by batch with its CRCs. At the first bad byte the segment is truncated
-and all later segments are deleted. Segments above the recovery point that do not begin where the one before ends are deleted too:
-a loss of power may have kept them and not the records before. A batch of a lower epoch than one before it ends the log, too: it
-was truncated, other records were appended in its place, and a loss of power has kept the append and not the truncation. Truncated
-records had not been fsynced, so the in-sync replicas have them elsewhere and they are fetched again. Bytes below the recovery
-point are not read: damage there is found by the next reader.
+After a clean shutdown the segments are trusted: only the newest headers are walked to find the log's end, and older segments are
+not even opened. After a crash every segment that reaches above the recovery point is read batch by batch with its CRCs. At the
+first bad byte the segment is truncated and all later segments are deleted. Segments above the recovery point that do not begin
+where the one before ends are deleted too: a loss of power may have kept them and not the records before. A batch of a lower epoch
+than one before it ends the log, too: it was truncated, other records were appended in its place, and a loss of power has kept the
+append and not the truncation. Truncated records had not been fsynced, so the in-sync replicas have them elsewhere and they are
+fetched again. Bytes below the recovery point are not read: damage there is found by the next reader.
 
 Leader epochs above the scanned part are taken from the batches; a missing or corrupt epoch file is rebuilt from all headers.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import msgspec
@@ -23,19 +23,11 @@ import msgspec
 from . import leader_epochs
 from .errors import CorruptBatch, CorruptFile
 from .files import fsync_directory
+from .indexes import LOG_SUFFIX, OFFSETS, TIMES
 from .leader_epochs import LeaderEpochs
 from .record_batch import BatchHeader
-from .segment import (
-    CLEANED_SUFFIX,
-    DELETED_SUFFIX,
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    MAX_RELATIVE_OFFSET,
-    SWAP_SUFFIX,
-    Segment,
-    base_offset_of,
-    file_name,
-)
+from .segment import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, Segment, base_offset_of, file_name
+from .segment_rules import MAX_RELATIVE_OFFSET
 
 logger = logging.getLogger(__name__)
 
@@ -72,16 +64,18 @@ def open_segments(directory: Path, *, recovery_point: int, clean: bool, start_of
 
     `start_offset` is the checkpointed log start: a log that ends below it is wiped and begins there. OSError if the disk fails.
     """
-    tidy(directory)
-    named = [(path.name, base_offset_of(path.name)) for path in directory.glob("*" + LOG_SUFFIX)]
+    names = tidy(directory)
+    named = [(name, base_offset_of(name)) for name in names if name.endswith(LOG_SUFFIX)]
     bases = sorted(base for name, base in named if base is not None and name == file_name(base, LOG_SUFFIX))
-    epochs = _read_epochs(directory)
+    epochs = _read_epochs(directory) if leader_epochs.FILE_NAME in names else None
     recovered = LeaderEpochs() if epochs is None else epochs
     segments, report, scanned_from = _open_all(directory, bases, recovered, clean=clean, recovery_point=recovery_point)
     if epochs is None:
         _assign_all(recovered, (s for s in segments if s.base_offset < scanned_from), segments)
     while len(segments) > 1 and not segments[-1].size_bytes:
         segments.pop().delete()
+    if segments and segments[-1].base_offset < scanned_from and not _load(segments[-1]):
+        report, scanned_from = _scan_last(segments[-1], recovered), segments[-1].base_offset
     if segments and segments[-1].end_offset < start_offset:
         logger.warning("%s ends at %d, below its start %d: wiped", directory, segments[-1].end_offset, start_offset)
         while segments:
@@ -98,24 +92,29 @@ def open_segments(directory: Path, *, recovery_point: int, clean: bool, start_of
     return OpenedLog(tuple(segments), recovered, report)
 
 
-def tidy(directory: Path) -> None:
-    """Finish or undo work that a crash left half done: junk, `.swap` files of a compaction, lone indexes.
+def tidy(directory: Path) -> Collection[str]:
+    """Finish or undo work that a crash left half done: junk, `.swap` files of a compaction, lone indexes. Return the names of the
+    files that are there then.
 
     A `.swap` beside a `.cleaned` of the same offset or a lower one is undone: only another program leaves both, which renames
     several new segments before it removes the old ones.
     """
     names = os.listdir(directory)
+    half_done = [name for name in names if name.endswith(JUNK_SUFFIXES)]
     unfinished = [base for name in names if name.endswith(CLEANED_SUFFIX) and (base := base_offset_of(name)) is not None]
-    for name in sorted(names):
+    for name in sorted(half_done):
         base = base_offset_of(name)
         if name.endswith(LOG_SUFFIX + SWAP_SUFFIX) and base is not None and base < min(unfinished, default=base + 1):
             _complete_swap(directory, base)
-        elif name.endswith(JUNK_SUFFIXES):
+        else:
             (directory / name).unlink(missing_ok=True)
-    left = set(os.listdir(directory))
-    for name in left:
-        if name.endswith(INDEX_SUFFIX) and f"{name.removesuffix(INDEX_SUFFIX)}{LOG_SUFFIX}" not in left:
+    left = set(os.listdir(directory) if half_done else names)
+    for name in list(left):
+        stem, dot, suffix = name.partition(".")
+        if dot + suffix in (OFFSETS.suffix, TIMES.suffix) and stem + LOG_SUFFIX not in left:
             (directory / name).unlink()
+            left.discard(name)
+    return left
 
 
 def _complete_swap(directory: Path, base: int) -> None:
@@ -129,7 +128,7 @@ def _complete_swap(directory: Path, base: int) -> None:
         logger.error("%s replaces other segments only as far as it can be read: %s", compacted.log_path, error)
     for path in directory.iterdir():
         old = base_offset_of(path.name)
-        if old is not None and base <= old < max(end_offset, base + 1) and path != compacted.log_path:
+        if old is not None and base <= old < max(end_offset, base + 1) and str(path) not in compacted.paths:
             path.unlink()
     fsync_directory(directory)
     compacted.rename_files("")
@@ -155,16 +154,17 @@ def _open_all(
     scanned_from = 2**63
     reason: str | None = None
     for index, base in enumerate(bases):
-        if segments and segments[-1].end_offset > base:
+        following = bases[index + 1] if index + 1 < len(bases) else None
+        is_trusted = clean or (following is not None and following <= recovery_point)
+        if segments and not is_trusted and segments[-1].end_offset > base:
             reason = f"segment {base} begins below offset {segments[-1].end_offset} where the one before ends"
             break
-        if segments and 0 < base - segments[-1].end_offset <= HOLE_MAX_OFFSETS and base > recovery_point and not clean:
+        if segments and not is_trusted and 0 < base - segments[-1].end_offset <= HOLE_MAX_OFFSETS and base > recovery_point:
             reason = f"the records from offset {segments[-1].end_offset} to {base}, where the next segment begins, are missing"
             break
         segment = Segment.open_file(directory, base)
         segments.append(segment)
-        is_trusted = clean or (index + 1 < len(bases) and bases[index + 1] <= recovery_point)
-        if is_trusted and scanned_from > base and _load(segment):
+        if is_trusted and scanned_from > base and (clean or _has_end(segment)):
             continue
         if scanned_from > base:
             scanned_from = base
@@ -194,13 +194,32 @@ def _take(epochs: LeaderEpochs, header: BatchHeader) -> str | None:
     return None
 
 
+def _has_end(segment: Segment) -> bool:
+    """Return True if a trusted segment ends with whole batches. The segment after it may have to be compared with its end."""
+    try:
+        return segment.end_offset >= segment.base_offset
+    except CorruptBatch as error:
+        logger.warning("%s was trusted but cannot be read and is scanned: %s", segment.log_path, error)
+        return False
+
+
 def _load(segment: Segment) -> bool:
+    """Open the active segment, if it can be read."""
     try:
         segment.load()
     except CorruptBatch as error:
         logger.warning("%s was trusted but cannot be read and is scanned: %s", segment.log_path, error)
         return False
     return True
+
+
+def _scan_last(segment: Segment, epochs: LeaderEpochs) -> RecoveryReport:
+    """Truncate the last segment at the first bad byte. The other segments are trusted."""
+    epochs.truncate_from_end(segment.base_offset)
+    size_bytes = segment.size_bytes
+    fault = segment.recover(lambda header: _take(epochs, header))
+    reason = f"{file_name(segment.base_offset, LOG_SUFFIX)}: {fault}" if fault is not None else None
+    return RecoveryReport(size_bytes, size_bytes - segment.size_bytes, (), reason)
 
 
 def _assign_all(epochs: LeaderEpochs, segments: Iterable[Segment], all_segments: list[Segment]) -> None:

@@ -1,9 +1,13 @@
-"""One segment of a partition's log: `<20-digit base offset>.log` and its sparse offset index `.index`.
+"""One segment of a partition's log: `<20-digit base offset>.log`, and its sparse indexes `.index` and `.timeindex`.
 
-The log file holds record batches one after another and nothing else. The index has one 8-byte entry (int32 offset relative to the
-base, int32 position) for a batch about every 4096 bytes: the batch's *last* offset and its position. A lookup takes the largest
-entry not above the wanted offset and walks headers from there. The data do not depend on the index: it lives in memory, is
-appended to its file by `flush_index`, and is rebuilt from the log when the file is missing or does not match.
+The log file holds record batches one after another and nothing else. The indexes have an entry for a batch about every
+`index.interval.bytes` (`indexes.py`). A lookup takes the largest entry not above the wanted offset and walks headers from there.
+When a segment is rolled, its time index gets a last entry with the largest timestamp of all. The data do not depend on the
+indexes, which are written a page at a time and rebuilt from the log when they are missing or do not match.
+
+The active segment is walked from its last entry on when it is opened. An older segment that is trusted is not even opened before
+its first use. Its indexes are checked then: an entry counts only if the batch to which it points agrees. If an index is wrong,
+lookups walk the log instead, slowly, and `needs_indexes` asks the owner for `build_indexes`.
 
 `size_bytes` is the valid size: bytes beyond it belong to a failed append and are removed at once or at the next recovery. The
 owner (one partition log) serialises changes; `read`, `locate` and `chunks` may run beside appends, but not beside truncation or
@@ -12,12 +16,10 @@ a rename of the directory. No descriptor is kept: `file` yields one (`open_files
 
 from __future__ import annotations
 
+import logging
 import os
 import re
-import struct
 import sys
-from array import array
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
@@ -25,20 +27,25 @@ from pathlib import Path
 from .errors import CorruptBatch, LogError
 from .file_ranges import FileRange
 from .files import write_all
+from .indexes import LOG_SUFFIX, OFFSETS, TIMES, IndexFile
 from .open_files import OPEN_FILES, LogFile
 from .record_batch import HEADER_BYTES, BatchHeader, check_crc, read_header
+from .segment_rules import MAX_RELATIVE_OFFSET
 
-LOG_SUFFIX = ".log"
-INDEX_SUFFIX = ".index"
 CLEANED_SUFFIX = ".cleaned"
 """Follows the others while compaction writes a segment; see `compacting.py` for all three."""
 SWAP_SUFFIX = ".swap"
 DELETED_SUFFIX = ".deleted"
+"""Follows the others until the file is removed, after a delay."""
 INDEX_INTERVAL_BYTES = 4096
-INDEX_ENTRY = struct.Struct(">ii")
-MAX_RELATIVE_OFFSET = 2**31 - 1
+NO_TIMESTAMP = -1
 WINDOW_BYTES = 16 * 1024
 CHUNK_BYTES = 1024 * 1024
+BUILD_STEP_BYTES = 16 * 1024 * 1024
+"""`build_indexes` pauses after this much of the log."""
+_BUILDING = ".tmp"
+
+logger = logging.getLogger(__name__)
 
 Batches = list[tuple[int, BatchHeader]]
 """(position in the file, header) of batches in order."""
@@ -55,7 +62,23 @@ def base_offset_of(name: str) -> int | None:
 
 
 class Segment:
-    """A segment in use. `end_offset` is the offset after its last batch, or its base offset while it is empty."""
+    """A segment in use."""
+
+    __slots__ = (
+        "_bytes_since_entry",
+        "_end_offset",
+        "_file",
+        "_first_timestamp_ms",
+        "_index",
+        "_indexed_timestamp_ms",
+        "_latest",
+        "_time_index",
+        "base_offset",
+        "directory",
+        "needs_indexes",
+        "size_bytes",
+        "suffix",
+    )
 
     def __init__(self, directory: Path, base_offset: int, size_bytes: int, suffix: str = "") -> None:
         self.directory = directory
@@ -63,13 +86,19 @@ class Segment:
         """End of the files' names while compaction writes the segment, "" otherwise."""
         self.base_offset = base_offset
         self.size_bytes = size_bytes
-        self.end_offset = base_offset
+        self.needs_indexes = False
+        """An index is missing or wrong."""
         self._file = LogFile(f"{directory}/{file_name(base_offset, LOG_SUFFIX)}{suffix}", sys.intern(str(directory.parent)))
-        self._max_timestamp_ms: int | None = None if size_bytes else -1
-        self._index_offsets = array("q")
-        self._index_positions = array("q")
-        self._index_entries_on_disk = 0
+        on_disk = -1 if size_bytes else 0
+        self._index = IndexFile(OFFSETS, self._file, on_disk)
+        self._time_index = IndexFile(TIMES, self._file, on_disk)
         self._bytes_since_entry = 0
+        self._indexed_timestamp_ms = NO_TIMESTAMP
+        """Timestamp of the last entry of the time index, of a segment that is appended to."""
+        self._end_offset: int | None = None if size_bytes else base_offset
+        self._latest: tuple[int, int] | None = None if size_bytes else (NO_TIMESTAMP, base_offset)
+        """The largest timestamp, and the last offset of the first batch that has it. None: not looked up yet."""
+        self._first_timestamp_ms: int | None = None
 
     @classmethod
     def create(cls, directory: Path, base_offset: int, suffix: str = "") -> Segment:
@@ -94,50 +123,80 @@ class Segment:
     def lies_in(self, directory: Path) -> None:
         """Note that the directory was renamed."""
         self.directory = directory
-        self._file.path = str(self.log_path)
+        self._file.path = f"{directory}/{file_name(self.base_offset, LOG_SUFFIX)}{self.suffix}"
 
     def rename_files(self, suffix: str) -> None:
         """Give the files another `suffix`, the log file last. The names are not durable yet. Nobody may use the segment."""
-        before = [self.index_path, self.log_path]
+        before = self.paths
         self.suffix = suffix
-        for source, target in zip(before, (self.index_path, self.log_path), strict=True):
-            with nullcontext() if target == self.log_path else suppress(FileNotFoundError):
+        self._file.path = f"{self.directory}/{file_name(self.base_offset, LOG_SUFFIX)}{suffix}"
+        for source, target in zip(before, self.paths, strict=True):
+            with nullcontext() if target == self._file.path else suppress(FileNotFoundError):
                 os.rename(source, target)
-        self._file.path = str(self.log_path)
+
+    @property
+    def paths(self) -> tuple[str, str, str]:
+        """Paths of the indexes, which need not exist, and of the log file."""
+        return self._index.path, self._time_index.path, self._file.path
 
     @property
     def log_path(self) -> Path:
-        return self.directory / f"{file_name(self.base_offset, LOG_SUFFIX)}{self.suffix}"
+        return Path(self._file.path)
 
     @property
-    def index_path(self) -> Path:
-        return self.directory / f"{file_name(self.base_offset, INDEX_SUFFIX)}{self.suffix}"
+    def end_offset(self) -> int:
+        """The offset after the last batch, or the base offset of an empty segment. The first call may read. CorruptBatch."""
+        if self._end_offset is None:
+            end_offset = self.base_offset
+            for _, header in self.headers(self._indexed(len(self._index))):
+                end_offset = header.end_offset
+            self._end_offset = end_offset
+        return self._end_offset
 
     # Opening
 
     def load(self) -> None:
-        """Trust the log file, take the index if it matches, and find the end offset from the headers of the tail.
+        """Open the active segment: trust the log file, take the indexes if they match, and walk the headers of the tail.
 
         CorruptBatch if the tail does not hold whole batches: then the segment needs `recover`.
         """
-        if not self._read_index():
-            self._rebuild_index()
-            return
-        position = self._index_positions[-1] if self._index_positions else 0
-        self._bytes_since_entry = self.size_bytes - position
-        for _, header in self.headers(position):
-            self._check_follows(header)
-            self.end_offset = header.end_offset
+        if not self._take_indexes():
+            self._clear_indexes()
+        self._walk_tail()
+        self.flush_index()
+
+    def _take_indexes(self) -> bool:
+        """Return True if both indexes end with entries that match the log."""
+        entry, time_entry = self._index.last(), self._time_index.last()
+        if entry is None or time_entry is None or not self._is_batch(entry):
+            return False
+        self._latest = self._checked(time_entry)
+        self._indexed_timestamp_ms = time_entry[0]
+        return self._latest is not None
+
+    def _walk_tail(self) -> None:
+        """Account the batches after the last index entry, at which the latest timestamp is known."""
+        entry = self._index.last()
+        position, size_bytes = entry[1] if entry is not None else 0, self.size_bytes
+        self._bytes_since_entry = 0
+        self._end_offset = self.base_offset
+        try:
+            for at, header in self.headers(position, size_bytes):
+                self._check_follows(header, at)
+                self._account(at, header, INDEX_INTERVAL_BYTES)
+                self._write_pages()
+        finally:
+            self.size_bytes = size_bytes
 
     def recover(self, take: Callable[[BatchHeader], str | None]) -> CorruptBatch | None:
-        """Check every batch by its CRC, rebuild the index, and truncate the file at the first bad byte.
+        """Check every batch by its CRC, rebuild the indexes, and truncate the file at the first bad byte.
 
         `take` is called for each valid batch, and returns a reason to truncate there all the same, or None. Return the fault
         after the last batch that stays, None if the whole file is valid.
         """
-        self._clear_index()
-        size_bytes, self.size_bytes = self.size_bytes, 0
-        self.end_offset = self.base_offset
+        size_bytes = self.size_bytes
+        self._clear_indexes()
+        self.size_bytes = 0
         fault: CorruptBatch | None = None
         try:
             for origin, data, batches in self.chunks(0, size_bytes):
@@ -146,7 +205,8 @@ class Segment:
                     self._check_follows(header, position)
                     if refusal := take(header):
                         raise CorruptBatch(position, refusal)
-                    self._account(position, header)
+                    self._account(position, header, INDEX_INTERVAL_BYTES)
+                self._write_pages()
         except CorruptBatch as error:
             fault = error
         if size_bytes:
@@ -157,18 +217,7 @@ class Segment:
         self.flush_index()
         return fault
 
-    def _rebuild_index(self) -> None:
-        size_bytes, self.size_bytes = self.size_bytes, 0
-        self._clear_index()
-        try:
-            for position, header in self.headers(0, size_bytes):
-                self._check_follows(header, position)
-                self._account(position, header)
-        finally:
-            self.size_bytes = size_bytes
-        self.flush_index()
-
-    def _check_follows(self, header: BatchHeader, position: int = 0) -> None:
+    def _check_follows(self, header: BatchHeader, position: int) -> None:
         if header.base_offset < self.end_offset:
             raise CorruptBatch(
                 position, f"it begins at offset {header.base_offset}, below {self.end_offset} where the one before ends"
@@ -176,17 +225,24 @@ class Segment:
         if header.last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             raise CorruptBatch(position, f"it ends at offset {header.last_offset}, which this segment cannot reach")
 
-    def _account(self, position: int, header: BatchHeader) -> None:
-        """Add a batch at `position` to index, size and end."""
-        if self._bytes_since_entry > INDEX_INTERVAL_BYTES:
-            self._index_positions.append(position)  # before the offset: a reader that finds the offset reads the position
-            self._index_offsets.append(header.last_offset)
+    def _account(self, position: int, header: BatchHeader, index_interval_bytes: int) -> None:
+        """Add a batch at `position` to indexes, size and end."""
+        if not position:
+            self._first_timestamp_ms = header.max_timestamp_ms
+        if self._latest is None or header.max_timestamp_ms > self._latest[0]:
+            self._latest = (header.max_timestamp_ms, header.last_offset)
+        if self._bytes_since_entry > index_interval_bytes:
+            self._index.append(header.last_offset - self.base_offset, position)
+            self._index_latest()
             self._bytes_since_entry = 0
         self._bytes_since_entry += header.size_bytes
         self.size_bytes = position + header.size_bytes
-        self.end_offset = header.end_offset
-        if self._max_timestamp_ms is not None:
-            self._max_timestamp_ms = max(self._max_timestamp_ms, header.max_timestamp_ms)
+        self._end_offset = header.end_offset
+
+    def _index_latest(self) -> None:
+        if self._latest is not None and self._latest[0] > self._indexed_timestamp_ms:
+            self._time_index.append(self._latest[0], self._latest[1] - self.base_offset)
+            self._indexed_timestamp_ms = self._latest[0]
 
     # Reading
 
@@ -241,8 +297,7 @@ class Segment:
 
     def locate(self, offset: int, end: int | None = None) -> tuple[int, BatchHeader] | None:
         """Return (position, header) of the first batch, below position `end`, whose last offset is `offset` or later."""
-        index = bisect_right(self._index_offsets, offset)
-        start = self._index_positions[index - 1] if index else 0
+        start = self._indexed(self._index.count_upto(0, offset - self.base_offset))
         for position, header in self.headers(start, end):
             if header.last_offset >= offset:
                 return position, header
@@ -256,35 +311,131 @@ class Segment:
         """
         if limit >= end and upto >= self.end_offset:
             return end
-        index = min(bisect_right(self._index_positions, limit), bisect_right(self._index_offsets, upto - 1))
-        start = self._index_positions[index - 1] if index else 0
-        for at, header in self.headers(max(start, position), end):
+        count = min(self._index.count_upto(1, limit), self._index.count_upto(0, upto - 1 - self.base_offset))
+        for at, header in self.headers(max(self._indexed(count), position), end):
             if at + header.size_bytes > limit or header.end_offset > upto:
                 return at
         return end
 
-    def indexed_position(self, position: int) -> int:
-        """Return the position of a batch that begins at or before `position`, at most about 4096 bytes and a batch away."""
-        index = bisect_right(self._index_positions, position)
-        return self._index_positions[index - 1] if index else 0
+    def end_offset_at(self, position: int) -> int:
+        """Return the end offset of the batch that ends at `position`; the base offset at position 0."""
+        end_offset = self.base_offset
+        for _, header in self.headers(self._indexed(self._index.count_upto(1, position - 1)), position):
+            end_offset = header.end_offset
+        return end_offset
+
+    def batches_since(self, timestamp_ms: int, offset: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Yield (position, header) of the batches, below position `end`, that hold records from `offset` on and have a timestamp
+        of `timestamp_ms` or later.
+        """
+        entry = self._time_index.entry(self._time_index.count_upto(0, timestamp_ms) - 1)
+        latest = self._checked(entry) if entry is not None else None
+        start = max(offset, latest[1]) if latest is not None else offset
+        for position, header in self.headers(self._indexed(self._index.count_upto(0, start - self.base_offset)), end):
+            if header.max_timestamp_ms >= timestamp_ms and header.last_offset >= offset:
+                yield position, header
 
     @property
-    def max_timestamp_ms(self) -> int:
-        """The largest record timestamp, -1 for an empty segment. May read all headers, once."""
-        if self._max_timestamp_ms is None:
-            self._max_timestamp_ms = max((header.max_timestamp_ms for _, header in self.headers()), default=-1)
-        return self._max_timestamp_ms
+    def latest(self) -> tuple[int, int] | None:
+        """The largest timestamp, and the last offset of the first batch that has it; (-1, base offset) if there is none.
+
+        None if the time index is missing or wrong; see `needs_indexes`. The first call may read.
+        """
+        if self._latest is None:
+            entry = self._time_index.last()
+            self._latest = self._checked(entry) if entry is not None else None
+            # The offset index has about as many entries; without it the file is missing or cut within an entry.
+            self.needs_indexes |= self._latest is None or (len(self._time_index) > 1 and not len(self._index))
+        return self._latest
 
     @property
     def first_timestamp_ms(self) -> int:
-        """The largest timestamp of the first batch, -1 for an empty segment."""
-        return next((header.max_timestamp_ms for _, header in self.headers()), -1)
+        """The largest timestamp of the first batch, -1 for an empty segment. The first call may read."""
+        if self._first_timestamp_ms is None:
+            first = next(self.headers(), None)
+            if first is None:
+                return NO_TIMESTAMP
+            self._first_timestamp_ms = first[1].max_timestamp_ms
+        return self._first_timestamp_ms
+
+    @property
+    def max_timestamp_ms(self) -> int:
+        """The largest timestamp, -1 if there is none. Reads all headers if the time index is missing or wrong."""
+        latest = self.latest
+        if latest is not None:
+            return latest[0]
+        return max((header.max_timestamp_ms for _, header in self.headers()), default=NO_TIMESTAMP)
+
+    def modified_ms(self) -> int:
+        """Time of the last change of the log file, for segments without timestamps. OSError."""
+        return int(os.stat(self._file.path).st_mtime * 1000)
+
+    # Index entries
+
+    def _indexed(self, count: int) -> int:
+        """Return the position to which the last of the first `count` entries points; 0 if there is none, or if it is wrong."""
+        entry = self._index.entry(count - 1)
+        if entry is None:
+            return 0
+        if self._index.is_in_memory(count - 1) or self._is_batch(entry):
+            return entry[1]
+        self._distrust()
+        return 0
+
+    def _is_batch(self, entry: tuple[int, int]) -> bool:
+        """Return True if a batch with that last offset begins at that position."""
+        relative, position = entry
+        if not 0 <= position <= self.size_bytes - HEADER_BYTES:
+            return False
+        try:
+            return read_header(self.read(position, HEADER_BYTES)).last_offset == self.base_offset + relative
+        except CorruptBatch:
+            return False
+
+    def _checked(self, time_entry: tuple[int, int]) -> tuple[int, int] | None:
+        """Return timestamp and offset of an entry of the time index, None if the batch does not agree."""
+        timestamp_ms, offset = time_entry[0], self.base_offset + time_entry[1]
+        found = self.locate(offset)
+        if found is not None and (found[1].max_timestamp_ms, found[1].last_offset) == (timestamp_ms, offset):
+            return timestamp_ms, offset
+        self._distrust()
+        return None
+
+    def _distrust(self) -> None:
+        if not self.needs_indexes:
+            logger.warning("the indexes of %s do not match it; they will be rebuilt", self._file.path)
+            self.needs_indexes = True
+
+    def build_indexes(self) -> Iterator[None]:
+        """Build both indexes of a full segment from its headers, and put them in place. Pauses now and then: the caller may let
+        readers and writers of the log go on, but ends if this segment is truncated. OSError, CorruptBatch.
+        """
+        built = Segment(self.directory, self.base_offset, 0)
+        built._index = IndexFile(OFFSETS, self._file, 0, _BUILDING)
+        built._time_index = IndexFile(TIMES, self._file, 0, _BUILDING)
+        pause_at = BUILD_STEP_BYTES
+        for position, header in self.headers(0, self.size_bytes):
+            built._account(position, header, INDEX_INTERVAL_BYTES)
+            built._write_pages()
+            if position >= pause_at:
+                pause_at = position + BUILD_STEP_BYTES
+                yield
+        built._index_latest()
+        self._index.take_over(built._index)
+        self._time_index.take_over(built._time_index)
+        self._latest, self._end_offset = built._latest, built._end_offset
+        self.needs_indexes = False
 
     # Changing
 
-    def append(self, data: bytes | memoryview | FileRange, headers: Sequence[BatchHeader]) -> None:
+    def append(
+        self,
+        data: bytes | memoryview | FileRange,
+        headers: Sequence[BatchHeader],
+        index_interval_bytes: int = INDEX_INTERVAL_BYTES,
+    ) -> None:
         """Write whole batches at the end. On OSError, and on LogError from the source of a range, the file is as before, unless
-        the rollback fails with OSError.
+        the rollback fails with OSError, or an index cannot be written: then the caller truncates.
         """
         start = self.size_bytes
         with self.file() as descriptor:
@@ -300,87 +451,76 @@ class Segment:
                 self._file.is_dirty = True
         position = start
         for header in headers:
-            self._account(position, header)
+            self._account(position, header, index_interval_bytes)
             position += header.size_bytes
+        self._write_pages()
 
     def truncate(self, position: int, end_offset: int) -> None:
-        """Truncate the file at `position`, where the end offset is `end_offset`; first the index, which never points beyond."""
-        count = bisect_right(self._index_positions, position - 1)
-        del self._index_offsets[count:], self._index_positions[count:]
-        if self._index_entries_on_disk > count:
-            with suppress(FileNotFoundError):
-                os.truncate(self.index_path, count * INDEX_ENTRY.size)
-            self._index_entries_on_disk = count
+        """Truncate the file at `position`, where the end offset is `end_offset`; first the indexes, which never point beyond.
+
+        The segment is appended to afterwards.
+        """
+        self._index.truncate(self._index.count_upto(1, position - 1))
+        self._time_index.truncate(self._time_index.count_upto(1, end_offset - 1 - self.base_offset))
         with self.file() as descriptor:
             os.ftruncate(descriptor, position)
             self._file.is_dirty = True
         self.size_bytes = position
-        self.end_offset = end_offset
-        self._bytes_since_entry = position - (self._index_positions[-1] if count else 0)
-        self._max_timestamp_ms = None
+        self._first_timestamp_ms = None
+        self.load()
+
+    def is_full(self, index_bytes: int) -> bool:
+        """Return True if an index has no room for another entry; the last place of the time index is kept for the roll."""
+        offsets_max, times_max = index_bytes // OFFSETS.entry.size, index_bytes // TIMES.entry.size
+        return len(self._index) >= offsets_max or len(self._time_index) >= times_max - 1
+
+    def seal(self) -> None:
+        """Note the latest timestamp in the time index, since nothing is appended any more. OSError."""
+        self._index_latest()
+        self.flush_index()
 
     def sync(self) -> None:
         """Make the batches durable. An OSError is final: the content of the disk is unknown then."""
         OPEN_FILES.sync(self._file)
 
-    def flush_index(self) -> None:
-        """Append new index entries to the index file. It is not fsynced: one that does not fit is rebuilt."""
-        count = len(self._index_offsets)
-        if self._index_entries_on_disk == count and (count or self.index_path.exists()):
-            return
-        first = self._index_entries_on_disk
-        entries = b"".join(
-            INDEX_ENTRY.pack(self._index_offsets[i] - self.base_offset, self._index_positions[i]) for i in range(first, count)
-        )
-        descriptor = OPEN_FILES.open(str(self.index_path), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC)
-        try:
-            write_all(descriptor, entries, first * INDEX_ENTRY.size)
-            os.ftruncate(descriptor, count * INDEX_ENTRY.size)
-        finally:
-            os.close(descriptor)
-        self._index_entries_on_disk = count
+    def flush_index(self, *, durably: bool = False) -> None:
+        """Write new index entries to the index files. OSError."""
+        self._index.write(durably=durably)
+        self._time_index.write(durably=durably)
+
+    @property
+    def are_indexes_durable(self) -> bool:
+        return self._index.is_durable and self._time_index.is_durable
+
+    def _write_pages(self) -> None:
+        self._index.write_pages()
+        self._time_index.write_pages()
+
+    def _clear_indexes(self) -> None:
+        self._index.clear()
+        self._time_index.clear()
+        self._bytes_since_entry = 0
+        self._indexed_timestamp_ms = NO_TIMESTAMP
+        self._end_offset = self.base_offset
+        self._latest = (NO_TIMESTAMP, self.base_offset)
+        self.needs_indexes = False
 
     def close(self) -> None:
         """Close the file for good, without a sync."""
         OPEN_FILES.close(self._file)
 
-    def delete(self) -> None:
-        """Close and remove the files, index first: an index without a log is junk, a log without an index is whole."""
+    def set_aside(self) -> tuple[str, ...]:
+        """Close the file, and rename the files so that they are no longer part of the log; return their new names. OSError."""
         self.close()
-        self.index_path.unlink(missing_ok=True)
-        self.log_path.unlink(missing_ok=True)
+        self.rename_files(DELETED_SUFFIX)
+        return tuple(os.path.basename(path) for path in self.paths)
 
-    # The index file
-
-    def _clear_index(self) -> None:
-        self._index_offsets, self._index_positions = array("q"), array("q")
-        self._index_entries_on_disk = 0
-        self._bytes_since_entry = 0
-        self._max_timestamp_ms = -1
-        self.index_path.unlink(missing_ok=True)
-
-    def _read_index(self) -> bool:
-        """Take the index file's entries. False if it is missing or does not fit the log."""
-        try:
-            data = self.index_path.read_bytes()
-        except FileNotFoundError:
-            return False
-        if len(data) % INDEX_ENTRY.size:
-            return False
-        offset, position = self.base_offset - 1, -1
-        for relative, at in INDEX_ENTRY.iter_unpack(data):
-            if self.base_offset + relative <= offset or not position < at < self.size_bytes:
-                return False
-            offset, position = self.base_offset + relative, at
-            self._index_offsets.append(offset)
-            self._index_positions.append(position)
-        self._index_entries_on_disk = len(self._index_offsets)
-        if position < 0:
-            return self.size_bytes <= INDEX_INTERVAL_BYTES
-        try:
-            return read_header(self.read(position, HEADER_BYTES), origin=position).last_offset == offset
-        except CorruptBatch:
-            return False
+    def delete(self) -> None:
+        """Close and remove the files, indexes first: an index without a log is junk, a log without an index is whole."""
+        self.close()
+        for path in self.paths:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
 
     def __repr__(self) -> str:
-        return f"segment {self.base_offset}..{self.end_offset} {self.size_bytes} B"
+        return f"segment {self.base_offset}..{self._end_offset} {self.size_bytes} B"

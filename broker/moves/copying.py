@@ -15,7 +15,8 @@ from collections.abc import Iterator
 
 from ..log.errors import CorruptBatch, CorruptLog, OffsetOutOfRange, disk_errors
 from ..log.file_ranges import FileRange
-from ..log.partition_log import PartitionLog, Slice
+from ..log.log_view import Slice
+from ..log.partition_log import PartitionLog
 from ..log.record_batch import HEADER_BYTES, BatchHeader, check_crc, read_header
 from ..replication.divergence import leader_answer, truncation_offset
 

@@ -17,7 +17,6 @@ Not done here: creating and dropping future logs on request (`api/log_dirs.py`),
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -25,6 +24,7 @@ import trio
 
 from kraftlab.metadata.uuids import Uuid
 
+from ..log.clock import wall_clock_ms
 from ..log.disks import Disks
 from ..log.errors import LogError
 from ..log.log_manager import LogManager
@@ -277,11 +277,6 @@ class Mover:
                 self._assign(*partition.id, move.target_id)
                 partition.notify()
         return True
-
-
-def wall_clock_ms() -> int:
-    """Time for the storage, whose delays outlive the process."""
-    return int(time.time() * 1000)
 
 
 async def _wait_and_cancel(event: trio.Event, scope: trio.CancelScope) -> None:

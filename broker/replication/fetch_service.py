@@ -33,7 +33,8 @@ from kraftlab.wire.parts import NOTHING
 
 from ..log.disks import Disks
 from ..log.errors import LogClosed, LogError
-from ..log.partition_log import PartitionLog, Placed
+from ..log.log_view import Placed
+from ..log.partition_log import PartitionLog
 from .byte_gate import ByteGate, Claim
 from .divergence import leader_answer
 from .fetch_sessions import NO_SESSION, FetchSession, FetchSessions, SessionRefused

@@ -39,6 +39,7 @@ from kraftlab.metadata.uuids import Uuid
 
 from ..log.disks import Disks
 from ..log.errors import LogError
+from ..log.expiry import has_expired
 from ..log.partition_log import PartitionLog
 from .fill_progress import Filling
 from .isr import (
@@ -323,7 +324,13 @@ class Partition:
         return min((self.online_log().log_start_offset, *starts))
 
     async def delete_old_segments(self) -> int:
-        """Apply retention; return the number of deleted segments. ReplicaError without a log, LogError."""
+        """Apply retention; return the number of deleted segments. ReplicaError without a log, LogError.
+
+        What takes long is done before, beside appends.
+        """
+        log = self.online_log()
+        if not await self._context.disks.run(log.log_dir, has_expired, log):
+            return 0
         async with self.move_lock, self.lock:
             log = self.online_log()
             count: int = await self._context.disks.run(log.log_dir, log.delete_old_segments)

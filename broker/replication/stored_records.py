@@ -24,7 +24,8 @@ from kraftlab.wire.parts import PartLost
 
 from ..log.disks import Disks
 from ..log.errors import LogError
-from ..log.partition_log import PartitionLog, Placed, Slice
+from ..log.log_view import Placed, Slice
+from ..log.partition_log import PartitionLog
 
 
 class StoredRecords:

@@ -236,7 +236,9 @@ def _data_batches(data: bytes, file_bytes: int) -> Iterator[tuple[int, Any, str]
 
 def _dump_index(path: str, wanted: Wanted) -> bool:
     """Show an index, and check that each entry has the position and the last offset of a batch in the log beside it."""
-    from kraftlab.broker.log.segment import INDEX_ENTRY
+    from kraftlab.broker.log.indexes import OFFSETS
+
+    entry = OFFSETS.entry
 
     base, log = _base_offset(path), Path(path).with_suffix(".log")
     if not log.is_file():
@@ -244,10 +246,10 @@ def _dump_index(path: str, wanted: Wanted) -> bool:
     content = log.read_bytes()
     last_offsets = {at: header.last_offset for at, header, _ in _data_batches(content, len(content)) if header is not None}
     data = Path(path).read_bytes()[: wanted.max_bytes]
-    is_sound = len(data) % INDEX_ENTRY.size == 0 or wanted.max_bytes is not None
+    is_sound = len(data) % entry.size == 0 or wanted.max_bytes is not None
     if not is_sound:
-        click.echo(f"{path}: {len(data) % INDEX_ENTRY.size} bytes at its end are not an entry", err=True)
-    for relative, position in INDEX_ENTRY.iter_unpack(data[: len(data) - len(data) % INDEX_ENTRY.size]):
+        click.echo(f"{path}: {len(data) % entry.size} bytes at its end are not an entry", err=True)
+    for relative, position in entry.iter_unpack(data[: len(data) - len(data) % entry.size]):
         found = last_offsets.get(position)
         fits = found == base + relative
         if wanted.as_json:

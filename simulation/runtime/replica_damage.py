@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from kraftlab.broker.log.dir_names import DirKind, parse
 from kraftlab.broker.log.errors import CorruptBatch
+from kraftlab.broker.log.indexes import LOG_SUFFIX
 from kraftlab.broker.log.record_batch import HEADER_BYTES, read_header
-from kraftlab.broker.log.segment import LOG_SUFFIX
 from kraftlab.metadata.image import MetadataImage
 
 CHECKED_FROM = 16

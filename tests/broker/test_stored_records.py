@@ -13,7 +13,8 @@ import trio
 from kraftlab.broker.log.disks import Disks
 from kraftlab.broker.log.errors import UnexpectedOffset
 from kraftlab.broker.log.log_config import LogConfig
-from kraftlab.broker.log.partition_log import PartitionLog, Placed
+from kraftlab.broker.log.log_view import Placed
+from kraftlab.broker.log.partition_log import PartitionLog
 from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.broker.replication.stored_records import StoredRecords
 from kraftlab.wire.parts import PartLost

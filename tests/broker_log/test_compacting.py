@@ -74,7 +74,7 @@ def test_the_last_record_of_each_key_stays_below_the_active_segment(filled: Part
     assert offsets == [*range(active - 5, 40)]
     assert filled.cleaned_to == active and filled.log_end_offset == 40
     assert compaction.bytes_after < compaction.bytes_before
-    assert files(filled) == ["00000000000000000000.index", "00000000000000000000.log", f"{active:020}.log"]
+    assert files(filled) == ["00000000000000000000.log", "00000000000000000000.timeindex", f"{active:020}.log"]
 
 
 def test_offsets_between_the_records_that_stay_can_be_read(filled: PartitionLog) -> None:
@@ -195,7 +195,7 @@ def test_a_log_that_changes_meanwhile_is_left_as_it_is(filled: PartitionLog, cha
     with pytest.raises((Superseded, LogClosed)):
         for _ in steps:
             pass
-    left = [name for name in files(filled) if not name.endswith((".log", ".index"))]
+    left = [name for name in files(filled) if name.endswith((".cleaned", ".swap"))]
     assert filled.cleaned_to == 0 and (not left or change == "rename")
 
 

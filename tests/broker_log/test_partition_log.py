@@ -13,6 +13,7 @@ import pytest
 from kraftlab.broker.log import digest as digest_module
 from kraftlab.broker.log import segment as segment_module
 from kraftlab.broker.log.errors import CorruptBatch, LogClosed, LogDirFailed, NoSpace, OffsetOutOfRange, UnexpectedOffset
+from kraftlab.broker.log.indexes import OFFSETS
 from kraftlab.broker.log.log_config import LogConfig
 from kraftlab.broker.log.partition_log import PartitionLog
 from kraftlab.broker.log.record_batch import decode_records, validate
@@ -69,10 +70,10 @@ def test_an_append_over_a_gap_that_fails_leaves_no_trace(open_log, monkeypatch) 
     log.append_as_leader(batch(10), 1)
     append = segment_module.Segment.append
 
-    def fill_the_disk(segment, data, headers) -> None:
+    def fill_the_disk(segment, *arguments) -> None:
         if segment.base_offset == FAR:
             raise OSError(errno.ENOSPC, "full")
-        append(segment, data, headers)
+        append(segment, *arguments)
 
     monkeypatch.setattr(segment_module.Segment, "append", fill_the_disk)
     with pytest.raises(NoSpace):
@@ -115,7 +116,7 @@ def test_retention_goes_on_in_a_log_that_began_with_a_gap(open_log) -> None:
         log.append_as_follower(batch(base_offset=offset))
     log.high_watermark = log.log_end_offset
     log.delete_old_segments(now_ms=10**6)
-    assert log.log_start_offset == FAR + 2
+    assert (log.log_start_offset, segments(log)) == (FAR + 3, 1)
 
 
 def test_an_import_cannot_use_up_all_offsets(open_log) -> None:
@@ -337,11 +338,10 @@ def test_files_are_kafkas(open_log) -> None:
         log.append_as_leader(batch(1, value_bytes=100), 7)
     log.flush()
     names = sorted(os.listdir(log.directory))
-    assert names[0] == "00000000000000000000.index"
-    assert names[1] == "00000000000000000000.log"
+    assert names[:3] == [f"00000000000000000000.{suffix}" for suffix in ("index", "log", "timeindex")]
     assert (log.directory / "leader-epoch-checkpoint").read_text() == "0\n1\n7 0\n"
     index = (log.directory / names[0]).read_bytes()
-    relative, position = segment_module.INDEX_ENTRY.unpack(index[:8])
+    relative, position = OFFSETS.entry.unpack(index[:8])
     data = (log.directory / names[1]).read_bytes()
     [(_, header)] = validate(data[position : position + len(batch(1, value_bytes=100))])
     assert header.last_offset == relative

@@ -101,7 +101,7 @@ def test_below_the_recovery_point_nothing_is_scanned(open_log) -> None:
 def test_a_damaged_index_is_rebuilt(open_log, damage: str) -> None:
     log = open_log()
     fill(log, 200)
-    log.flush()
+    log.flush(with_index=True)
     log.close()
     index = log.directory / "00000000000000000000.index"
     good = index.read_bytes()
@@ -148,7 +148,7 @@ def test_half_done_work_is_finished_or_undone(open_log) -> None:
     shutil.copy(log_files(log)[0], log.directory / "00000000000000000000.log.swap")
     log = open_log()
     assert log.log_end_offset == 6
-    assert sorted(os.listdir(log.directory)) == ["00000000000000000000.index", "00000000000000000000.log"]
+    assert sorted(os.listdir(log.directory)) == ["00000000000000000000.log"]
 
 
 def test_a_log_that_ends_below_its_checkpointed_start_is_emptied(open_log) -> None:
