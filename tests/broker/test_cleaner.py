@@ -11,6 +11,7 @@ import trio
 
 from kraftlab.broker.cleaner import Cleaner
 from kraftlab.broker.log import checkpoints
+from kraftlab.broker.log.compacting import Compaction
 from kraftlab.broker.log.record_batch import Record, StoredRecord, build_batch, decode_records
 from kraftlab.broker.retention import Retention
 from kraftlab.metadata.errors import ErrorCode
@@ -86,6 +87,39 @@ async def test_the_cleaner_waits_for_something_to_do_and_keeps_its_checkpoint(au
     broker.crash()
     await broker.restart()
     assert broker.log("t", 0).cleaned_to == first
+
+
+async def test_the_cleaner_looks_for_logs_as_often_as_its_back_off_says(autojump_clock: Any, world: Any) -> None:
+    [broker] = await compacted_topic(world)
+    await world.configure(BROKER, "", log_cleaner_backoff_ms="500")
+    world.nursery.start_soon(cleaner_of(broker).run)
+    await trio.sleep(2)
+    await fill(broker, 40)
+    await eventually(lambda: broker.log("t", 0).cleaned_to > 30, "the log is compacted within the back-off", 1)
+
+
+async def test_cleaners_share_the_memory_for_keys_and_for_records(
+    autojump_clock: Any, world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [broker] = await compacted_topic(world)
+    await world.configure(
+        BROKER,
+        "",
+        log_cleaner_threads="2",
+        log_cleaner_dedupe_buffer_size="4000000",
+        log_cleaner_io_buffer_load_factor="0.5",
+        log_cleaner_io_buffer_size="400000",
+    )
+    given: list[tuple[int, int]] = []
+
+    def note(*arguments: Any, map_bytes: int, chunk_bytes: int, **rest: Any) -> Compaction:
+        given.append((map_bytes, chunk_bytes))
+        return Compaction(*arguments, map_bytes=map_bytes, chunk_bytes=chunk_bytes, **rest)
+
+    monkeypatch.setattr("kraftlab.broker.cleaner.Compaction", note)
+    await fill(broker, 40)
+    assert await cleaner_of(broker).clean_all() == 1
+    assert given == [(1_000_000, 200_000)]
 
 
 async def test_a_throttled_cleaner_reads_and_writes_no_faster_than_the_limit(autojump_clock: Any, world: Any) -> None:

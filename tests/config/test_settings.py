@@ -22,16 +22,17 @@ TESTS = Path(__file__).resolve().parents[1]
 KEYS = BROKER_KEYS | TOPIC_KEYS
 
 SEEN: dict[str, dict[str, tuple[str, ...]]] = {
-    "broker/test_fetch_lanes.py": {
-        "test_the_number_of_fetchers_changes_while_replicas_are_copied": ("num.replica.fetchers",),
-        "test_the_bytes_of_a_partition_and_of_an_answer_are_bounded": (
-            "replica.fetch.max.bytes",
-            "replica.fetch.response.max.bytes",
+    "broker/test_cleaner.py": {
+        "test_a_cleaner_that_is_switched_off_compacts_nothing": ("log.cleaner.enable",),
+        "test_a_throttled_cleaner_reads_and_writes_no_faster_than_the_limit": ("log.cleaner.io.max.bytes.per.second",),
+        "test_as_many_logs_as_there_are_cleaner_threads_are_compacted_at_a_time": ("log.cleaner.threads",),
+        "test_both_policies_together_compact_and_delete": ("cleanup.policy",),
+        "test_cleaners_share_the_memory_for_keys_and_for_records": (
+            "log.cleaner.dedupe.buffer.size",
+            "log.cleaner.io.buffer.load.factor",
+            "log.cleaner.io.buffer.size",
         ),
-        "test_a_leader_waits_for_enough_bytes_but_not_longer_than_asked": ("replica.fetch.min.bytes",),
-        "test_a_parked_fetch_waits_as_long_as_configured": ("replica.fetch.wait.max.ms",),
-        "test_a_fetch_is_given_up_after_the_sockets_timeout": ("replica.socket.timeout.ms",),
-        "test_pauses_after_errors_grow_up_to_the_configured_one": ("replica.fetch.backoff.ms",),
+        "test_the_cleaner_looks_for_logs_as_often_as_its_back_off_says": ("log.cleaner.backoff.ms",),
     },
     "broker/test_delete_records.py": {
         "test_retention_looks_for_old_segments_as_often_as_the_file_says": ("log.retention.check.interval.ms",),
@@ -40,6 +41,17 @@ SEEN: dict[str, dict[str, tuple[str, ...]]] = {
     "broker/test_directory_failures.py": {
         "test_a_broker_asks_for_a_controlled_shutdown_unless_the_file_forbids_it": ("controlled.shutdown.enable",),
         "test_high_watermarks_are_written_as_often_as_the_file_says": ("replica.high.watermark.checkpoint.interval.ms",),
+    },
+    "broker/test_fetch_lanes.py": {
+        "test_a_fetch_is_given_up_after_the_sockets_timeout": ("replica.socket.timeout.ms",),
+        "test_a_leader_waits_for_enough_bytes_but_not_longer_than_asked": ("replica.fetch.min.bytes",),
+        "test_a_parked_fetch_waits_as_long_as_configured": ("replica.fetch.wait.max.ms",),
+        "test_pauses_after_errors_grow_up_to_the_configured_one": ("replica.fetch.backoff.ms",),
+        "test_the_bytes_of_a_partition_and_of_an_answer_are_bounded": (
+            "replica.fetch.max.bytes",
+            "replica.fetch.response.max.bytes",
+        ),
+        "test_the_number_of_fetchers_changes_while_replicas_are_copied": ("num.replica.fetchers",),
     },
     "broker/test_lifecycle.py": {
         "test_a_broker_that_cannot_report_a_failed_directory_in_time_stops": ("log.dir.failure.timeout.ms",),
@@ -66,6 +78,16 @@ SEEN: dict[str, dict[str, tuple[str, ...]]] = {
     "broker/test_replication.py": {
         "test_acks_all_is_refused_with_too_few_in_sync_and_acks_one_is_not": ("min.insync.replicas",),
         "test_the_leaders_file_says_how_long_a_follower_may_lag": ("replica.lag.time.max.ms",),
+    },
+    "broker_log/test_compacting.py": {
+        "test_a_log_is_due_by_its_dirty_ratio_or_its_age": (
+            "max.compaction.lag.ms",
+            "min.cleanable.dirty.ratio",
+        ),
+        "test_nothing_above_the_high_watermark_or_within_the_lag_is_compacted": ("min.compaction.lag.ms",),
+    },
+    "broker_log/test_compaction_filter.py": {
+        "test_a_tombstone_goes_after_its_delete_horizon": ("delete.retention.ms",),
     },
     "broker_log/test_partition_log.py": {
         "test_retention_by_size_and_by_time_spares_what_is_above_the_high_watermark": (
@@ -168,29 +190,17 @@ SEEN_BY = {key: (path, test) for path, tests in SEEN.items() for test, keys in t
 
 
 PENDING = {
-    "cleanup.policy",
-    "delete.retention.ms",
     "file.delete.delay.ms",
     "flush.messages",
     "flush.ms",
     "index.interval.bytes",
-    "log.cleaner.backoff.ms",
-    "log.cleaner.dedupe.buffer.size",
-    "log.cleaner.enable",
-    "log.cleaner.io.buffer.load.factor",
-    "log.cleaner.io.buffer.size",
-    "log.cleaner.io.max.bytes.per.second",
-    "log.cleaner.threads",
     "log.flush.offset.checkpoint.interval.ms",
     "log.flush.scheduler.interval.ms",
     "log.flush.start.offset.checkpoint.interval.ms",
-    "max.compaction.lag.ms",
     "max.message.bytes",
     "message.timestamp.after.max.ms",
     "message.timestamp.before.max.ms",
     "message.timestamp.type",
-    "min.cleanable.dirty.ratio",
-    "min.compaction.lag.ms",
     "num.recovery.threads.per.data.dir",
     "producer.id.expiration.ms",
     "segment.index.bytes",
