@@ -273,7 +273,8 @@ class LogManager:
     # A directory that comes back
 
     def open_again(self, path: Path) -> ReturningDir:
-        """Lock, read and recover a directory that is offline; nothing of it is used before `take_back`.
+        """Lock, read and recover a directory that is offline; nothing of it is used before `take_back`. A new disk that was
+        formatted and holds nothing may take its place.
 
         LogDirUnusable: it cannot come back as it is; LogDirInUse, TooManyOpenFiles.
         """
@@ -286,10 +287,10 @@ class LogManager:
         except (OSError, ConfigError) as error:
             raise LogDirUnusable(str(error)) from error
         try:
-            if known not in (None, log_dir.directory_id):
+            if known not in (None, log_dir.directory_id) and log_dir.scan():
                 raise LogDirUnusable(
-                    f"{path} is another disk: its directory.id is {to_text(log_dir.directory_id)}, not {to_text(known)}; mount "
-                    "the disk that was there, or restart the broker to begin with this one"
+                    f"{path} is another disk with replicas: its directory.id is {to_text(log_dir.directory_id)}, not "
+                    f"{to_text(known)}; mount the disk that was there, or restart the broker to begin with this one"
                 )
             check_no_twin(log_dir, others)
             forget_cached(path.glob("*/*.log"))

@@ -224,11 +224,13 @@ async def test_another_disk_in_its_place_does_not_come_back(autojump_clock: Any,
     with pytest.raises(LogDirUnusable, match="is not formatted"):
         await brokers[0].bring_back(bad_dir)
     meta_properties.write(bad_dir, MetaProperties(cluster_id, 0, random_uuid()))
-    with pytest.raises(LogDirUnusable, match="is another disk"):
+    (bad_dir / "u-0").mkdir()
+    with pytest.raises(LogDirUnusable, match="is another disk with replicas"):
         await brokers[0].bring_back(bad_dir)
+    (bad_dir / "u-0").rmdir()
     other = next(path for path in brokers[0].dirs if path != bad_dir)
     shutil.copy(other / "meta.properties", bad_dir / "meta.properties")
-    with pytest.raises(LogDirUnusable, match="is another disk"):
+    with pytest.raises(LogDirUnusable, match="one is a copy"):
         await brokers[0].bring_back(bad_dir)
     shutil.rmtree(bad_dir)
     aside.rename(bad_dir)
@@ -252,3 +254,20 @@ async def test_a_directory_may_fail_and_come_back_again_and_again(autojump_clock
         await eventually(lambda: len(world.state("t", 0).isr) == 2, "it is in sync again")
         await world.change("t", 0, leader=0)
     assert same_data("t", 0, brokers)
+
+
+async def test_a_new_disk_that_was_formatted_takes_the_place_of_a_dead_one(autojump_clock: Any, world: Any) -> None:
+    brokers = await world.add_brokers(2)
+    await world.create_topic("t", [1, 0])
+    await world.fill(3, 100)
+    bad_dir = await lost(world, brokers[0])
+    before = brokers[0].logs.directory_id_of(bad_dir)
+    cluster_id = meta_properties.read(bad_dir).cluster_id
+    shutil.rmtree(bad_dir)
+    meta_properties.write(bad_dir, MetaProperties(cluster_id, 0, random_uuid()))
+    await brokers[0].bring_back(bad_dir)
+    assert brokers[0].logs.directory_id_of(bad_dir) not in (before, None)
+    await eventually(lambda: world.state("t", 0).isr == (1, 0), "the replica is filled again")
+    assert same_data("t", 0, brokers)
+    place = brokers[0].log("t", 0).directory_id
+    await eventually(lambda: world.state("t", 0).directory_of(0) == place, "its directory is reported")
