@@ -136,7 +136,7 @@ class BrokerNode:
         self._failures_in, self._failures = trio.open_memory_channel[LogDirFailed](1000)
         self.configs = DynamicConfigs(config)
         self.publisher = MetadataPublisher(
-            (("configs", self._publish_configs), ("replicas", self.publish_replicas), ("lifecycle", self._publish_lifecycle)),
+            (("configs", self._publish_configs), ("replicas", self.publish_replicas), ("lifecycle", self.publish_lifecycle)),
             self._leader_changed,
             fatal=(StartupRefused,),
             in_thread=in_thread,
@@ -337,15 +337,15 @@ class BrokerNode:
                 self.directory_failed(LogDirFailed(path, OSError(self.logs.offline_dirs[path])))
         await self.replicas.apply(publication)
 
-    async def _publish_lifecycle(self, publication: Publication) -> None:
+    async def publish_lifecycle(self, publication: Publication) -> None:
         me = publication.after.cluster.brokers.get(self._config.node_id)
         if me is not None and me.epoch == self.broker_epoch():
             self.lifecycle.directories_registered(me.log_dirs)
             changes = publication.changes
             is_new = self._config.node_id in changes.brokers or METADATA_VERSION in changes.features
             can_hold = publication.after.features.get(METADATA_VERSION, 0) >= DIRECTORIES_LEVEL
-            if is_new and can_hold and not self.lifecycle.log_dirs <= set(me.log_dirs):
-                # It was written before the metadata had directories, or an old report overtook a directory that came back.
+            if is_new and can_hold and self.lifecycle.log_dirs != set(me.log_dirs):
+                # It was written before the metadata had directories, or a report of a failure and a return overtook each other.
                 self.lifecycle.register_again()
         if publication.is_first:
             self._first_published.set()

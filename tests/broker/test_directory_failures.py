@@ -23,9 +23,10 @@ from kraftlab.broker.log.errors import LogDirFailed
 from kraftlab.broker.main import AllDirectoriesFailed, BrokerNode
 from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.metadata.changes import changes_between
+from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.errors import ErrorCode
-from kraftlab.metadata.image import EMPTY
-from kraftlab.metadata.records import PartitionChange
+from kraftlab.metadata.image import EMPTY, Provenance
+from kraftlab.metadata.records import FeatureLevel, PartitionChange, RegisterBroker
 from kraftlab.metadata.uuids import LOST, UNASSIGNED, random_uuid
 from kraftlab.quorum.driver.errors import only_cause
 from kraftlab.wire.transport import ListenError
@@ -261,3 +262,39 @@ async def test_a_broker_that_gets_no_place_in_the_cluster_leaves_a_clean_shutdow
     logs = open_logs(dirs, 1)
     assert logs.previous_broker_epoch == 5
     logs.abandon()
+
+
+class Registered(Lifecycle):
+    """Registers two directories."""
+
+    broker_epoch = 0
+    log_dirs = frozenset((b"a" * 16, b"b" * 16))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.again = 0
+
+    def directories_registered(self, log_dirs: tuple[bytes, ...]) -> None:
+        pass
+
+    def register_again(self) -> None:
+        self.again += 1
+
+
+@pytest.mark.parametrize(
+    ("log_dirs", "level", "again"),
+    [("ab", 30, 0), ("a", 30, 1), ("abc", 30, 1), ("", 30, 1), ("", 14, 0)],
+    ids=["equal", "a return was overtaken", "a failure was overtaken", "written without directories", "no directories yet"],
+)
+async def test_a_registration_with_other_directories_is_repeated(tmp_path: Path, log_dirs: str, level: int, again: int) -> None:
+    """A heartbeat that names a directory as offline may arrive after the registration with which it came back."""
+    node = node_on([tmp_path / "d0"])
+    node.lifecycle = lifecycle = Registered()
+    delta = MetadataDelta(EMPTY)
+    registered = RegisterBroker(0, 1, random_uuid(), 0, (), fenced=False, log_dirs=tuple(name.encode() * 16 for name in log_dirs))
+    delta.replay_all((FeatureLevel(0, "metadata.version", level), registered), 0)
+    image = delta.apply(Provenance(2, 1, 0))
+    await node.publish_lifecycle(Publication(EMPTY, image, delta.changes(), True))
+    await node.publish_lifecycle(Publication(image, image, changes_between(image, image), False))
+    assert lifecycle.again == again
+    node.logs.abandon()

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import trio
 
+from kraftlab.broker.crash_images.world import on_the_loop
+from kraftlab.broker.directory_returns import DirectoryReturns
 from kraftlab.broker.log.errors import LogDirUnusable, ReplicaConflict
 from kraftlab.config import meta_properties
 from kraftlab.config.meta_properties import MetaProperties
@@ -271,3 +273,93 @@ async def test_a_new_disk_that_was_formatted_takes_the_place_of_a_dead_one(autoj
     assert same_data("t", 0, brokers)
     place = brokers[0].log("t", 0).directory_id
     await eventually(lambda: world.state("t", 0).directory_of(0) == place, "its directory is reported")
+
+
+class Published:
+    """The metadata that the broker has published."""
+
+    def __init__(self, world: Any) -> None:
+        self._world = world
+
+    @property
+    def image(self) -> Any:
+        return self._world.image
+
+    @property
+    def offset(self) -> int:
+        offset: int = self.image.provenance.offset
+        return offset
+
+    async def wait_for(self, offset: int) -> None:
+        while self.offset < offset:  # noqa: ASYNC110 - the world has no event for it
+            await trio.sleep(0.01)
+
+
+class Registered:
+    """Registers the directory that comes back."""
+
+    def __init__(self, world: Any, broker: Broker) -> None:
+        self._world, self._broker = world, broker
+        self.returned: list[Any] = []
+
+    def is_reported(self, directory_id: bytes) -> bool:
+        return True
+
+    def directory_returned(self, directory_id: bytes) -> None:
+        assert self._broker.partition("t", 0).log is not None, "the registration comes last"
+        self.returned.append(directory_id)
+        self._world.nursery.start_soon(self._world.commit, self._world.registration(self._broker))
+
+
+def returns_of(world: Any, broker: Broker) -> tuple[DirectoryReturns, Registered, list[str]]:
+    lifecycle, steps = Registered(world, broker), list[str]()
+
+    async def given_up(path: Path) -> None:
+        steps.append("given up")
+
+    returns = DirectoryReturns(
+        *(broker.logs, broker.replicas, lifecycle, Published(world), on_the_loop, given_up),  # type: ignore[arg-type]
+        lambda path: steps.append("returned"),
+    )
+    return returns, lifecycle, steps
+
+
+async def test_the_return_waits_for_the_controller_and_registers_last(autojump_clock: Any, world: Any) -> None:
+    brokers = await world.add_brokers(2)
+    await world.create_topic("t", [0, 1])
+    await world.fill(3, 100)
+    bad_dir = brokers[0].log("t", 0).log_dir
+    await brokers[0].lose(bad_dir)
+    returns, lifecycle, steps = returns_of(world, brokers[0])
+    done = trio.Event()
+
+    async def bring_back() -> None:
+        assert [repr(action) for action in await returns.bring_online(bad_dir)] == ["serve t-0"]
+        done.set()
+
+    world.nursery.start_soon(bring_back)
+    await trio.sleep(1)
+    assert (steps, lifecycle.returned) == (["given up"], [])
+    await world.change("t", 0, isr=(1,), leader=1)
+    await done.wait()
+    assert (steps, lifecycle.returned) == (["given up", "returned"], [brokers[0].logs.directory_id_of(bad_dir)])
+    assert await returns.bring_online(bad_dir) == [], "there is nothing to do any more"
+
+
+@pytest.mark.parametrize("ends", ["by its time", "by its caller"])
+async def test_a_return_that_ends_early_changes_nothing_and_can_be_repeated(autojump_clock: Any, world: Any, ends: str) -> None:
+    brokers = await world.add_brokers(2)
+    await world.create_topic("t", [0, 1])
+    bad_dir = brokers[0].log("t", 0).log_dir
+    await brokers[0].lose(bad_dir)
+    returns, lifecycle, _ = returns_of(world, brokers[0])
+    if ends == "by its time":
+        with pytest.raises(LogDirUnusable, match=r"still counts on what was lost with it \(t-0\)"):
+            await returns.bring_online(bad_dir)
+    else:
+        with trio.move_on_after(1):
+            await returns.bring_online(bad_dir)
+    assert bad_dir in brokers[0].logs.offline_dirs and not lifecycle.returned
+    await world.change("t", 0, isr=(1,), leader=1)
+    await returns.bring_online(bad_dir)
+    assert bad_dir not in brokers[0].logs.offline_dirs

@@ -291,3 +291,20 @@ async def test_a_registration_is_repeated_by_the_same_incarnation_when_the_metad
     await trio.sleep(20)
     assert len(controller.registrations) == 2
     assert lifecycle.state is BrokerState.RUNNING
+
+
+async def test_a_directory_that_comes_back_is_registered_again_and_not_reported_any_more(
+    autojump_clock: Any, nursery: trio.Nursery
+) -> None:
+    controller = Controller()
+    lifecycle = await running(controller, nursery)
+    [alive, failed] = directories = controller.registrations[0].log_dirs
+    lifecycle.directory_failed(failed)
+    assert not lifecycle.is_reported(failed)
+    lifecycle.directories_registered((alive,))
+    assert lifecycle.is_reported(failed)
+    lifecycle.directory_returned(failed)
+    await trio.sleep(5)
+    assert [request.log_dirs for request in controller.registrations[1:]] == [tuple(sorted(directories))]
+    assert lifecycle.log_dirs == {*directories}
+    assert not controller.heartbeats[-1][1].offline_log_dirs

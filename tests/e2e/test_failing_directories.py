@@ -59,9 +59,10 @@ class Disks:
         for topic, log_dir in (("bad", self.bad_dir), ("good", self.good_dir)):
             self.create(topic, log_dir)
 
-    def create(self, topic: str, log_dir: Path) -> None:
+    def create(self, topic: str, log_dir: Path, **configs: str) -> None:
         """Create a topic with broker 0's replica in that directory."""
-        self.lab.create_topic(topic, [0, 1], configs={"segment.bytes": str(SEGMENT_BYTES)})
+        settings = {key.replace("_", "."): value for key, value in configs.items()}
+        self.lab.create_topic(topic, [0, 1], configs={"segment.bytes": str(SEGMENT_BYTES), **settings})
         self.move(topic, log_dir)
         wait_until(f"{topic} is in {log_dir}", lambda: self.place_of(topic) == str(log_dir))
 
@@ -75,13 +76,13 @@ class Disks:
 
     def produce(self, topic: str, size_bytes: int = 100, **options: Any) -> None:
         value = os.urandom(size_bytes)
-        records = build_batch([Record(None, value, int(time.time() * 1000))])
+        records = build_batch([Record(b"key", value, int(time.time() * 1000))])
         answer = self.lab.data.produce(topic, 0, records, timeout_ms=options.get("timeout_ms", 20_000))
         self.acknowledged[topic][value] = answer.base_offset
 
-    def produce_until_roll(self) -> None:
+    def produce_until_roll(self, topic: str = "bad") -> None:
         for _ in range(SEGMENT_BYTES // CHUNK_BYTES + 1):
-            self.produce("bad", CHUNK_BYTES, timeout_ms=3000)
+            self.produce(topic, CHUNK_BYTES, timeout_ms=3000)
 
     def error_of(self, log_dir: Path) -> str:
         results = self.lab.admin.describe_log_dirs(0, []).results
@@ -114,6 +115,10 @@ def roll(disks: Disks) -> None:
     disks.produce_until_roll()
 
 
+def compact(disks: Disks) -> None:
+    disks.produce_until_roll("compacted")
+
+
 def delete_a_topic(disks: Disks) -> None:
     raise_first_error(disks.lab.admin.delete_topics([f"doomed{disks.doomed}"]).responses)
 
@@ -137,6 +142,7 @@ OPERATIONS = (
     Operation("checkpoint name", "rename", "*checkpoint*", nothing),
     Operation("rename", "rename", "doomed*-0", delete_a_topic, full_is_offline=True),
     Operation("delete", "remove", "doomed*-delete*", delete_a_topic, BROKEN),
+    Operation("compaction", "write", "compacted-0/*.cleaned", compact, (*ERRORS, SHORT)),
     Operation("move in", "write", "mover-0*-future/*.log", move_in, (*ERRORS, SHORT)),
     Operation("move out", "read", "bad-0/*.log", move_out, READ_ERRORS),
 )
@@ -157,7 +163,7 @@ def disks() -> Iterator[Disks]:
             calls = FailingCalls(directory / "calls")
         except ClusterError as error:
             pytest.skip(str(error))
-        overrides = OVERRIDES | {"replica.high.watermark.checkpoint.interval.ms": "200"}
+        overrides = OVERRIDES | {"replica.high.watermark.checkpoint.interval.ms": "200", "log.cleaner.backoff.ms": "100"}
         with LocalCluster(directory / "cluster", 1, 2, 2, overrides=overrides, failing_calls=calls) as cluster:
             lab = Workbench(cluster)
             try:
@@ -167,8 +173,9 @@ def disks() -> Iterator[Disks]:
         calls.close()
 
 
-def test_a_directory_that_fails_goes_offline_alone_and_comes_back(disks: Disks) -> None:
+def test_a_directory_that_fails_goes_offline_alone_and_comes_back(disks: Disks, kraftlab_here: Any) -> None:
     play(disks, [cell for cell in CELLS if (cell[0].name, cell[1]) in SELECTION])
+    a_copy_is_kept(disks, kraftlab_here)
 
 
 @pytest.mark.nightly
@@ -184,8 +191,8 @@ def play(disks: Disks, cells: list[tuple[Operation, int]]) -> None:
             error.add_note(f"in {operation.name}, {errno.errorcode.get(number, 'short write')}")
             raise
     mount_vanishes(disks)
-    for topic, acknowledged in disks.acknowledged.items():
-        assert missing(disks.lab.data, (topic, 0), acknowledged) == 0
+    for topic in ("bad", "good"):
+        assert missing(disks.lab.data, (topic, 0), disks.acknowledged[topic]) == 0
     assert disks.lab.metadata_is_equal_everywhere()
 
 
@@ -220,6 +227,9 @@ def prepare(disks: Disks, operation: Operation) -> None:
     if operation.cause is delete_a_topic:
         disks.doomed += 1
         disks.create(f"doomed{disks.doomed}", disks.bad_dir)
+    if operation.cause is compact and "compacted" not in disks.acknowledged:
+        disks.acknowledged["compacted"] = {}
+        disks.create("compacted", disks.bad_dir, cleanup_policy="compact")
     if operation.cause is move_in:
         disks.create("mover", disks.good_dir)
         disks.lab.fill("mover", 200_000)
@@ -250,3 +260,42 @@ def mount_vanishes(disks: Disks) -> None:
     aside.rename(disks.bad_dir)
     disks.repair()
     disks.produce("bad")
+
+
+def a_copy_is_kept(disks: Disks, kraftlab_here: Any) -> None:
+    """The source of a move fails: the copy waits for a decision, and the source is set aside when it comes back."""
+    lab = disks.lab
+    lab.create_topic("alone", [0])
+    source, target = Path(str(disks.place_of("alone"))), disks.bad_dir
+    if source == target:
+        target = disks.good_dir
+    lab.fill("alone", 200_000)
+    lab.set_broker_configs({"replica.alter.log.dirs.io.max.bytes.per.second": "1"})
+    disks.move("alone", target)
+    wait_until("the move begins", lambda: disks.place_of("alone", is_future=True) == str(target))
+    aside = source.with_name("unmounted")
+    source.rename(aside)
+    source.mkdir()
+
+    def kept() -> list[str]:
+        return [copy.path for result in lab.admin.log_dirs(0) for copy in result.kept_copies if copy.topic_name == "alone"]
+
+    wait_until("its copy is kept", lambda: bool(kept()))
+    code, said = kraftlab_here("log-dirs", *lab.at, "--describe")
+    assert code == 0 and kept()[0] in said
+    code, said = kraftlab_here("log-dirs", *lab.at, "--promote", "alone-0", "--broker", "0", "--json")
+    assert code == 1 and "add --force" in said
+    code, said = kraftlab_here("log-dirs", *lab.at, "--promote", "alone-0", "--broker", "0", "--force")
+    assert code == 0 and "It lacks" in said and "was promoted" in said
+    wait_until("the copy leads", lambda: disks.leader_of("alone") == 0)
+    lab.fill("alone", 20_000)
+
+    source.rmdir()
+    aside.rename(source)
+    code, said = kraftlab_here("log-dirs", *lab.at, "--online", str(source), "--broker", "0")
+    assert code == 0 and "alone-0: set aside" in said
+    wait_until("it is shown", lambda: any(path.startswith(str(source)) for path in kept()))
+    code, said = kraftlab_here("log-dirs", *lab.at, "--drop", "alone-0", "--broker", "0", "--force")
+    assert code == 0 and "was dropped" in said
+    wait_until("its files are gone", lambda: not list(source.glob("alone-0*")))
+    assert disks.place_of("alone") == str(target)
