@@ -283,6 +283,11 @@ def _directories(reader: _Reader, role: str) -> tuple[Path, tuple[Path, ...]]:
         reader.fail(key, "a directory is listed twice")
     if role == "broker" and not log_dirs:
         reader.need("log.dirs", "/var/lib/kraftlab/d0,/var/lib/kraftlab/d1")
+    cordoned = split_list(values.get("cordoned.log.dirs", ""))
+    if cordoned != ("*",) and (missing := {*cordoned} - {*map(str, log_dirs)}):
+        reader.fail(
+            "cordoned.log.dirs", f"{min(missing)} is not one of log.dirs; they are {', '.join(map(str, log_dirs))}, or * for all"
+        )
     metadata = values.get("metadata.log.dir", "")
     if not metadata and not log_dirs:
         reader.need("metadata.log.dir", "/var/lib/kraftlab/metadata")

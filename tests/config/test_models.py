@@ -149,6 +149,15 @@ def test_a_broker_finds_the_controllers_either_way(broker_file) -> None:
     assert (static.is_dynamic, dynamic.is_dynamic) == (False, True)
 
 
+def test_cordoned_directories_are_among_the_configured_ones(broker_file, tmp_path: Path) -> None:
+    for value in ("*", f"{tmp_path / 'd1'}", ""):
+        load_broker(broker_file({"cordoned.log.dirs": value}))
+    with pytest.raises(
+        ConfigError, match=r"cordoned.log.dirs=/no/such: /no/such is not one of log.dirs; they are .*d0, .*d1, or \*"
+    ):
+        load_broker(broker_file({"cordoned.log.dirs": "/no/such"}))
+
+
 def test_a_broker_does_not_join_the_voters(broker_file) -> None:
     with pytest.raises(ConfigError, match=r"auto.join.enable=true: only a controller can become a voter; remove it"):
         load_broker(broker_file({"controller.quorum.auto.join.enable": "true"}))
