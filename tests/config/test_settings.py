@@ -89,11 +89,20 @@ SEEN: dict[str, dict[str, tuple[str, ...]]] = {
     "broker_log/test_compaction_filter.py": {
         "test_a_tombstone_goes_after_its_delete_horizon": ("delete.retention.ms",),
     },
+    "broker_log/test_indexes.py": {
+        "test_the_interval_of_entries_is_the_topics": ("index.interval.bytes",),
+    },
     "broker_log/test_partition_log.py": {
         "test_retention_by_size_and_by_time_spares_what_is_above_the_high_watermark": (
             "retention.bytes",
             "retention.ms",
         ),
+    },
+    "broker_log/test_segment_rules.py": {
+        "test_a_segment_ends_when_a_batch_comes_segment_ms_after_its_first": ("segment.ms",),
+        "test_a_segment_ends_when_an_index_is_full": ("segment.index.bytes",),
+        "test_deleted_segments_are_removed_after_the_topics_delay": ("file.delete.delay.ms",),
+        "test_jitter_shortens_the_time_of_a_segment_by_a_part_that_depends_on_its_name": ("segment.jitter.ms",),
     },
     "config/test_access.py": {
         "test_kafkas_authorizer_switches_the_rules_on": ("allow.everyone.if.no.acl.found",),
@@ -190,10 +199,8 @@ SEEN_BY = {key: (path, test) for path, tests in SEEN.items() for test, keys in t
 
 
 PENDING = {
-    "file.delete.delay.ms",
     "flush.messages",
     "flush.ms",
-    "index.interval.bytes",
     "log.flush.offset.checkpoint.interval.ms",
     "log.flush.scheduler.interval.ms",
     "log.flush.start.offset.checkpoint.interval.ms",
@@ -203,9 +210,6 @@ PENDING = {
     "message.timestamp.type",
     "num.recovery.threads.per.data.dir",
     "producer.id.expiration.ms",
-    "segment.index.bytes",
-    "segment.jitter.ms",
-    "segment.ms",
 }
 """Keys whose test is still to come."""
 
