@@ -21,6 +21,7 @@ MEASUREMENTS = {
     "catch-up": "bench.catch_up:main",
     "changes": "bench.changes:main",
     "replication": "bench.replication:main",
+    "compaction": "bench.compaction:main",
     "large-cluster": "bench.large_cluster:main",
     "planner": "bench.planner:main",
     "pipeline": "bench.pipeline:main",

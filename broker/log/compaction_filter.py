@@ -35,7 +35,7 @@ from .record_batch import (
     encode_batch,
     put_varint,
 )
-from .record_walk import boundaries, has_value, keys_of, offset_deltas, timestamp_delta
+from .record_walk import boundaries, keys_of, offset_deltas, time_and_value, timestamp_delta
 
 KEY_OVERHEAD_BYTES = 200
 """Memory that a key takes in the map, beside its own bytes."""
@@ -67,12 +67,14 @@ class LatestOffsets:
                 raise _unreadable(header, position, error) from error
             before = len(self._offsets)
             base = header.base_offset
-            self._offsets.update(zip(keys, [base + delta for delta in deltas], strict=True))
+            is_whole = isinstance(deltas, range)
+            offsets = range(base, base + len(keys)) if is_whole else [base + delta for delta in deltas]
+            self._offsets.update(zip(keys, offsets, strict=True))
             if self._offsets.pop(None, None) is not None:
                 self.records_without_key += keys.count(None)
             added = len(self._offsets) - before
             if added > 0:
-                mean_bytes = sum(len(key) for key in keys if key is not None) // len(keys)
+                mean_bytes = len(b"".join(filter(None, keys))) // len(keys)
                 self._size_bytes += added * (KEY_OVERHEAD_BYTES + mean_bytes)
             self._sorted = None
         self.end_offset = header.end_offset
@@ -137,9 +139,10 @@ class BatchFilter:
         starts = boundaries(records, header.record_count)
         horizon_ms = header.delete_horizon_ms
         if _TOMBSTONE_HINT in records:
+            has_value = [time_and_value(records, starts[index])[1] for index in kept]
             if horizon_ms is not None and horizon_ms <= self._now_ms:
-                kept = [index for index in kept if has_value(records, starts[index])]
-            elif horizon_ms is None and not all(has_value(records, starts[index]) for index in kept):
+                kept = [index for index, stays in zip(kept, has_value, strict=True) if stays]
+            elif horizon_ms is None and not all(has_value):
                 horizon_ms = self._horizon_ms
         self.records_kept += len(kept)
         if not kept:

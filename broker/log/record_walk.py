@@ -13,6 +13,9 @@ from collections.abc import Sequence
 
 from .record_batch import get_varint
 
+_NOTHING = 1
+"""Length -1."""
+
 
 def boundaries(records: bytes, count: int) -> list[int]:
     """Return the positions at which the records begin, and the position after the last."""
@@ -81,12 +84,21 @@ def timestamp_delta(records: bytes, start: int) -> tuple[int, int]:
     return get_varint(records, _skip(records, start) + 1)
 
 
-def has_value(records: bytes, start: int) -> bool:
-    """Return False for a tombstone: a record without a value."""
-    at = _skip(records, _skip(records, _skip(records, start) + 1))
-    length, at = get_varint(records, at)
-    length, _ = get_varint(records, at + max(length, 0))
-    return length >= 0
+def time_and_value(records: bytes, start: int) -> tuple[int, bool]:
+    """Return the timestamp delta of the record that begins at `start`, and False if it is a tombstone: without a value."""
+    at = start
+    while records[at] > 127:  # length
+        at += 1
+    delta, at = get_varint(records, at + 2)
+    while records[at] > 127:  # offset
+        at += 1
+    length = records[at + 1]
+    at += 2
+    if length > 127:
+        length, at = _long(records, at - 1)
+    if not length & 1:
+        at += length >> 1
+    return delta, records[at] != _NOTHING
 
 
 def _skip(records: bytes, at: int) -> int:
@@ -96,7 +108,7 @@ def _skip(records: bytes, at: int) -> int:
 
 
 def _long(records: bytes, at: int) -> tuple[int, int]:
-    """Return a number of three bytes or more, still in zigzag, and the position after it."""
+    """Return a number of any size, still in zigzag, and the position after it."""
     value, at = get_varint(records, at)
     return (value << 1) ^ (value >> 63), at
 

@@ -28,7 +28,7 @@ from kraftlab.broker.log.record_batch import (
     records_of,
     validate,
 )
-from kraftlab.broker.log.record_walk import boundaries, has_value, keys_of, offset_deltas, timestamp_delta
+from kraftlab.broker.log.record_walk import boundaries, keys_of, offset_deltas, time_and_value, timestamp_delta
 
 NOW_MS = 1_700_000_000_000
 RETENTION_MS = 1000
@@ -170,9 +170,10 @@ def test_walks_find_what_decoding_finds(found: list[Record], later_ms: int) -> N
     starts = boundaries(body, header.record_count)
     assert keys_of(body, header.record_count) == [record.key for record in decoded]
     assert offset_deltas(body, starts[:-1]) == [record.offset for record in decoded]
-    assert [has_value(body, start) for start in starts[:-1]] == [record.value is not None for record in decoded]
-    times = [header.base_timestamp_ms + timestamp_delta(body, start)[0] for start in starts[:-1]]
-    assert times == [record.timestamp_ms for record in decoded]
+    times = [timestamp_delta(body, start)[0] for start in starts[:-1]]
+    assert [header.base_timestamp_ms + time for time in times] == [record.timestamp_ms for record in decoded]
+    has_value = [record.value is not None for record in decoded]
+    assert [time_and_value(body, start) for start in starts[:-1]] == list(zip(times, has_value, strict=True))
 
 
 # --- rules, one by one ---------------------------------------------------------------------------------------------------------
