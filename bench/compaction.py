@@ -1,9 +1,9 @@
-"""Compaction of a log with a million records, 10 % of them the last ones of their keys, against one read and one write of its files.
+"""Compaction of a log with a million records, 10 % of them live, against one read and one write of its files.
 
 The records have random keys and values of random sizes, in batches of 16 KiB, which is the default of Java's producers. The
 reference reads all segments of the log, writes them once into a new directory and fsyncs them. The compaction is the one that a
-broker runs, with the broker's defaults, in this process: it reads all keys, writes what stays, fsyncs it and exchanges the files. Both
-find the files in the page cache. Runs alternate.
+broker runs, with the broker's defaults, in this process: it reads all keys, writes what stays, fsyncs it and exchanges the files.
+Both find the files in the page cache. Runs alternate.
 """
 
 from __future__ import annotations

@@ -5,6 +5,9 @@ the keys of the dirty part are read, then each group of segments is written into
 followers and appends, which go on: nothing that is read here changes, unless the log is truncated, deleted from, or moved. Then
 the exchange is refused, the new files are removed, and a later compaction begins again.
 
+What replaces a record must be as durable as the record was: the full segments are flushed first. Otherwise a power cut could take
+the new record, and the old one would be gone already.
+
 The exchange, with the log locked, passes these states, each made durable before the next:
 
 1. `.cleaned`: the new segment is complete and fsynced. A start removes it.
@@ -83,6 +86,7 @@ class Compaction:
 
     def _steps(self) -> Iterator[int]:
         log = self.log
+        log.flush_rolled()
         self.part = part = log.cleanable(self._now_ms)
         self._count, segments = log.segments_below(part.end_offset)
         self.latest = latest = LatestOffsets(part.start_offset, self._map_bytes)

@@ -530,7 +530,12 @@ class PartitionLog:
         return self._segments[0].base_offset
 
     def _truncate_segments(self, offset: int) -> None:
-        """Remove whole segments, newest first, so that a crash in between leaves a log without a hole."""
+        """Remove whole segments, newest first, so that a crash in between leaves a log without a hole.
+
+        The truncation is durable before anything is appended: otherwise a power cut could bring removed records back, below
+        others that a new segment holds by then.
+        """
+        count = len(self._segments)
         while len(self._segments) > 1 and self._segments[-1].base_offset >= offset:
             self._set_aside(self._segments[-1])
             self._segments = self._segments[:-1]
@@ -542,6 +547,9 @@ class PartitionLog:
             active.delete()
             self._segments = self._segments[:-1]
         self._sealed = tuple(segment for segment in self._sealed if segment in self._segments[:-1])
+        self._segments[-1].sync()
+        if len(self._segments) < count:
+            fsync_directory(self.directory)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; the log is empty and begins at `offset`."""
