@@ -13,7 +13,7 @@ The exchange, with the log locked, passes these states, each made durable before
 1. `.cleaned`: the new segment is complete and fsynced. A start removes it.
 2. `.swap`: the new segment counts. A start removes all segments that begin within its offsets, then gives it its name.
 3. `.swap`, and the old segments are `.deleted`.
-4. The new segment has its name. Removing the `.deleted` files is all that is left.
+4. The new segment has its name. The `.deleted` files are removed after file.delete.delay.ms.
 
 A start after a crash between any two finds the old segments or the new one (`recovery.tidy`). Since the end of the compacted part
 is raised after the last group, a compaction that a crash has cut short is repeated, which changes nothing in groups that were
@@ -35,7 +35,7 @@ from .errors import CorruptBatch, CorruptLog, LogError, OffsetOutOfRange, disk_e
 from .files import fsync_directory
 from .partition_log import PartitionLog
 from .record_batch import BatchHeader, read_header, validate
-from .segment import CHUNK_BYTES, CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, Segment
+from .segment import CHUNK_BYTES, CLEANED_SUFFIX, SWAP_SUFFIX, Segment
 
 
 class Superseded(LogError):
@@ -174,14 +174,13 @@ class Compaction:
             new.sync()
             new.flush_index(durably=True)
 
-        def exchange() -> bool:
+        def exchange(set_aside: Callable[[Segment], None]) -> bool:
             if not self._may_replace():
                 return False
             new.rename_files(SWAP_SUFFIX)
             fsync_directory(self._directory)
             for segment in reversed(group):
-                segment.close()
-                segment.rename_files(DELETED_SUFFIX)
+                set_aside(segment)
             fsync_directory(self._directory)
             new.rename_files("")
             fsync_directory(self._directory)
@@ -193,8 +192,6 @@ class Compaction:
         self._count = count
         self.bytes_before += sum(segment.size_bytes for segment in group)
         self.bytes_after += new.size_bytes
-        for segment in group:
-            _remove(segment)
 
 
 def _remove(segment: Segment) -> None:

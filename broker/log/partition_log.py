@@ -54,6 +54,8 @@ from .segment_rules import MAX_RELATIVE_OFFSET, Room, expired_count, room_in
 
 OFFSET_MAX = 2**63 - 1
 
+Exchange = Callable[[Callable[[Segment], None]], bool]
+
 
 class PartitionLog:
     """Every method may raise LogClosed and LogDirFailed; `directory` changes when a move ends."""
@@ -677,8 +679,9 @@ class PartitionLog:
         with self.pinned() as view:
             return self._cuts, tuple(segment for segment in view.segments[:-1] if segment.base_offset < offset)
 
-    def replace_segments(self, count: int, old: Sequence[Segment], new: Segment, exchange: Callable[[], bool]) -> int | None:
-        """Take `new` in the place of `old`, once `exchange` has exchanged their files. Return the next `count`.
+    def replace_segments(self, count: int, old: Sequence[Segment], new: Segment, exchange: Exchange) -> int | None:
+        """Take `new` in the place of `old`, once `exchange` has exchanged their files. Return the next `count`. `exchange` gets
+        the function that sets a segment's files aside.
 
         None, and nothing has changed: records were removed since `count` was returned, or `exchange` refused. LogDirFailed.
         """
@@ -689,7 +692,7 @@ class PartitionLog:
             if self._cuts != count or self._segments[first:after] != tuple(old) or after >= len(self._segments):
                 return None
             try:
-                if not exchange():
+                if not exchange(self._set_aside):
                     return None
             except OSError as error:
                 raise self._fail(error) from error

@@ -40,6 +40,7 @@ def compact(log: PartitionLog, now_ms: int = NOW_MS, map_bytes: int = MUCH, **op
     compaction = Compaction(log, now_ms=now_ms, map_bytes=map_bytes, **options)
     for _ in compaction.steps():
         pass
+    log.remove_deleted(2 * now_ms)
     return compaction
 
 
