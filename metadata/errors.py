@@ -39,6 +39,7 @@ class ErrorCode(enum.IntEnum):
     TOPIC_AUTHORIZATION_FAILED = 29, "The principal may not do this to the topic; add an ACL that allows it."
     GROUP_AUTHORIZATION_FAILED = 30, "The principal may not do this to the group; add an ACL that allows it."
     CLUSTER_AUTHORIZATION_FAILED = 31, "The principal may not do this to the cluster; add an ACL that allows it."
+    INVALID_TIMESTAMP = 32, "A record's timestamp is outside of message.timestamp.before.max.ms and after.max.ms."
     UNSUPPORTED_SASL_MECHANISM = 33, "The SASL mechanism is not offered here; choose one of the offered ones."
     UNSUPPORTED_VERSION = 35, "This node does not know that api or that version of it; upgrade the older side."
     TOPIC_ALREADY_EXISTS = 36, "A topic with this name exists already."
@@ -50,7 +51,13 @@ class ErrorCode(enum.IntEnum):
     INVALID_REQUEST = 42, "The request contradicts itself or the protocol; the message of the entry says where."
     UNSUPPORTED_FOR_MESSAGE_FORMAT = 43, "The log's format does not support this."
     POLICY_VIOLATION = 44, "The request breaks a policy or limit of the server; split it or change the policy."
+    OUT_OF_ORDER_SEQUENCE_NUMBER = (
+        45,
+        "The batch does not follow the producer's last one; get a new producer id.",
+    )
     DUPLICATE_SEQUENCE_NUMBER = 46, "The request may have been carried out before; see what is there, and use a new sequence."
+    INVALID_PRODUCER_EPOCH = 47, "A newer producer has this producer id; get a new producer id."
+    INVALID_PRODUCER_ID_MAPPING = 49, "Another producer has this producer id; get a new producer id."
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53, "The principal may not use this transactional id; add an ACL that allows it."
     SECURITY_DISABLED = 54, "No authorizer is configured; set authorizer.class.name first."
     OPERATION_NOT_ATTEMPTED = 55, "Not attempted, because another part of the request failed."

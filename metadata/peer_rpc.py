@@ -289,9 +289,9 @@ class ReplicaFetchResponse(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ProduceRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Whole v2 batches for one partition.
+    """Whole v2 batches for one partition; at most five of an idempotent producer, which follow each other.
 
-    `acks` 1 or -1 (all). `keep_offsets`: the batches already have their final offsets (import).
+    `acks` 0 (nobody reads the answer), 1 or -1 (all). `keep_offsets`: the batches already have their final offsets (import).
     """
 
     topic_id: Uuid
@@ -300,13 +300,22 @@ class ProduceRequest(msgspec.Struct, frozen=True, array_like=True):
     timeout_ms: int
     records: memoryview
     keep_offsets: bool = False
+    may_be_stored: bool = True
+    """False: an idempotent producer sends the batch for the first time; a stored one with its sequence is another producer's."""
 
 
 class ProduceResponse(msgspec.Struct, frozen=True, array_like=True):
+    """`log_append_time_ms`: the leader's timestamp on the batch (LogAppendTime), -1 if it keeps its own; for a duplicate, the
+    largest timestamp of the stored batch. `record_errors`: (index in the batch, reason) of some records that are not accepted.
+    """
+
     error: int
     message: str | None = None
     base_offset: int = -1
     log_end_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    record_errors: tuple[tuple[int, str], ...] = ()
 
 
 class LogDigestRequest(msgspec.Struct, frozen=True, array_like=True):

@@ -1,4 +1,4 @@
-"""Produce, fetch and digests over peer frames: whole v2 batches in and out (KIP-98's format, not Kafka's request format)."""
+"""The data plane's calls over peer frames: produce (`produce.py`), fetch (`replication/fetch_service.py`), and digests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from kraftlab.metadata.peer_rpc import (
     LogDigestRequest,
     LogDigestResponse,
     ProduceRequest,
-    ProduceResponse,
     ReplicaDigest,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
@@ -27,17 +26,13 @@ from kraftlab.wire.transport import Body, PeerHandler, PeerRequest
 from ..log.errors import LogClosed, LogError
 from ..replica_manager import ReplicaManager
 from ..replication.fetch_service import FetchService
-from ..replication.partition import LeaderRole, Partition, ReplicaId
+from ..replication.partition import ReplicaId
 from ..replication.replica_errors import ReplicaError, code_of
 from ..replication.stored_records import StoredRecords
-
-ACKS_LEADER = 1
-ACKS_ALL = -1
-TIMEOUT_MAX_MS = 60_000
-NOT_REPLICATED = "It was written, but not every in-sync replica had it in time; a second attempt may write it twice."
+from .produce import Produce
 
 _encode = msgspec.msgpack.Encoder().encode
-_produce = Decoder(ProduceRequest)
+_produce_request = Decoder(ProduceRequest)
 _fetch = Decoder(ReplicaFetchRequest)
 _digest = Decoder(LogDigestRequest)
 
@@ -48,12 +43,14 @@ class DataPlane:
     def __init__(self, replicas: ReplicaManager, fetches: FetchService) -> None:
         self._replicas = replicas
         self._fetches = fetches
+        self.producing = Produce(replicas)
+        self.produce = self.producing.produce
 
     def handlers(self) -> Mapping[int, PeerHandler]:
         return {Api.PRODUCE: self._on_produce, Api.REPLICA_FETCH: self._on_fetch, Api.LOG_DIGEST: self._on_digest}
 
     async def _on_produce(self, request: PeerRequest) -> bytes:
-        return _encode(await self.produce(_produce.decode(request.body)))
+        return _encode(await self.produce(_produce_request.decode(request.body)))
 
     async def _on_fetch(self, request: PeerRequest) -> Body:
         stored: dict[ReplicaId, StoredRecords] = {}
@@ -62,35 +59,6 @@ class DataPlane:
 
     async def _on_digest(self, request: PeerRequest) -> bytes:
         return _encode(await self.digest(_digest.decode(request.body)))
-
-    # --- produce -------------------------------------------------------------------------------------------------------------
-
-    async def produce(self, request: ProduceRequest) -> ProduceResponse:
-        """Append batches; with acks=-1, answer once every in-sync replica has them.
-
-        Errors: 21 invalid acks; 3, 100, 6, 56 about the replica; 19 too few in-sync replicas before the append, 20 after it; 7
-        not replicated in time (the batches may still be kept); 2, 87 for bytes that are not batches or do not continue the log.
-        """
-        if request.acks not in (ACKS_LEADER, ACKS_ALL):
-            return _refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; send 1 or -1 (all)")
-        try:
-            partition = self._replicas.hosted((request.topic_id, request.partition))
-            partition.leader_role()
-            if request.acks == ACKS_ALL and partition.is_below_min_isr():
-                raise ReplicaError(
-                    ErrorCode.NOT_ENOUGH_REPLICAS,
-                    f"only {partition.state.isr} of {partition} are in sync, fewer than min.insync.replicas; nothing was written",
-                )
-            base, end, epoch = await partition.append_as_leader(request.records, keep_offsets=request.keep_offsets)
-        except (ReplicaError, LogError) as error:
-            return _refusal(code_of(error), str(error))
-        if request.acks == ACKS_ALL:
-            timeout_ms = min(request.timeout_ms, TIMEOUT_MAX_MS)
-            code = await _replicated(partition, end, epoch, timeout_ms)
-            if code != ErrorCode.NONE:
-                message = NOT_REPLICATED if code == ErrorCode.REQUEST_TIMED_OUT else code.message
-                return ProduceResponse(code, message, base, end)
-        return ProduceResponse(ErrorCode.NONE, None, base, end)
 
     # --- digests -------------------------------------------------------------------------------------------------------------
 
@@ -146,21 +114,6 @@ class DataPlane:
         )
 
 
-async def _replicated(partition: Partition, end_offset: int, leader_epoch: int, timeout_ms: int) -> ErrorCode:
-    """Wait until the high watermark covers the append."""
-    with trio.move_on_after(timeout_ms / 1000):
-        while True:
-            changed = trio.Event()
-            with partition.watched_by(changed):
-                log = partition.log
-                if not isinstance(partition.role, LeaderRole) or partition.role.epoch != leader_epoch or log is None:
-                    return ErrorCode.NOT_LEADER_OR_FOLLOWER
-                if log.high_watermark >= end_offset:
-                    return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if partition.is_below_min_isr() else ErrorCode.NONE
-                await changed.wait()
-    return ErrorCode.REQUEST_TIMED_OUT
-
-
 def _in_parts(response: ReplicaFetchResponse, stored: Mapping[ReplicaId, StoredRecords]) -> list[Part]:
     """Encode the answer to a fetch around the records that are sent from their files."""
     before, after = around(msgspec.structs.replace(response, partitions=()), "partitions")
@@ -173,7 +126,3 @@ def _in_parts(response: ReplicaFetchResponse, stored: Mapping[ReplicaId, StoredR
             head, tail = around(answer, "records")
             parts += [head, bin_header(records.size_bytes), records, tail]
     return [*parts, after]
-
-
-def _refusal(code: ErrorCode, message: str) -> ProduceResponse:
-    return ProduceResponse(code, message)

@@ -126,8 +126,8 @@ class OneBroker(Broker):
         """Append one record, here or on a leader: (end offset, the batch as stored). LogError, ReplicaError."""
         partition = (leader or self).replicas.partitions[TOPIC_ID, NUMBER]
         batch = build_batch([Record(b"key", value.encode(), 1000)])
-        base, end, _ = await partition.append_as_leader(batch, keep_offsets=False)
-        return end, partition.online_log().read(base, len(batch))
+        appended, _ = await partition.append_as_leader(batch)
+        return appended.end_offset, partition.online_log().read(appended.base_offset, len(batch))
 
     async def new_leader_epoch(self) -> None:
         await self.world.commit(PartitionChange(0, NUMBER, TOPIC_ID, leader=BROKER_ID))

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -55,7 +55,6 @@ class Compaction:
         map_bytes: int,
         chunk_bytes: int = CHUNK_BYTES,
         may_replace: Callable[[], bool] = lambda: True,
-        last_of_producers: Mapping[int, int] | None = None,
     ) -> None:
         self.log = log
         self.bytes_before = 0
@@ -67,7 +66,7 @@ class Compaction:
         self._map_bytes = map_bytes
         self._chunk_bytes = chunk_bytes
         self._may_replace = may_replace
-        self._last_of_producers = last_of_producers or {}
+        self._last_of_producers = log.producers.last_ends()
         self._directory = log.directory
         self._count = 0
 

@@ -27,6 +27,42 @@ class CorruptBatch(LogError):
         self.reason = reason
 
 
+class InvalidRecords(LogError):
+    """Records that break the rules of their format or topic. `records`: (index in the batch, reason) of some of them."""
+
+    def __init__(self, reason: str, records: tuple[tuple[int, str], ...] = ()) -> None:
+        super().__init__(reason)
+        self.records = records
+
+
+class InvalidTimestamps(InvalidRecords):
+    """Records with timestamps that the topic does not accept."""
+
+
+class BatchTooLarge(LogError):
+    """A batch larger than max.message.bytes of its topic."""
+
+
+class UnknownCodec(LogError):
+    """A batch whose attributes name a compression that does not exist."""
+
+
+class NoTransactions(LogError):
+    """A transactional batch; transactions are not coordinated."""
+
+
+class OutOfOrderSequence(LogError):
+    """A batch that neither follows nor equals one of the newest of its producer."""
+
+
+class StaleProducerEpoch(LogError):
+    """A batch of an older epoch of its producer id."""
+
+
+class ProducerIdInUse(LogError):
+    """A new batch whose producer id and sequence belong to a stored batch of another producer."""
+
+
 class CorruptLog(LogError):
     """A segment is no longer valid. Stop the broker; the next start scans and truncates the log."""
 

@@ -62,7 +62,7 @@ from .errors import (
     TooManyOpenFiles,
     disk_errors,
 )
-from .files import forget_cached, fsync_directory, rename_durably
+from .files import forget_cached, fsync_directory, rename_durably, sync_new_directories
 from .loading import LoadedDir, ReturningDir, check_no_twin, found_dir, load_log_dir, load_together, open_dirs, open_stray
 from .log_config import LogConfig
 from .log_dir import UNKNOWN_EPOCH, LogDir
@@ -356,6 +356,8 @@ class LogManager:
                 try:
                     for log in logs:
                         log.flush(with_index=True)
+                    with disk_errors(log_dir.path):
+                        sync_new_directories([log.directory for log in logs if log.write_producers()])
                     log_dir.write_checkpoints(partial(self._logs_in, log_dir.path))
                     for log in logs:
                         log.close()
@@ -624,6 +626,7 @@ class LogManager:
         future.advance_log_start(current.log_start_offset)
         future.set_cleaned_to(current.cleaned_to)
         future.high_watermark = current.high_watermark
+        future.adopt_producers(current)
         future.flush()
         target = self._online[future.log_dir]
         target.write_checkpoints(partial(self._logs_in, target.path))

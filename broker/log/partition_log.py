@@ -23,9 +23,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from kraftlab.metadata.uuids import Uuid
 
+from . import producer_snapshots
 from .clock import wall_clock_ms
 from .compaction import Cleanable, cleanable
 from .digest import LogDigest, digest_of
@@ -36,6 +38,7 @@ from .errors import (
     LogDirFailed,
     LogError,
     OffsetOutOfRange,
+    ProducerIdInUse,
     ReplicaConflict,
     UnexpectedOffset,
     disk_errors,
@@ -47,7 +50,9 @@ from .leader_epochs import EpochEntry, LeaderEpochs
 from .log_config import LogConfig
 from .log_view import LogView, Placed, Removal, Slice, ages_of, bytes_of
 from .pins import Pins
-from .record_batch import BatchHeader, stamp, validate
+from .producer_state import ProducerState, StoredBatch
+from .record_batch import BatchHeader, stamp
+from .record_checks import check_copied, prepare
 from .recovery import OpenedLog, RecoveryReport, open_segments
 from .segment import Segment
 from .segment_rules import MAX_RELATIVE_OFFSET, Room, expired_count, room_in
@@ -55,6 +60,17 @@ from .segment_rules import MAX_RELATIVE_OFFSET, Room, expired_count, room_in
 OFFSET_MAX = 2**63 - 1
 
 Exchange = Callable[[Callable[[Segment], None]], bool]
+
+
+class Appended(NamedTuple):
+    """Place of batches in the log. `log_append_time_ms`: the leader's timestamp on them, -1 if they keep their own.
+
+    A duplicate has the place of the stored batch, and its largest timestamp, as in Kafka.
+    """
+
+    base_offset: int
+    end_offset: int
+    log_append_time_ms: int = -1
 
 
 class PartitionLog:
@@ -87,6 +103,7 @@ class PartitionLog:
         self.recovery: RecoveryReport = opened.report
         self._segments = opened.segments
         self._epochs: LeaderEpochs = opened.epochs
+        self._producers: ProducerState = opened.producers
         self._before_truncation = before_truncation
         self._pins = Pins()
         self._lock = self._pins.lock
@@ -269,22 +286,34 @@ class PartitionLog:
             self._lock.release()
         return True
 
-    def append_as_leader(self, batches: bytes | memoryview, leader_epoch: int, *, keep_offsets: bool = False) -> tuple[int, int]:
-        """Append whole batches stamped with the next offsets and `leader_epoch`; return (base offset, end offset).
+    def append_as_leader(
+        self, batches: bytes | memoryview, leader_epoch: int, *, keep_offsets: bool = False, may_be_stored: bool = True
+    ) -> Appended:
+        """Append whole batches stamped with the next offsets and `leader_epoch`.
+
+        Errors of `record_checks` and `producer_state`, UnexpectedOffset, NoSpace: nothing was appended. Batches of an idempotent
+        producer that are stored already are not appended again. `may_be_stored` False: the producer has never sent them, so
+        stored ones with their sequences belong to another producer (an import): ProducerIdInUse.
 
         A writable memoryview is stamped in place.
 
         `keep_offsets` (import): the batches keep their own offsets, which must rise and begin at or after the log end; gaps are
-        allowed. CorruptBatch, UnexpectedOffset, NoSpace: nothing was appended.
+        allowed, and sequences are not checked.
         """
-        headers = [header for _, header in validate(batches)]
-        data = batches if isinstance(batches, memoryview) and not batches.readonly else bytearray(batches)
+        now_ms = wall_clock_ms()
+        data, headers, append_time_ms = prepare(batches, self.config, now_ms, keep_offsets=keep_offsets)
         with self._lock:
             self._check_open()
             if leader_epoch < self._epochs.latest_epoch:
                 raise UnexpectedOffset(
                     f"{self.name} has records of epoch {self._epochs.latest_epoch}; epoch {leader_epoch} may not append"
                 )
+            stored = [] if keep_offsets or not headers else self._stored_before(headers, may_be_stored)
+            if len(stored) == len(headers) and stored:
+                return Appended(stored[0].base_offset, stored[-1].last_offset + 1, stored[-1].timestamp_ms)
+            if stored:
+                data = memoryview(data)[sum(header.size_bytes for header in headers[: len(stored)]) :]
+                headers = headers[len(stored) :]
             stamped: list[BatchHeader] = []
             position, next_offset = 0, self.log_end_offset
             for header in headers:
@@ -295,8 +324,22 @@ class PartitionLog:
                 stamped.append(header._replace(base_offset=base_offset, leader_epoch=leader_epoch))
                 position += header.size_bytes
                 next_offset = stamped[-1].end_offset
-            self._append(data, stamped)
-            return stamped[0].base_offset, self.log_end_offset
+            self._append(data, stamped, now_ms)
+            return Appended((stored or stamped)[0].base_offset, self.log_end_offset, append_time_ms)
+
+    def _stored_before(self, headers: Sequence[BatchHeader], may_be_stored: bool) -> list[StoredBatch]:
+        """Return the first batches as the log has them, if it has; check the first new one. The lock is held over the append."""
+        if headers[0].producer_id < 0:
+            return []
+        stored = self._producers.find_duplicates(headers)
+        if stored and not may_be_stored:
+            raise ProducerIdInUse(
+                f"{self.name} has a batch of producer {headers[0].producer_id} with sequence {headers[0].base_sequence} already, "
+                "which another producer wrote; get another producer id"
+            )
+        if len(stored) < len(headers):
+            self._producers.check(headers[len(stored)])
+        return stored
 
     def append_as_follower(self, batches: bytes | memoryview, leader_epoch: int | None = None) -> int:
         """Append whole batches as the leader stored them, with offsets and epochs; return the log end offset.
@@ -306,19 +349,20 @@ class PartitionLog:
         They must continue the log (a gap, left by compaction, is allowed). An empty log may begin within the first batch: records
         were deleted up to there, and batches are copied whole. CorruptBatch, UnexpectedOffset, NoSpace: nothing was appended.
         """
-        headers = [header for _, header in validate(batches)]
+        headers = check_copied(batches)
         if leader_epoch is not None and any(header.leader_epoch > leader_epoch for header in headers):
             raise UnexpectedOffset(f"{self.name} got records of a later epoch than {leader_epoch}, from a leader of that epoch")
         return self.append_checked(batches, headers)
 
     def append_checked(self, batches: bytes | memoryview | FileRange, headers: Sequence[BatchHeader]) -> int:
         """As `append_as_follower`, for batches whose headers and CRCs the caller has checked."""
+        now_ms = wall_clock_ms()
         with self._lock:
             self._check_open()
             begins_within = bool(headers) and self._begins_within(headers[0])
             if begins_within:
                 self._begin_segments_at(headers[0].base_offset)
-            self._append(batches, headers)
+            self._append(batches, headers, now_ms)
             if begins_within:
                 self._epochs.truncate_from_start(self._log_start_offset)
             return self.log_end_offset
@@ -331,7 +375,7 @@ class PartitionLog:
         with self.exclusive():
             self._recreate_at(offset, recovery_point=offset)
 
-    def _append(self, data: bytes | bytearray | memoryview | FileRange, headers: Sequence[BatchHeader]) -> None:
+    def _append(self, data: bytes | bytearray | memoryview | FileRange, headers: Sequence[BatchHeader], now_ms: int) -> None:
         """Write all batches or none, and roll as needed. The lock is held."""
         if not headers:
             raise CorruptBatch(0, "there is no batch to append")
@@ -342,6 +386,7 @@ class PartitionLog:
             next_offset = header.end_offset
         segments, epochs = self._segments, self._epochs.entries
         size_bytes, end_offset = segments[-1].size_bytes, segments[-1].end_offset
+        producers = self._producers.noted(headers)
         first, position = 0, 0
         try:
             while first < len(headers):
@@ -350,11 +395,13 @@ class PartitionLog:
                 self._segments[-1].append(_part(data, position, run_bytes), run, self.config.index_interval_bytes)
                 for header in run:
                     self._epochs.assign(header.leader_epoch, header.base_offset)
+                    self._producers.update(header, now_ms)
                 first, position = first + count, position + run_bytes
             self._pass_gaps(self._segments[len(segments) - 1 :])
         except (OSError, LogError) as error:
             self._roll_back(segments, size_bytes, end_offset)
             self._epochs.restore(epochs)
+            self._producers.restore(producers)
             self._recovery_point = min(self._recovery_point, end_offset)
             if isinstance(error, LogError):
                 raise
@@ -398,6 +445,7 @@ class PartitionLog:
         base_offset = active.end_offset if is_reachable else first_offset
         if base_offset != active.end_offset:
             self._flush_segments(self._segments, active.end_offset)
+        producer_snapshots.write(self.directory, base_offset, self._producers)
         following = Segment.create(self.directory, base_offset)
         self._segments = (*self._segments, following)
         self._sealed = (*self._sealed, active)
@@ -419,6 +467,8 @@ class PartitionLog:
         try:
             for segment in self._segments[len(segments) :]:
                 segment.delete()
+            if len(self._segments) > len(segments):
+                self._remove_snapshots(end_offset)
             self._segments = segments
             self._sealed = tuple(segment for segment in self._sealed if segment in segments[:-1])
             if segments[-1].size_bytes > size_bytes:
@@ -511,6 +561,11 @@ class PartitionLog:
             try:
                 self._lower_recovery_point(min(offset, self._end_after_truncation(offset)))
                 self._truncate_segments(offset)
+                reached = self._segments[-1].end_offset
+                self._producers, has_removed = producer_snapshots.truncated(
+                    self.directory, self._producers, self._segments, reached
+                )
+                self._names_are_durable = self._names_are_durable and not has_removed
             except OSError as error:
                 raise self._fail(error) from error
             self._set_marks(self._log_start_offset, self._segments[-1].end_offset)
@@ -553,6 +608,11 @@ class PartitionLog:
         if len(self._segments) < count:
             fsync_directory(self.directory)
 
+    def _remove_snapshots(self, end_offset: int) -> None:
+        """Remove snapshots of producers above the log's end; the next flush makes that durable. OSError."""
+        if producer_snapshots.remove_outside(self.directory, 0, end_offset):
+            self._names_are_durable = False
+
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; the log is empty and begins at `offset`."""
         with self.exclusive():
@@ -560,6 +620,7 @@ class PartitionLog:
             self._cuts += 1
             self._recreate_at(offset, recovery_point=min(offset, self._log_start_offset))
             self._epochs.clear()
+            self._producers.clear()
             self._recovery_point = offset
             self._set_marks(offset, offset)
 
@@ -569,6 +630,7 @@ class PartitionLog:
             self._lower_recovery_point(recovery_point)
             for segment in reversed(self._segments):
                 self._set_aside(segment)
+            producer_snapshots.remove_outside(self.directory, 0, -1)
             self._segments = (Segment.create(self.directory, offset),)
             self._sealed = ()
         except OSError as error:
@@ -603,12 +665,15 @@ class PartitionLog:
                 return
             self._set_marks(offset, self.log_end_offset)
             self._epochs.truncate_from_start(offset)
-            while len(self._segments) > 1 and self._segments[1].base_offset <= offset:
-                try:
+            first = self._segments[0]
+            try:
+                while len(self._segments) > 1 and self._segments[1].base_offset <= offset:
                     self._set_aside(self._segments[0])
-                except OSError as error:
-                    raise self._fail(error) from error
-                self._segments = self._segments[1:]
+                    self._segments = self._segments[1:]
+                if self._segments[0] is not first:
+                    producer_snapshots.remove_outside(self.directory, self._segments[0].base_offset, OFFSET_MAX)
+            except OSError as error:
+                raise self._fail(error) from error
 
     def delete_old_segments(self, now_ms: int | None = None) -> int:
         """Delete the oldest segments that the retention limits no longer cover, below the high watermark; return their number.
@@ -766,6 +831,41 @@ class PartitionLog:
             except OSError:
                 self._names_are_durable = False
                 raise
+
+    # Producers
+
+    @property
+    def producers(self) -> ProducerState:
+        """A copy of the idempotent producers."""
+        with self._lock:
+            return self._producers.copy()
+
+    def adopt_producers(self, other: PartitionLog) -> None:
+        """Take over the producers of a log with the same records, which may know some whose records are deleted."""
+        producers = other.producers
+        with self._lock:
+            self._producers = producers
+
+    def expire_producers(self, before_ms: int) -> int:
+        """Forget producers that have not appended since that time; return their number. Does not wait for the disk."""
+        if not self._producers or not self._lock.acquire(blocking=False):
+            return 0
+        try:
+            return self._producers.expire(before_ms)
+        finally:
+            self._lock.release()
+
+    def write_producers(self) -> bool:
+        """Write a snapshot of the producers at the log's end, before the log is closed; False if there is nothing to write.
+
+        Not durable before `sync_new_directories`. LogError.
+        """
+        with self._lock:
+            self._check_open()
+            try:
+                return producer_snapshots.write_last(self.directory, self.log_end_offset, self._producers)
+            except OSError as error:
+                raise self._translate(error) from error
 
     def rename(self, directory: Path, *, may_wait: bool = False) -> None:
         """Rename the replica's directory; open files stay open. LogDirFailed.

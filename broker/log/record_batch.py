@@ -142,7 +142,7 @@ def iterate(data: bytes | bytearray | memoryview, position: int = 0, *, origin: 
 
 def check_crc(data: bytes | bytearray | memoryview, position: int, header: BatchHeader, *, origin: int = 0) -> None:
     """CorruptBatch if the CRC of the batch at `position` is wrong."""
-    crc = _crc_of(data, position + CRC_FROM, position + header.size_bytes)
+    crc = crc_of(data, position + CRC_FROM, position + header.size_bytes)
     if crc != header.crc:
         raise CorruptBatch(
             origin + position,
@@ -150,7 +150,7 @@ def check_crc(data: bytes | bytearray | memoryview, position: int, header: Batch
         )
 
 
-def _crc_of(data: bytes | bytearray | memoryview, start: int, end: int) -> int:
+def crc_of(data: bytes | bytearray | memoryview, start: int, end: int) -> int:
     """CRC-32C of a range. google_crc32c takes `bytes` only: pieces that stay in the processor's cache cost little to copy."""
     crc = 0
     with memoryview(data) as view:
@@ -281,9 +281,9 @@ def _decode_record(data: bytes, at: int, header: BatchHeader) -> StoredRecord:
         name, at = _get_bytes(data, at)
         content, at = _get_bytes(data, at)
         headers.append(((name or b"").decode(), content))
-    return StoredRecord(
-        header.base_offset + offset_delta, key, value, header.base_timestamp_ms + timestamp_delta_ms, tuple(headers)
-    )
+    is_leaders = header.attributes & APPEND_TIME
+    timestamp_ms = header.max_timestamp_ms if is_leaders else header.base_timestamp_ms + timestamp_delta_ms
+    return StoredRecord(header.base_offset + offset_delta, key, value, timestamp_ms, tuple(headers))
 
 
 def put_varint(out: bytearray, value: int) -> None:
@@ -295,8 +295,8 @@ def put_varint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
-def get_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return the number at `at`, and the position after it. IndexError."""
+def get_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
+    """Return (number, position after it). IndexError if `data` ends before."""
     value = shift = 0
     while True:
         byte = data[at]

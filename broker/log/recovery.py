@@ -8,6 +8,8 @@ than one before it ends the log, too: it was truncated, other records were appen
 append and not the truncation. Truncated records had not been fsynced, so the in-sync replicas have them elsewhere and they are
 fetched again. Bytes below the recovery point are not read: damage there is found by the next reader.
 
+Producers are those of the newest snapshot below the scanned part, and of all batches after it.
+
 Leader epochs above the scanned part are taken from the batches; a missing or corrupt epoch file is rebuilt from all headers.
 """
 
@@ -16,15 +18,18 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Collection, Iterable
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from . import leader_epochs
+from . import leader_epochs, producer_snapshots
+from .clock import wall_clock_ms
 from .errors import CorruptBatch, CorruptFile
 from .files import fsync_directory
 from .indexes import LOG_SUFFIX, OFFSETS, TIMES
 from .leader_epochs import LeaderEpochs
+from .producer_state import ProducerState
 from .record_batch import BatchHeader
 from .segment import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, Segment, base_offset_of, file_name
 from .segment_rules import MAX_RELATIVE_OFFSET
@@ -52,11 +57,12 @@ class OpenedLog(msgspec.Struct, frozen=True):
     """At least one, by base offset; the last is the active one."""
     epochs: LeaderEpochs
     report: RecoveryReport
+    producers: ProducerState
 
 
 def new_segments(directory: Path, start_offset: int) -> OpenedLog:
     """Make the first segment of a log in a new directory. OSError."""
-    return OpenedLog((Segment.create(directory, start_offset),), LeaderEpochs(), RecoveryReport())
+    return OpenedLog((Segment.create(directory, start_offset),), LeaderEpochs(), RecoveryReport(), ProducerState())
 
 
 def open_segments(directory: Path, *, recovery_point: int, clean: bool, start_offset: int) -> OpenedLog:
@@ -69,27 +75,36 @@ def open_segments(directory: Path, *, recovery_point: int, clean: bool, start_of
     bases = sorted(base for name, base in named if base is not None and name == file_name(base, LOG_SUFFIX))
     epochs = _read_epochs(directory) if leader_epochs.FILE_NAME in names else None
     recovered = LeaderEpochs() if epochs is None else epochs
-    segments, report, scanned_from = _open_all(directory, bases, recovered, clean=clean, recovery_point=recovery_point)
+    has_snapshots = any(name.endswith(producer_snapshots.SUFFIX) for name in names)
+    segments, report, scanned_from, producers = _open_all(directory, bases, recovered, clean=clean, recovery_point=recovery_point)
     if epochs is None:
         _assign_all(recovered, (s for s in segments if s.base_offset < scanned_from), segments)
     while len(segments) > 1 and not segments[-1].size_bytes:
         segments.pop().delete()
     if segments and segments[-1].base_offset < scanned_from and not _load(segments[-1]):
         report, scanned_from = _scan_last(segments[-1], recovered), segments[-1].base_offset
+    if producers is None and segments and has_snapshots:
+        producers = producer_snapshots.rebuild(directory, segments, segments[-1].end_offset)
+    # Without snapshots after a clean shutdown there were no producers.
+    producers = producers or ProducerState()
     if segments and segments[-1].end_offset < start_offset:
         logger.warning("%s ends at %d, below its start %d: wiped", directory, segments[-1].end_offset, start_offset)
         while segments:
             segments.pop().delete()
         recovered.clear()
+        producers.clear()
     if not segments:
         segments.append(Segment.create(directory, start_offset))
     recovered.truncate_from_end(segments[-1].end_offset)
+    if has_snapshots:
+        # Above the scanned segment, a snapshot may be older than the records that were truncated and replaced.
+        producer_snapshots.remove_outside(directory, segments[0].base_offset, min(scanned_from, segments[-1].end_offset))
     if report.reason:
         logger.warning(
             "%s was truncated to offset %d, %d bytes and %d later segments lost: %s",
             *(directory, segments[-1].end_offset, report.cut_bytes, len(report.deleted_segments), report.reason),
         )
-    return OpenedLog(tuple(segments), recovered, report)
+    return OpenedLog(tuple(segments), recovered, report, producers)
 
 
 def tidy(directory: Path) -> Collection[str]:
@@ -147,12 +162,16 @@ def _read_epochs(directory: Path) -> LeaderEpochs | None:
 
 def _open_all(
     directory: Path, bases: list[int], epochs: LeaderEpochs, *, clean: bool, recovery_point: int
-) -> tuple[list[Segment], RecoveryReport, int]:
-    """Return the segments that stay, the cost, and the base offset of the first that was scanned (whose epochs are noted)."""
+) -> tuple[list[Segment], RecoveryReport, int, ProducerState | None]:
+    """Return the segments that stay, the cost, the base offset of the first that was scanned (whose epochs are noted), and the
+    producers if any was scanned.
+    """
     segments: list[Segment] = []
     scanned_bytes = cut_bytes = 0
     scanned_from = 2**63
     reason: str | None = None
+    producers: ProducerState | None = None
+    now_ms = wall_clock_ms()
     for index, base in enumerate(bases):
         following = bases[index + 1] if index + 1 < len(bases) else None
         is_trusted = clean or (following is not None and following <= recovery_point)
@@ -169,8 +188,10 @@ def _open_all(
         if scanned_from > base:
             scanned_from = base
             epochs.truncate_from_end(base)
+        if producers is None:
+            producers = producer_snapshots.rebuild(directory, segments[:-1], base)
         size_bytes = segment.size_bytes
-        fault = segment.recover(lambda header: _take(epochs, header))
+        fault = segment.recover(partial(_take, epochs, producers, now_ms))
         scanned_bytes += size_bytes
         if fault is not None:
             cut_bytes += size_bytes - segment.size_bytes
@@ -182,15 +203,16 @@ def _open_all(
         cut_bytes += segment.size_bytes
         segment.delete()
     report = RecoveryReport(scanned_bytes, cut_bytes, tuple(file_name(base, LOG_SUFFIX) for base in later), reason)
-    return segments, report, scanned_from
+    return segments, report, scanned_from, producers
 
 
-def _take(epochs: LeaderEpochs, header: BatchHeader) -> str | None:
-    """Note the epoch of a batch, or return the reason why the batch was truncated before the crash."""
+def _take(epochs: LeaderEpochs, producers: ProducerState, now_ms: int, header: BatchHeader) -> str | None:
+    """Note the epoch and the producer of a batch, or return the reason why the batch was truncated before the crash."""
     if 0 <= header.leader_epoch < epochs.latest_epoch:
         here = f"a batch of epoch {header.leader_epoch} at offset {header.base_offset}"
         return f"{here}, after epoch {epochs.latest_epoch} has begun"
     epochs.assign(header.leader_epoch, header.base_offset)
+    producers.update(header, now_ms)
     return None
 
 
@@ -217,7 +239,7 @@ def _scan_last(segment: Segment, epochs: LeaderEpochs) -> RecoveryReport:
     """Truncate the last segment at the first bad byte. The other segments are trusted."""
     epochs.truncate_from_end(segment.base_offset)
     size_bytes = segment.size_bytes
-    fault = segment.recover(lambda header: _take(epochs, header))
+    fault = segment.recover(partial(_take, epochs, ProducerState(), 0))
     reason = f"{file_name(segment.base_offset, LOG_SUFFIX)}: {fault}" if fault is not None else None
     return RecoveryReport(size_bytes, size_bytes - segment.size_bytes, (), reason)
 

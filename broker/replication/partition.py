@@ -24,6 +24,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -40,7 +41,7 @@ from kraftlab.metadata.uuids import Uuid
 from ..log.disks import Disks
 from ..log.errors import LogError
 from ..log.expiry import has_expired
-from ..log.partition_log import PartitionLog
+from ..log.partition_log import Appended, PartitionLog
 from .fill_progress import Filling
 from .isr import (
     FollowerProgress,
@@ -143,6 +144,11 @@ class Partition:
             leader = f"broker {self.state.leader} does" if self.state.leader >= 0 else "nobody does now"
             raise ReplicaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {self}; {leader}")
         return self.role
+
+    def leader_log(self) -> PartitionLog:
+        """The log, if this replica leads. Errors of `leader_role`."""
+        self.leader_role()
+        return self.online_log()
 
     def online_log(self) -> PartitionLog:
         """The current log. ReplicaError KAFKA_STORAGE_ERROR if its directory is offline."""
@@ -261,18 +267,19 @@ class Partition:
 
     # --- leading -------------------------------------------------------------------------------------------------------------
 
-    async def append_as_leader(self, batches: bytes | memoryview, *, keep_offsets: bool) -> tuple[int, int, int]:
-        """Append whole batches: (base offset, end offset, leader epoch). ReplicaError, or LogError of the storage."""
+    async def append_as_leader(
+        self, batches: bytes | memoryview, *, keep_offsets: bool = False, may_be_stored: bool = True
+    ) -> tuple[Appended, int]:
+        """Append whole batches: (their place, leader epoch). ReplicaError, or LogError of the storage."""
         async with self.lock:
             role = self.leader_role()
             log = self.online_log()
             self._note_caught_up(role, log.log_end_offset)
-            base_offset, end_offset = await self._context.disks.run(
-                log.log_dir, log.append_as_leader, batches, role.epoch, keep_offsets=keep_offsets
-            )
+            append = partial(log.append_as_leader, keep_offsets=keep_offsets, may_be_stored=may_be_stored)
+            appended = await self._context.disks.run(log.log_dir, append, batches, role.epoch)
             self._raise_high_watermark()
             self.notify()
-            return base_offset, end_offset, role.epoch
+            return appended, role.epoch
 
     def _note_caught_up(self, role: LeaderRole, end_offset: int) -> None:
         """Note followers at the log's end as caught up at their last fetch."""

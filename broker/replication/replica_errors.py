@@ -5,17 +5,25 @@ from __future__ import annotations
 from kraftlab.metadata.errors import ErrorCode
 
 from ..log.errors import (
+    BatchTooLarge,
     CorruptBatch,
     CorruptLog,
+    InvalidRecords,
+    InvalidTimestamps,
     LogClosed,
     LogDirFailed,
     LogError,
     NoSpace,
+    NoTransactions,
     OffsetOutOfRange,
+    OutOfOrderSequence,
+    ProducerIdInUse,
     ReplicaOffline,
+    StaleProducerEpoch,
     TooManyOpenFiles,
     TopicNameTooLong,
     UnexpectedOffset,
+    UnknownCodec,
 )
 
 
@@ -38,6 +46,14 @@ _CODES: dict[type[LogError], ErrorCode] = {
     ReplicaOffline: ErrorCode.KAFKA_STORAGE_ERROR,
     OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
     UnexpectedOffset: ErrorCode.INVALID_RECORD,
+    InvalidRecords: ErrorCode.INVALID_RECORD,
+    InvalidTimestamps: ErrorCode.INVALID_TIMESTAMP,
+    BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
+    UnknownCodec: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    NoTransactions: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    StaleProducerEpoch: ErrorCode.INVALID_PRODUCER_EPOCH,
+    ProducerIdInUse: ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     TopicNameTooLong: ErrorCode.INVALID_TOPIC_EXCEPTION,
 }
 

@@ -10,6 +10,7 @@ import trio
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.peer_rpc import Api, FetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
+from kraftlab.metadata.records import RESOURCE_TOPIC
 from kraftlab.quorum.core.types import Endpoint
 from kraftlab.wire.frames import MAX_FRAME_BYTES
 
@@ -78,6 +79,7 @@ async def test_what_a_throttled_replica_borrows_does_not_make_an_answer_too_larg
     autojump_clock: Any, world: Any
 ) -> None:
     broker = await world.add_broker(0)
+    await world.configure(RESOURCE_TOPIC, "t", max_message_bytes=str(10 << 20))
     topic_id = await world.create_topic("t", [0, 1], [0, 1])
     await world.change("t", 1, isr=(0,))
     for number in (0, 1):

@@ -8,6 +8,8 @@ import msgspec
 import pytest
 import trio
 
+from kraftlab.broker.log.record_batch import Record, build_batch
+from kraftlab.broker.replication.partition import LeaderRole
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import FetchedPartition, FetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
 
@@ -200,10 +202,54 @@ async def test_a_produce_that_cannot_be_served_says_why(autojump_clock: Any, wor
     assert (await brokers[1].produce("t", 0, batch())).error == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (await brokers[2].produce("t", 0, batch())).error == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (await brokers[0].produce("t", 7, batch())).error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert (await brokers[0].produce("t", 0, batch(), acks=0)).error == ErrorCode.INVALID_REQUIRED_ACKS
+    assert (await brokers[0].produce("t", 0, batch(), acks=2)).error == ErrorCode.INVALID_REQUIRED_ACKS
     damaged = bytearray(batch())
     damaged[-1] ^= 1
     assert (await brokers[0].produce("t", 0, bytes(damaged))).error == ErrorCode.CORRUPT_MESSAGE
+
+
+async def test_errors_that_no_producer_waits_for_are_counted_and_logged(autojump_clock: Any, world: Any, caplog: Any) -> None:
+    broker = await world.add_broker(0)
+    await world.create_topic("t", [0])
+    assert (await broker.produce("t", 0, batch(), acks=0)).base_offset == 0
+    for _ in range(3):
+        await broker.produce("t", 0, b"no batch", acks=0)
+    assert broker.data_plane.producing.unseen_errors == {ErrorCode.INVALID_RECORD: 3}
+    assert len([line for line in caplog.messages if "acks=0 was not written" in line]) == 1
+
+
+async def test_a_duplicate_is_answered_once_the_first_copy_is_replicated(autojump_clock: Any, world: Any) -> None:
+    brokers = await world.add_brokers(2)
+    await world.create_topic("t", [0, 1])
+    await eventually(lambda: bool(brokers[1].replicas.partitions), "the follower is there")
+    numbered = build_batch([Record(None, b"v", 1)], producer_id=7, producer_epoch=0, base_sequence=0)
+    world.unreachable.add(0)
+    assert (await brokers[0].produce("t", 0, numbered, acks=1)).error == ErrorCode.NONE
+    answers: list[Any] = []
+
+    async def send_again() -> None:
+        answers.append(await brokers[0].produce("t", 0, numbered))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(send_again)
+        await trio.sleep(0.5)
+        assert not answers, "the follower lacks it"
+        world.unreachable.clear()
+    assert [(answer.error, answer.base_offset, answer.log_end_offset) for answer in answers] == [(ErrorCode.NONE, 0, 1)]
+    assert brokers[0].log("t", 0).log_end_offset == 1
+
+
+async def test_a_duplicate_is_found_by_the_next_leader(autojump_clock: Any, world: Any) -> None:
+    brokers = await world.add_brokers(2)
+    await world.create_topic("t", [0, 1])
+    numbered = [build_batch([Record(None, b"v", 1)], producer_id=7, producer_epoch=0, base_sequence=at) for at in range(3)]
+    for sent in numbered:
+        assert (await brokers[0].produce("t", 0, sent)).error == ErrorCode.NONE
+    brokers[0].crash()
+    await world.change("t", 0, leader=1, isr=(1,))
+    await eventually(lambda: isinstance(brokers[1].partition("t", 0).role, LeaderRole), "the next leader leads")
+    assert (await brokers[1].produce("t", 0, numbered[1])).base_offset == 1
+    assert brokers[1].log("t", 0).log_end_offset == 3
 
 
 async def test_a_fetch_with_another_leader_epoch_learns_which_side_is_behind(autojump_clock: Any, world: Any) -> None:

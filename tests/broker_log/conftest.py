@@ -81,7 +81,9 @@ class Broker:
         """A new manager; the one before, if it was not closed, loses its locks as in a crash."""
         if self.manager is not None:
             self.manager.abandon()
-        self.manager = LogManager.open(self.dirs, node_id=1, cluster_id="cluster", config=LogConfig(segment_bytes=2000))
+        self.manager = LogManager.open(
+            self.dirs, node_id=1, cluster_id="cluster", config=LogConfig(segment_bytes=2000, max_message_bytes=12 << 20)
+        )
         return self.manager
 
     def start(self, *replicas: AssignedReplica) -> LogManager:

@@ -18,7 +18,7 @@ from kraftlab.broker.log.compacting import Compaction, Superseded
 from kraftlab.broker.log.errors import CorruptLog, LogClosed, NoSpace, TooManyOpenFiles
 from kraftlab.broker.log.log_config import LogConfig
 from kraftlab.broker.log.partition_log import PartitionLog
-from kraftlab.broker.log.record_batch import CODECS, Record, StoredRecord, read_header, validate
+from kraftlab.broker.log.record_batch import CODECS, Record, StoredRecord, build_batch, read_header, validate
 
 from .conftest import DIRECTORY_ID, TOPIC_ID, failing, full_disk
 from .test_compaction_filter import batch_of, stored
@@ -50,7 +50,9 @@ def records_of(log: PartitionLog) -> list[StoredRecord]:
 
 
 def files(log: PartitionLog) -> list[str]:
-    return sorted(path.name for path in log.directory.iterdir() if not path.name.startswith("leader-epoch"))
+    return sorted(
+        path.name for path in log.directory.iterdir() if not path.name.startswith("leader-epoch") and path.suffix != ".snapshot"
+    )
 
 
 def commit(log: PartitionLog) -> PartitionLog:
@@ -304,7 +306,7 @@ class _Twin:
     def append(self, records: list[tuple[str, bool]], codec: str) -> None:
         values = [b"v" * self._chance.randrange(90) if has_value else None for _, has_value in records]
         found = [Record(key.encode(), value, self.now_ms) for (key, _), value in zip(records, values, strict=True)]
-        base, _ = self.log.append_as_leader(batch_of(found, 0, codec), self.epoch)
+        base = self.log.append_as_leader(batch_of(found, 0, codec), self.epoch).base_offset
         for at, record in enumerate(found):
             self.all[base + at] = ((record.key or b"").decode(), record.value)
         commit(self.log)
@@ -341,3 +343,20 @@ class _Twin:
         keys = [key for offset, (key, _) in left.items() if offset < self.log.cleaned_to]
         assert len(keys) == len(set(keys))
         return left
+
+
+def test_the_last_batch_of_a_producer_stays_so_that_a_restart_knows_its_sequence(open_log: Callable[..., PartitionLog]) -> None:
+    log = open_log(config=CONFIG)
+    record = Record(b"k", b"v" * 40, 1)
+    numbered = [build_batch([record], producer_id=7, producer_epoch=0, base_sequence=sequence) for sequence in range(3)]
+    for sent in numbered:
+        log.append_as_leader(sent, 1)
+    for _ in range(20):
+        append(log, "k")
+    compact(commit(log))
+    for path in log.directory.glob("*.snapshot"):
+        path.unlink()
+    log.close()
+    log = open_log(config=CONFIG)
+    assert log.append_as_leader(numbered[2], 2)[:2] == (2, 3)
+    log.close()

@@ -123,9 +123,9 @@ def test_a_log_stores_the_batches_that_kafkas_tool_has_read(open_log: Callable[.
     log = open_log()
     for position, header in iterate(recorded):
         sent = bytearray(recorded[position : position + header.size_bytes])
-        stamp(sent, 0, base_offset=0, leader_epoch=NO_EPOCH)
+        stamp(sent, 0, base_offset=header.base_offset, leader_epoch=NO_EPOCH)
         if header.leader_epoch > log.latest_epoch:
             log.start_epoch(header.leader_epoch)
-        log.append_as_leader(bytes(sent), header.leader_epoch)
+        log.append_as_leader(bytes(sent), header.leader_epoch, keep_offsets=True)
     log.flush()
     assert (log.directory / SEGMENT).read_bytes() == recorded

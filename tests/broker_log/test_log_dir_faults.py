@@ -39,7 +39,7 @@ def test_a_directory_that_cannot_be_read_is_offline_and_the_others_go_on(broker:
     with pytest.raises(ReplicaOffline, match="may be on the offline log directory"):
         manager.get_or_create("t", TOPIC, 0, random_uuid())
     assert manager.get_or_create("t", TOPIC, 0, random_uuid(), is_new=True).log_end_offset == 0
-    assert manager.get_or_create("t", TOPIC, 1, UNASSIGNED).append_as_leader(batch(), 1) == (0, 1)
+    assert manager.get_or_create("t", TOPIC, 1, UNASSIGNED).append_as_leader(batch(), 1)[:2] == (0, 1)
     assert manager.get_or_create("t", TOPIC, 2, broker.ids[1]).log_dir == broker.dirs[1]
     manager.create_future(TOPIC, 2, broker.dirs[0])
     assert [described.error is None for described in manager.describe()] == [True, True, False]
@@ -62,7 +62,7 @@ def test_a_directory_that_fails_takes_its_replicas_and_moves_out(broker: Broker,
     assert (manager.get(TOPIC, 1), manager.future(TOPIC, 0), manager.get(TOPIC, 0)) == (None, None, here)
     with pytest.raises(LogDirFailed):
         future.append_as_follower(batch())
-    assert here.append_as_leader(batch(), 1) == (0, 1)
+    assert here.append_as_leader(batch(), 1)[:2] == (0, 1)
     with pytest.raises(ReplicaOffline):
         manager.get_or_create("t", TOPIC, 1, broker.ids[1])
     assert manager.directory_id_of(broker.dirs[1]) == broker.ids[1]

@@ -1,0 +1,279 @@
+"""Checks of a producer's batches before the leader appends them. Pure; errors as recorded from Apache Kafka 4.3.
+
+For each batch: magic 2, CRC, base offset 0, as many records as offsets, a known codec, no control batch, no transaction, a
+sequence if there is a producer id, at most max.message.bytes. For each record: the lengths add up; a key on a compacted topic; a
+timestamp within message.timestamp.before.max.ms and after.max.ms. With LogAppendTime the leader sets the batch's timestamp
+instead.
+
+Per-record work costs far more than the rest, so it is done only where it can matter. The lengths of uncompressed records are
+walked always: records that cannot be read would stop each consumer. Keys and timestamps are read on compacted topics and where
+`before.max.ms` is set; otherwise the largest timestamp of the header counts for all. Only there are compressed records
+decompressed.
+
+Not checked: the content of compressed records elsewhere, the header's largest timestamp against the records', offset deltas and
+headers within records, and batches that keep their offsets (an import), but for CRC, counts and keys: they were in a log before.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from .codecs import CodecError, decompress
+from .errors import (
+    BatchTooLarge,
+    CorruptBatch,
+    InvalidRecords,
+    InvalidTimestamps,
+    NoTransactions,
+    UnknownCodec,
+)
+from .log_config import NO_LIMIT, LogConfig
+from .producer_state import BATCHES_KEPT, sequence_after
+from .record_batch import (
+    APPEND_TIME,
+    CODEC_MASK,
+    CODECS,
+    CRC_FROM,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_FROM,
+    MAGIC,
+    MAX_BATCH_BYTES,
+    TRANSACTIONAL,
+    BatchHeader,
+    check_crc,
+    crc_of,
+    get_varint,
+    validate,
+)
+
+NO_TIMESTAMP = -1
+MAGIC_AT = 16
+NAMED_MAX = 10
+"""Number of records that an error names."""
+_LENGTH = struct.Struct(">i")
+_MAX_TIMESTAMP = struct.Struct(">q")
+_MAX_TIMESTAMP_AT = 35
+_ATTRIBUTES = struct.Struct(">h")
+_CRC = struct.Struct(">I")
+
+
+class _RecordInfo(NamedTuple):
+    timestamp_ms: int
+    has_key: bool
+
+
+def check_request(data: bytes | memoryview) -> None:
+    """Check that a produce request begins with a whole batch of format 2. InvalidRecords, CorruptBatch."""
+    if len(data) > MAGIC_AT and data[MAGIC_AT] != MAGIC:
+        magic = struct.unpack_from("b", data, MAGIC_AT)[0]
+        if 0 <= magic < MAGIC:
+            raise InvalidRecords(f"the batch has format {magic}; only format {MAGIC} may be produced")
+        raise CorruptBatch(0, f"Invalid magic found in record: {magic}")
+    size_bytes = _LENGTH.unpack_from(data, 8)[0] + LENGTH_FROM if len(data) >= HEADER_BYTES else 0
+    if not HEADER_BYTES <= size_bytes <= len(data):
+        raise InvalidRecords(f"a produce request holds whole batches; these are {len(data)} bytes without one")
+
+
+def check_produced(data: bytes | memoryview, config: LogConfig, now_ms: int) -> list[BatchHeader]:
+    """Return the headers of new batches that the topic accepts.
+
+    CorruptBatch, BatchTooLarge, InvalidRecords, InvalidTimestamps, UnknownCodec, NoTransactions.
+    """
+    headers: list[BatchHeader] = []
+    position = 0
+    while position < len(data):
+        header = _read(data, position)
+        if header.base_offset:
+            raise InvalidRecords(f"the base offset of a new batch is 0; this one has {header.base_offset}")
+        if header.size_bytes > config.max_message_bytes:
+            raise BatchTooLarge(
+                f"the batch has {header.size_bytes} bytes, more than max.message.bytes={config.max_message_bytes} of the topic"
+            )
+        check_crc(data, position, header)
+        _check_header(header)
+        _check_records(header, data[position + HEADER_BYTES : position + header.size_bytes], config, now_ms)
+        headers.append(header)
+        position += header.size_bytes
+    return headers
+
+
+def check_imported(data: bytes | memoryview, config: LogConfig) -> list[BatchHeader]:
+    """Return the headers of batches that keep their offsets. CorruptBatch; InvalidRecords without keys on a compacted topic."""
+    batches = validate(data)
+    if config.is_compacted:
+        for position, header in batches:
+            if not header.is_control:
+                _check_keys(_infos(header, data[position + HEADER_BYTES : position + header.size_bytes]))
+    return [header for _, header in batches]
+
+
+def prepare(
+    data: bytes | memoryview, config: LogConfig, now_ms: int, *, keep_offsets: bool
+) -> tuple[bytearray | memoryview, list[BatchHeader], int]:
+    """Check batches for the leader: return them to be stamped, their headers, and the leader's time on them (-1: none).
+
+    A writable memoryview is stamped in place, other bytes are copied. Errors of `check_produced`, or with `keep_offsets` those of
+    `check_imported`.
+    """
+    if keep_offsets:
+        return _writable(data), check_imported(data, config), NO_TIMESTAMP
+    headers = check_produced(data, config, now_ms)
+    _check_sequences(headers)
+    prepared = _writable(data)
+    if not config.uses_append_time:
+        return prepared, headers, NO_TIMESTAMP
+    position = 0
+    for index, header in enumerate(headers):
+        headers[index] = stamp_append_time(prepared, position, header, now_ms)
+        position += header.size_bytes
+    return prepared, headers, now_ms
+
+
+def _writable(data: bytes | memoryview) -> bytearray | memoryview:
+    return data if isinstance(data, memoryview) and not data.readonly else bytearray(data)
+
+
+def check_copied(data: bytes | memoryview) -> list[BatchHeader]:
+    """Return the headers of batches that a leader has stored. CorruptBatch."""
+    return [header for _, header in validate(data)]
+
+
+def stamp_append_time(data: bytearray | memoryview, position: int, header: BatchHeader, now_ms: int) -> BatchHeader:
+    """Set the leader's time on the batch at `position`, in place, and its CRC; return its header."""
+    attributes = header.attributes | APPEND_TIME
+    _ATTRIBUTES.pack_into(data, position + CRC_FROM, attributes)
+    _MAX_TIMESTAMP.pack_into(data, position + _MAX_TIMESTAMP_AT, now_ms)
+    crc = crc_of(data, position + CRC_FROM, position + header.size_bytes)
+    _CRC.pack_into(data, position + CRC_FROM - _CRC.size, crc)
+    return header._replace(attributes=attributes, max_timestamp_ms=now_ms, crc=crc)
+
+
+def _read(data: bytes | memoryview, position: int) -> BatchHeader:
+    """Read a header whose counts may be wrong."""
+    if len(data) - position < HEADER_BYTES:
+        raise CorruptBatch(position, f"{len(data) - position} bytes are too few for a header of {HEADER_BYTES}")
+    base_offset, length, epoch, magic, *rest = HEADER.unpack_from(data, position)
+    if magic != MAGIC:
+        raise CorruptBatch(position, f"Invalid magic found in record: {magic}")
+    header = BatchHeader(base_offset, length + LENGTH_FROM, epoch, *rest)
+    if not HEADER_BYTES <= header.size_bytes <= min(len(data) - position, MAX_BATCH_BYTES):
+        raise CorruptBatch(
+            position, f"{len(data) - position} bytes do not hold its {header.size_bytes}; the limit is {MAX_BATCH_BYTES}"
+        )
+    return header
+
+
+def _check_header(header: BatchHeader) -> None:
+    if header.is_control:
+        raise InvalidRecords("clients may not write control batches")
+    if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
+        raise InvalidRecords(
+            f"the batch has {header.record_count} records and a last offset delta of {header.last_offset_delta}; "
+            "it needs a record, and the delta is the number of records less one"
+        )
+    if header.attributes & TRANSACTIONAL:
+        raise NoTransactions("this cluster coordinates no transactions; send the batch without the transactional attribute")
+    if header.attributes & CODEC_MASK >= len(CODECS):
+        raise UnknownCodec(f"the batch is compressed with {header.codec}; known are {', '.join(CODECS)}")
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        raise InvalidRecords(f"a batch of producer {header.producer_id} needs a sequence; this one has {header.base_sequence}")
+
+
+def _check_sequences(headers: list[BatchHeader]) -> None:
+    """Batches of one request are of no producer, or of one that numbers them one after the other."""
+    if all(header.producer_id < 0 for header in headers):
+        return
+    if len(headers) > BATCHES_KEPT:
+        raise InvalidRecords(
+            f"a producer sends at most {BATCHES_KEPT} batches at once, so that they are found again; these are {len(headers)}"
+        )
+    for before, after in pairwise(headers):
+        follows = (before.producer_id, before.producer_epoch, sequence_after(before.base_sequence, before.record_count))
+        if (after.producer_id, after.producer_epoch, after.base_sequence) != follows:
+            raise InvalidRecords("the batches of one request have to follow each other in the sequences of one producer")
+
+
+def _check_records(header: BatchHeader, records: bytes | memoryview, config: LogConfig, now_ms: int) -> None:
+    """Check keys and timestamps where the topic asks for them, otherwise only the lengths."""
+    latest_ms = now_ms + min(config.message_timestamp_after_max_ms, NO_LIMIT - now_ms)
+    is_created = not config.uses_append_time
+    if is_created and header.attributes & APPEND_TIME:
+        raise InvalidTimestamps("the timestamps claim to be the leader's (LogAppendTime); producers set those of creation")
+    has_bound = is_created and (config.message_timestamp_before_max_ms != NO_LIMIT or header.max_timestamp_ms > latest_ms)
+    if not config.is_compacted and not has_bound:
+        if not header.attributes & CODEC_MASK:
+            _check_lengths(header, records)
+        return
+    infos = list(_infos(header, records))
+    if config.is_compacted:
+        _check_keys(iter(infos))
+    if has_bound:
+        _check_timestamps(header, infos, now_ms - config.message_timestamp_before_max_ms, latest_ms)
+
+
+def _check_keys(infos: Iterator[_RecordInfo]) -> None:
+    keyless = [index for index, info in enumerate(infos) if not info.has_key]
+    if keyless:
+        reason = "Compacted topic cannot accept message without key"
+        raise InvalidRecords(f"{len(keyless)} records: {reason}", tuple((index, reason) for index in keyless[:NAMED_MAX]))
+
+
+def _check_timestamps(header: BatchHeader, infos: list[_RecordInfo], earliest_ms: int, latest_ms: int) -> None:
+    """Records without a timestamp are accepted."""
+    wrong = [
+        (index, info.timestamp_ms)
+        for index, info in enumerate(infos)
+        if info.timestamp_ms != NO_TIMESTAMP and not earliest_ms <= info.timestamp_ms <= latest_ms
+    ]
+    if wrong:
+        bounds = f"out of range. The timestamp should be within [{max(earliest_ms, 0)}, {latest_ms}]"
+        named = tuple((index, f"Timestamp {at} of message with offset {index} is {bounds}") for index, at in wrong[:NAMED_MAX])
+        raise InvalidTimestamps("One or more records have been rejected due to invalid timestamp", named)
+    if header.max_timestamp_ms > latest_ms:
+        raise InvalidTimestamps(f"the largest timestamp of the batch, {header.max_timestamp_ms}, is after {latest_ms}")
+
+
+def _check_lengths(header: BatchHeader, records: bytes | memoryview) -> None:
+    """Walk the lengths of the records: the right number of them has to fill the batch."""
+    at, size_bytes = 0, len(records)
+    try:
+        for _ in range(header.record_count):
+            byte = records[at]
+            at += 1
+            if byte < 0x80:
+                length = byte >> 1 if not byte & 1 else -1
+            else:
+                length, at = get_varint(records, at - 1)
+            if length < 0 or at + length > size_bytes:
+                raise InvalidRecords(f"a record claims {length} bytes where {size_bytes - at} are left in its batch")
+            at += length
+    except IndexError:
+        raise InvalidRecords(f"the batch holds fewer than its {header.record_count} records") from None
+    if at != size_bytes:
+        raise InvalidRecords(f"{size_bytes - at} bytes follow the batch's {header.record_count} records")
+
+
+def _infos(header: BatchHeader, records: bytes | memoryview) -> Iterator[_RecordInfo]:
+    """Yield timestamp and key of each record. InvalidRecords if they cannot be read."""
+    try:
+        plain = decompress(header.codec, bytes(records))
+        at = 0
+        for _ in range(header.record_count):
+            length, start = get_varint(plain, at)
+            timestamp_delta_ms, after = get_varint(plain, start + 1)
+            _, after = get_varint(plain, after)
+            key_bytes, after = get_varint(plain, after)
+            at = start + length
+            if length < 0 or not after <= at <= len(plain):
+                raise IndexError
+            yield _RecordInfo(header.base_timestamp_ms + timestamp_delta_ms, key_bytes >= 0)
+        if at != len(plain):
+            raise IndexError
+    except CodecError as error:
+        raise InvalidRecords(str(error)) from error
+    except IndexError:
+        raise InvalidRecords(f"the batch's {header.record_count} records cannot be read") from None
