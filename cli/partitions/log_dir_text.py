@@ -205,7 +205,7 @@ def move_lines(moves: Sequence[LogDirMove], width_max: int | None = None) -> lis
             (move.replica.source_log_dir or "?") if move.replica.is_future_key else "leader",
             move.log_dir,
             *progress_cells(move),
-            str(move.replica.offset_lag) if move.replica.offset_lag >= 0 else "?",
+            _lag(move.replica.offset_lag if move.replica.is_future_key else None),
             f"{bytes_text(move.limit)}/s" if move.limit is not None else "-",
             move.replica.error or "-",
         )

@@ -100,7 +100,7 @@ def test_directories_are_a_table_with_totals_moves_copies_and_reasons(capsys: py
         "",
         "REPLICA  BROKER  FROM    TO   LEFT      RATE       ETA  LAG  LIMIT      PROBLEM",
         "t-0      0       /d0     /d1  10.0 MiB  4.0 MiB/s  2s   70   5.0 MiB/s  -",
-        "t-1      0       leader  /d0  2.0 MiB   1.0 MiB/s  2s   7    -          -",
+        "t-1      0       leader  /d0  2.0 MiB   1.0 MiB/s  2s   -    -          -",
         "2 replicas, 12.0 MiB left, 5.0 MiB/s, 2s to go",
         "",
         "Broker 0 has a copy of u-3 (9 bytes, offsets up to 4; "
