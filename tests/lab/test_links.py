@@ -77,7 +77,7 @@ class Bench:
 
     async def begin(self, node_id: int) -> None:
         def accept(request: PeerRequest, responder: Responder) -> None:
-            self.asked[node_id].append(request.body)
+            self.asked[node_id].append(bytes(request.body))
             self.nursery.start_soon(answer, request, responder)
 
         async def answer(request: PeerRequest, responder: Responder) -> None:
