@@ -50,6 +50,8 @@ _LENGTH = struct.Struct(">I")
 _BUFFER_BYTES = 64 * 1024
 _SMALL_FRAMES_MAX = 100
 """After so many small frames the memory for large ones is given up."""
+IDLE_ROOMS_S = 5.0
+"""And after this time without any bytes."""
 _HTTP2_PREFACE = int.from_bytes(b"PRI ")
 """The first bytes of an HTTP/2 connection, read as the length of a frame."""
 
@@ -139,6 +141,15 @@ class FrameBuffer:
     @property
     def unread_bytes(self) -> int:
         return self._end - self._start + self._large_end
+
+    @property
+    def has_rooms(self) -> bool:
+        """True if memory for large frames is kept."""
+        return bool(self._rooms)
+
+    def give_up_rooms(self) -> None:
+        """Keep no memory for large frames until the next one."""
+        self._rooms.clear()
 
     def receive_from(self, source: Source) -> int:
         """Call `recv` once; return the number of bytes (0: the peer closed). BlockingIOError if there is nothing to read."""
@@ -247,6 +258,11 @@ class FrameConnection:
     def closed(self) -> bool:
         return self._closed
 
+    @property
+    def keeps_memory(self) -> bool:
+        """True if memory for large frames is kept."""
+        return self._buffer.has_rooms
+
     async def run(self) -> None:
         """Read frames until the connection ends. Tasks of this connection run in `nursery()` and end with it."""
         try:
@@ -314,7 +330,7 @@ class FrameConnection:
 
     async def _receive(self) -> None:
         while True:
-            await self._wire.wait_readable()
+            await self._wait_readable()
             try:
                 count = self._buffer.receive_from(self._wire)
             except BlockingIOError:
@@ -329,6 +345,14 @@ class FrameConnection:
                 self.partial_since = None
             elif parsed or self.partial_since is None:
                 self.partial_since = trio.current_time()
+
+    async def _wait_readable(self) -> None:
+        if self._buffer.has_rooms:
+            with trio.move_on_after(IDLE_ROOMS_S):
+                await self._wire.wait_readable()
+                return
+            self._buffer.give_up_rooms()
+        await self._wire.wait_readable()
 
     async def _deliver(self) -> bool:
         """Pass on the frames that have arrived, as fast as `on_frame` allows. Return True if there was one."""

@@ -38,6 +38,9 @@ class Rooms:
         self._keep(room)
         return memoryview(room)[:size_bytes]
 
+    def __len__(self) -> int:
+        return len(self._rooms)
+
     def clear(self) -> None:
         """Keep no room any more. Rooms in use go with their last view."""
         self._rooms.clear()

@@ -13,7 +13,17 @@ import pytest
 import trio
 
 from kraftlab.quorum.core.types import Endpoint, ReplicaKey
-from kraftlab.wire.frames import MAX_FRAME_BYTES, REQUEST, Frame, FrameBuffer, FrameError, encode_frame, frame_parts
+from kraftlab.wire.frames import (
+    IDLE_ROOMS_S,
+    MAX_FRAME_BYTES,
+    REQUEST,
+    Frame,
+    FrameBuffer,
+    FrameConnection,
+    FrameError,
+    encode_frame,
+    frame_parts,
+)
 from kraftlab.wire.network import Wire
 from kraftlab.wire.parts import NOTHING, PartLost, around, bin_header, in_memory
 from kraftlab.wire.rooms import ROOMS_MAX, Rooms
@@ -105,6 +115,37 @@ def test_more_views_than_rooms_are_no_obstacle() -> None:
     rooms = Rooms()
     views = [rooms.take(70_000) for _ in range(3 * ROOMS_MAX)]
     assert len({id(view.obj) for view in views}) == 3 * ROOMS_MAX
+
+
+async def test_memory_of_large_frames_is_given_up_by_an_idle_connection(autojump_clock: Any) -> None:
+    frame, seen = bytes(encode_frame(head(1, bytes(200_000)))), list[int]()
+
+    class Readable:
+        """The end of a connection on which one frame arrives."""
+
+        left = memoryview(frame)
+
+        def recv_into(self, room: memoryview, /) -> int:
+            size = min(len(room), len(self.left))
+            room[:size], self.left = self.left[:size], self.left[size:]
+            return size
+
+        async def wait_readable(self) -> None:
+            await trio.lowlevel.checkpoint()
+            while not self.left:
+                await trio.sleep_forever()
+
+        def close(self) -> None:
+            pass
+
+    connection = FrameConnection(Readable(), lambda received, size: seen.append(len(received.body)) is None)  # type: ignore[arg-type]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connection.run)
+        await trio.sleep(1)
+        assert (seen, connection.keeps_memory) == ([200_000], True)
+        await trio.sleep(IDLE_ROOMS_S)
+        assert not connection.keeps_memory
+        nursery.cancel_scope.cancel()
 
 
 @pytest.fixture
