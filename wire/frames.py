@@ -50,6 +50,8 @@ _LENGTH = struct.Struct(">I")
 _BUFFER_BYTES = 64 * 1024
 _SMALL_FRAMES_MAX = 100
 """After so many small frames the memory for large ones is given up."""
+AWAITED_BYTES_MAX = 256 * 1024
+"""Bytes of a large frame that arrive before its reader is woken."""
 IDLE_ROOMS_S = 5.0
 """And after this time without any bytes."""
 _HTTP2_PREFACE = int.from_bytes(b"PRI ")
@@ -141,6 +143,11 @@ class FrameBuffer:
     @property
     def unread_bytes(self) -> int:
         return self._end - self._start + self._large_end
+
+    @property
+    def missing_bytes(self) -> int:
+        """Bytes without which there is nothing to do: the rest of a large frame, otherwise 1."""
+        return 1 if self._large is None else len(self._large) - self._large_end
 
     @property
     def has_rooms(self) -> bool:
@@ -245,6 +252,7 @@ class FrameConnection:
         self._buffer = FrameBuffer()
         self._outbound: deque[memoryview | FilePart] = deque()
         self._scope = trio.CancelScope()
+        self._awaited_bytes = 1
         self._resumed = trio.Event()
         self._closed = False
         self._nursery: trio.Nursery | None = None
@@ -347,6 +355,10 @@ class FrameConnection:
                 self.partial_since = trio.current_time()
 
     async def _wait_readable(self) -> None:
+        awaited_bytes = min(self._buffer.missing_bytes, AWAITED_BYTES_MAX)
+        if awaited_bytes != self._awaited_bytes:
+            self._awaited_bytes = awaited_bytes
+            self._wire.await_bytes(awaited_bytes)
         if self._buffer.has_rooms:
             with trio.move_on_after(IDLE_ROOMS_S):
                 await self._wire.wait_readable()

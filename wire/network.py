@@ -11,6 +11,7 @@ import os
 import random
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Protocol
 
 import trio
@@ -29,6 +30,9 @@ class Wire(Protocol):
         """As `send`, for bytes of an open file; may wait for its disk."""
 
     def recv_into(self, room: memoryview, /) -> int: ...
+
+    def await_bytes(self, size_bytes: int, /) -> None:
+        """Let `wait_readable` wait for so many bytes, or the end: fewer wake-ups for a large frame."""
 
     def wait_readable(self) -> Awaitable[None]: ...
 
@@ -78,6 +82,10 @@ class TcpWire(socket.socket):
 
     def send_from(self, descriptor: int, position: int, size_bytes: int, /) -> int:
         return os.sendfile(self.fileno(), descriptor, position, size_bytes)
+
+    def await_bytes(self, size_bytes: int, /) -> None:
+        with suppress(OSError):
+            self.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size_bytes)
 
     def wait_readable(self) -> Awaitable[None]:
         return trio.lowlevel.wait_readable(self)  # noqa: ASYNC105 the caller awaits it: no coroutine between them

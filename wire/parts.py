@@ -81,6 +81,9 @@ class _Collector:
     def recv_into(self, room: memoryview, /) -> int:
         raise NotImplementedError
 
+    def await_bytes(self, size_bytes: int, /) -> None:
+        raise NotImplementedError
+
     async def wait_readable(self) -> None:
         raise NotImplementedError
 

@@ -241,6 +241,9 @@ class MemoryWire:
     def recv_into(self, room: memoryview, /) -> int:
         return self._in.give(room)
 
+    def await_bytes(self, size_bytes: int, /) -> None:
+        """Do nothing: a reader is woken for any bytes."""
+
     async def wait_readable(self) -> None:
         await trio.lowlevel.checkpoint()
         while not self._in.is_readable:

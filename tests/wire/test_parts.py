@@ -130,6 +130,9 @@ async def test_memory_of_large_frames_is_given_up_by_an_idle_connection(autojump
             room[:size], self.left = self.left[:size], self.left[size:]
             return size
 
+        def await_bytes(self, size_bytes: int, /) -> None:
+            pass
+
         async def wait_readable(self) -> None:
             await trio.lowlevel.checkpoint()
             while not self.left:
