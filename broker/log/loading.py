@@ -14,12 +14,13 @@ from typing import NamedTuple
 import msgspec
 
 from kraftlab.config.errors import ConfigError
-from kraftlab.metadata.uuids import ZERO, Uuid
+from kraftlab.metadata.uuids import ZERO, Uuid, to_text
 
 from . import checkpoints
 from .checkpoints import TopicPartition
 from .dir_names import DirKind, DirName, parse
-from .errors import CorruptFile, LogClosed, LogDirUnusable, LogError, StartupRefused
+from .errors import CorruptFile, LogClosed, LogDirUnusable, LogError, StartupRefused, TooManyOpenFiles
+from .files import forget_cached
 from .log_config import LogConfig
 from .log_dir import UNKNOWN_EPOCH, LogDir
 from .partition_log import PartitionLog
@@ -100,6 +101,38 @@ def load_together(
 
     with ThreadPoolExecutor(max(len(log_dirs), 1), "load") as threads:
         return dict(zip((log_dir.path for log_dir in log_dirs), threads.map(attempt, log_dirs), strict=True))
+
+
+def open_again(
+    path: Path, node_id: int, cluster_id: str, known_ids: Mapping[Path, Uuid], load: Callable[[LogDir], list[LoadedDir]]
+) -> ReturningDir:
+    """Lock, read and recover a directory that was offline. A new disk that was formatted and holds nothing may take its place.
+    `known_ids`: ids of the broker's directories, also of that one if it was ever read.
+
+    LogDirUnusable, LogDirInUse, TooManyOpenFiles.
+    """
+    try:
+        log_dir = LogDir.open(path, node_id, cluster_id)
+    except (OSError, ConfigError) as error:
+        raise LogDirUnusable(str(error)) from error
+    try:
+        known = known_ids.get(path)
+        if known not in (None, log_dir.directory_id) and log_dir.scan():
+            raise LogDirUnusable(
+                f"{path} is another disk with replicas: its directory.id is {to_text(log_dir.directory_id)}, not "
+                f"{to_text(known)}; mount the disk that was there, or restart the broker to begin with this one"
+            )
+        check_no_twin(log_dir, {directory_id: other for other, directory_id in known_ids.items() if other != path})
+        forget_cached(path.glob("*/*.log"))
+        return ReturningDir(log_dir, load(log_dir))
+    except (OSError, LogError) as error:
+        log_dir.release()
+        raise error if isinstance(error, LogDirUnusable | TooManyOpenFiles) else LogDirUnusable(str(error)) from error
+
+
+def as_loaded(log: PartitionLog, log_dir: LogDir) -> LoadedDir:
+    """A running log as a directory that was found."""
+    return LoadedDir(found_dir(log, log.directory.name, log.topic_id), log.directory, log_dir, log)
 
 
 def found_dir(log: PartitionLog, name: str, topic_id: Uuid | None) -> FoundDir:

@@ -41,13 +41,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
-from kraftlab.config.errors import ConfigError
 from kraftlab.metadata.uuids import UNASSIGNED, Uuid, to_text
 
 from .creating import NewReplica, ReplicaId, collecting, prepare_together, remove_new, removing_on_error
-from .descriptions import DirDescription, StrayDescription, describe_kept, describe_replicas, log_bytes_in
+from .descriptions import DirDescription, describe_replicas
 from .destinations import Destinations
 from .dir_names import DirKind, current_name, transient_name
 from .errors import (
@@ -62,8 +60,8 @@ from .errors import (
     TooManyOpenFiles,
     disk_errors,
 )
-from .files import forget_cached, fsync_directory, rename_durably, sync_new_directories
-from .loading import LoadedDir, ReturningDir, check_no_twin, found_dir, load_log_dir, load_together, open_dirs, open_stray
+from .files import fsync_directory, sync_new_directories
+from .loading import LoadedDir, ReturningDir, as_loaded, load_log_dir, load_together, open_again, open_dirs, open_stray
 from .log_config import LogConfig
 from .log_dir import UNKNOWN_EPOCH, LogDir
 from .partition_log import PartitionLog
@@ -80,16 +78,12 @@ from .startup import (
     plan_return,
     plan_startup,
 )
+from .unserved import Unserved, remove_tree
 
 DELETE_DELAY_MS_DEFAULT = 60_000
 STRAY_GRACE_MS_DEFAULT = 30_000
 
 logger = logging.getLogger(__name__)
-
-
-class _Deletion(NamedTuple):
-    deadline_ms: int
-    path: Path
 
 
 class LogManager:
@@ -110,11 +104,7 @@ class LogManager:
         self._loaded: list[LoadedDir] = []
         self._currents: dict[ReplicaId, PartitionLog] = {}
         self._futures: dict[ReplicaId, PartitionLog] = {}
-        self._unclaimed: dict[ReplicaId, tuple[int, PartitionLog]] = {}
-        self._kept: list[PartitionLog] = []
-        """Copies of replicas whose own log may be in an offline directory. A person may promote or drop them."""
-        self._strays: list[StrayDescription] = []
-        self._deletions: list[_Deletion] = []
+        self._unserved = Unserved(delete_delay_ms, stray_grace_ms, self._count_again)
         self.destinations = Destinations()
         self._free = FreeBytes()
         self._cordoned: frozenset[Path] = frozenset()
@@ -231,25 +221,23 @@ class LogManager:
                 if other_log is not None:
                     self._futures[key] = other_log
             case Verb.PROMOTE, PartitionLog() if other is not None and other_log is None:
-                self._kept.append(log)
+                self._unserved.kept.append(log)
             case Verb.PROMOTE, PartitionLog():
                 self._end_move(key, other_log, log, now_ms)
             case Verb.DELETE, PartitionLog():
-                self._retire(log, now_ms)
+                self._unserved.retire(log, now_ms)
             case Verb.DELETE, None:
-                self._deletions.append(_Deletion(now_ms + self.delete_delay_ms, subject.path))
+                self._unserved.delete_later(subject.path, now_ms)
             case Verb.SET_ASIDE, PartitionLog():
                 is_current = subject.found.kind is DirKind.CURRENT and subject.found.topic_id is not None
-                if is_current and key not in self._unclaimed and key not in self._currents:
-                    self._unclaimed[key] = (now_ms + self.stray_grace_ms, log)
+                if is_current and key not in self._currents:
+                    self._unserved.leave_unclaimed(key, log, now_ms)
                 else:
-                    self._set_aside(log)
+                    self._unserved.set_aside(log)
             case Verb.KEEP, None:
-                with disk_errors(subject.path.parent):
-                    size_bytes = log_bytes_in(subject.path)
-                self._strays.append(StrayDescription(subject.path, action.topic, action.partition, size_bytes))
+                self._unserved.note_stray(subject.path, action.topic, action.partition)
             case Verb.KEEP, PartitionLog():
-                self._kept.append(log)
+                self._unserved.kept.append(log)
             case _:
                 raise AssertionError(f"no way to carry out {action!r}")
 
@@ -280,24 +268,7 @@ class LogManager:
         """
         if path not in self._offline:
             raise LogDirUnusable(f"{path} is not offline")
-        known = self._known_ids.get(path)
-        others = {directory_id: other for other, directory_id in self._known_ids.items() if other != path}
-        try:
-            log_dir = LogDir.open(path, *self._owner)
-        except (OSError, ConfigError) as error:
-            raise LogDirUnusable(str(error)) from error
-        try:
-            if known not in (None, log_dir.directory_id) and log_dir.scan():
-                raise LogDirUnusable(
-                    f"{path} is another disk with replicas: its directory.id is {to_text(log_dir.directory_id)}, not "
-                    f"{to_text(known)}; mount the disk that was there, or restart the broker to begin with this one"
-                )
-            check_no_twin(log_dir, others)
-            forget_cached(path.glob("*/*.log"))
-            return ReturningDir(log_dir, self._load(log_dir))
-        except (OSError, LogError) as error:
-            log_dir.release()
-            raise error if isinstance(error, LogDirUnusable | TooManyOpenFiles) else LogDirUnusable(str(error)) from error
+        return open_again(path, *self._owner, self._known_ids, self._load)
 
     def take_back(self, returning: ReturningDir, assigned: Iterable[AssignedReplica], now_ms: int) -> list[Action]:
         """Use a directory that was opened again; return the plan that was carried out (`plan_return`).
@@ -306,15 +277,15 @@ class LogManager:
         """
         path = returning.log_dir.path
         with self._lock:
-            kept, self._kept = self._kept, []
-            copies = [_as_loaded(log, self._online[log.log_dir]) for log in kept]
+            kept, self._unserved.kept = self._unserved.kept, []
+            copies = [as_loaded(log, self._online[log.log_dir]) for log in kept]
             known = {(item.found.log_dir, item.found.name): item for item in (*returning.loaded, *copies)}
             running: dict[ReplicaId, Running] = {}
             for item in list(known.values()):
                 key = (item.found.topic_id or b"", item.found.partition)
                 current = self._currents.get(key)
                 if current is not None and key not in running:
-                    beside = _as_loaded(current, self._online[current.log_dir])
+                    beside = as_loaded(current, self._online[current.log_dir])
                     known[beside.found.log_dir, beside.found.name] = beside
                     running[key] = Running(beside.found, key in self._futures)
             self._online[path], reason = returning.log_dir, self._offline.pop(path, "")
@@ -326,7 +297,7 @@ class LogManager:
             refusals = [action.reason for action in plan if action.verb is Verb.REFUSE]
             if refusals:
                 del self._online[path]
-                self._offline[path], self._loaded, self._kept = reason, [], kept
+                self._offline[path], self._loaded, self._unserved.kept = reason, [], kept
                 raise LogDirUnusable("; ".join(refusals))
             self._known_ids[path] = returning.log_dir.directory_id
             self._online_since_s[path] = time.monotonic()
@@ -336,8 +307,8 @@ class LogManager:
             except StartupRefused as error:
                 self.mark_offline(path, error)
             if path not in self._online:
-                used = [id(log) for log in (*self._kept, *self._futures.values(), *self._currents.values())]
-                self._kept += [each for each in kept if id(each) not in used and each.directory.name.endswith("-future")]
+                used = [id(log) for log in self._logs()]
+                self._unserved.kept += [each for each in kept if id(each) not in used and each.is_open]
                 raise LogDirUnusable(f"{path} has failed again: {self._offline[path]}")
             return plan
 
@@ -411,11 +382,8 @@ class LogManager:
                 log.abandon(failure)
             self._currents = {key: log for key, log in self._currents.items() if log.log_dir != path}
             self._futures = {key: log for key, log in self._futures.items() if log.log_dir != path}
-            self._unclaimed = {key: item for key, item in self._unclaimed.items() if item[1].log_dir != path}
-            self._kept = [log for log in self._kept if log.log_dir != path]
-            self._strays = [stray for stray in self._strays if stray.path.parent != path]
+            self._unserved.forget(path)
             self._loaded = [item for item in self._loaded if item.log_dir is not log_dir]
-            self._deletions = [item for item in self._deletions if item.path.parent != path]
             log_dir.release()
 
     # Replicas
@@ -496,7 +464,7 @@ class LogManager:
                     continue
                 name = current_name(replica.topic, replica.partition)
                 with collecting(refused):
-                    self._free_name(log_dir.path / name)
+                    self._unserved.free_name(log_dir.path / name)
                     self._currents[replica.key] = self._open_new(log_dir, directory, name, replica, start_offset=0)
                     self.destinations.forget(replica.topic, replica.partition)
         for path in {log_dir.path for _, log_dir, _ in prepared}:
@@ -507,8 +475,8 @@ class LogManager:
     def _claim(self, key: ReplicaId) -> PartitionLog | None:
         """Return the replica's current log, None if there is none; an unclaimed log becomes the current one."""
         with self._lock:
-            if key not in self._currents and key in self._unclaimed:
-                self._currents[key] = self._unclaimed.pop(key)[1]
+            if key not in self._currents and (log := self._unserved.claim(key)) is not None:
+                self._currents[key] = log
             return self._currents.get(key)
 
     def _place(self, replica: NewReplica) -> LogDir:
@@ -519,7 +487,7 @@ class LogManager:
 
     def _choose(self, replica: NewReplica) -> LogDir:
         topic, partition, directory_id = replica.topic, replica.partition, replica.directory_id
-        if not replica.is_new and any((log.topic_id, log.partition) == replica.key for log in self._kept):
+        if not replica.is_new and self._unserved.kept_of(replica.key):
             raise ReplicaOffline(f"{topic}-{partition} is not created: {MAY_BE_OFFLINE}")
         if not self._online:
             raise ReplicaOffline(f"{topic}-{partition} cannot be created: no log directory works")
@@ -540,6 +508,9 @@ class LogManager:
             for log_dir, free_bytes in zip(online, self._free.of(online), strict=True)
         ]
         return online[ranks.index(min(ranks))]
+
+    def _count_again(self) -> None:
+        self._counted = None
 
     def _counts(self) -> Counter[Path]:
         if self._counted is None:
@@ -569,7 +540,7 @@ class LogManager:
             name = transient_name(current.topic, partition, DirKind.FUTURE)
             self._count(target, current.size_bytes)
             # In checkpoints, both would have the same name.
-            self._free_name(log_dir / current_name(current.topic, partition))
+            self._unserved.free_name(log_dir / current_name(current.topic, partition))
             refused: list[LogError] = []
             made = prepare_together(target, [replica], refused)
             if refused:
@@ -605,7 +576,7 @@ class LogManager:
                         f"{current.name} has not caught up: {future!r} in {future.log_dir}, {current!r} in {current.log_dir}"
                     )
                 plain = future.log_dir / current_name(future.topic, future.partition)
-                self._free_name(plain)
+                self._unserved.free_name(plain)
                 if os.path.exists(plain):
                     raise ReplicaConflict(f"{plain} exists already and was not made by this broker; move it away")
                 self._inherit(current, future)
@@ -634,7 +605,7 @@ class LogManager:
     def _promote(self, old: PartitionLog | None, future: PartitionLog, now_ms: int) -> None:
         """Make the two renames at the end of a move, in KIP-113's order."""
         plain = future.log_dir / current_name(future.topic, future.partition)
-        self._free_name(plain)
+        self._unserved.free_name(plain)
         if old is None:
             future.rename(plain)
             return
@@ -647,14 +618,14 @@ class LogManager:
             raise
         old.close(LogClosed(f"{old.name} has moved from {old.log_dir} to {future.log_dir}"))
         self._counted = None
-        self._deletions.append(_Deletion(now_ms + self.delete_delay_ms, old.directory))
+        self._unserved.delete_later(old.directory, now_ms)
 
     def drop_future(self, topic_id: Uuid, partition: int, now_ms: int) -> bool:
         """Cancel a move; False if there was none."""
         with self._lock:
             future = self._futures.pop((topic_id, partition), None)
             if future is not None:
-                self._retire(future, now_ms)
+                self._unserved.retire(future, now_ms)
             return future is not None
 
     def delete(self, topic_id: Uuid, partition: int, now_ms: int) -> bool:
@@ -663,36 +634,30 @@ class LogManager:
             current = self._currents.pop((topic_id, partition), None)
             try:
                 self.drop_future(topic_id, partition, now_ms)
-                for log in [log for log in self._kept if (log.topic_id, log.partition) == (topic_id, partition)]:
-                    self._kept.remove(log)
-                    self._retire(log, now_ms)
+                for log in self._unserved.kept_of((topic_id, partition)):
+                    self._unserved.drop_copy(log.directory, now_ms)
             finally:
                 if current is not None:
-                    self._retire(current, now_ms)
+                    self._unserved.retire(current, now_ms)
             return current is not None
 
     # Kept copies
 
     def has_kept(self, topic_id: Uuid, partition: int) -> bool:
         """Return True if a copy of the replica is kept."""
-        return any((log.topic_id, log.partition) == (topic_id, partition) for log in list(self._kept))
+        return bool(self._unserved.kept_of((topic_id, partition)))
 
     def keep_future(self, topic_id: Uuid, partition: int) -> None:
         """Keep the log that a move was building, since the current one was in a directory that failed."""
         with self._lock:
             future = self._futures.pop((topic_id, partition), None)
             if future is not None:
-                self._kept.append(future)
+                self._unserved.kept.append(future)
 
     def replica_of_copy(self, path: Path) -> tuple[str, int]:
         """Topic and partition of a kept copy, or of one that was set aside. ReplicaConflict if there is none."""
-        for log in list(self._kept):
-            if log.directory == path:
-                return log.topic, log.partition
-        for stray in list(self._strays):
-            if stray.path == path:
-                return stray.topic, stray.partition
-        raise ReplicaConflict(f"there is no kept copy {path}; kraftlab log-dirs --describe --json names the copies")
+        copy = self._unserved.copy_at(path)
+        return copy.topic, copy.partition
 
     def promote_copy(self, path: Path, replica: AssignedReplica) -> PartitionLog:
         """Make a kept copy, or one that was set aside, the current log of a replica that has none.
@@ -704,21 +669,20 @@ class LogManager:
             current = self._currents.get(key)
             if current is not None:
                 raise ReplicaConflict(f"{current.name} has a working log in {current.log_dir}; move the replica instead")
-            log = next((log for log in self._kept if log.directory == path), None) or self._open_stray(path, replica)
+            copy = self._unserved.copy_at(path)
+            log = copy if isinstance(copy, PartitionLog) else self._open_stray(path, replica)
             if (log.topic_id, log.partition) != key:
                 raise ReplicaConflict(f"{path} is not a copy of {replica.topic}-{replica.partition}, but of an older topic")
             self._promote(None, log, 0)
-            self._kept = [kept for kept in self._kept if kept is not log]
-            self._strays = [stray for stray in self._strays if stray.path != path]
+            self._unserved.taken(path)
+            self._unserved.taken(log.directory)
             self._currents[key] = log
             self._counted = None
         logger.warning("%s: the copy %s was promoted, with offsets up to %d", log.name, path, log.log_end_offset)
         return log
 
     def _open_stray(self, path: Path, replica: AssignedReplica) -> PartitionLog:
-        log_dir = self._online.get(path.parent)
-        if log_dir is None:
-            raise ReplicaConflict(f"the log directory of {path} is offline")
+        log_dir = self._online[path.parent]
         before_truncation = partial(self._write_before_truncation, log_dir)
         with disk_errors(log_dir.path):
             return open_stray(log_dir, path, replica.topic, replica.partition, self.config, before_truncation)
@@ -726,18 +690,7 @@ class LogManager:
     def drop_copy(self, path: Path, now_ms: int) -> None:
         """Delete a kept copy, or one that was set aside, after the usual delay. ReplicaConflict if there is none."""
         with self._lock:
-            topic, partition = self.replica_of_copy(path)
-            log = next((log for log in self._kept if log.directory == path), None)
-            if log is not None:
-                self._kept.remove(log)
-                self._retire(log, now_ms)
-            else:
-                target = path.with_name(transient_name(topic, partition, DirKind.DELETE))
-                with disk_errors(path.parent):
-                    rename_durably(path, target)
-                self._strays = [stray for stray in self._strays if stray.path != path]
-                self._deletions.append(_Deletion(now_ms + self.delete_delay_ms, target))
-        logger.warning("the copy %s was dropped", path)
+            self._unserved.drop_copy(path, now_ms)
 
     def _current(self, topic_id: Uuid, partition: int) -> PartitionLog:
         current = self._currents.get((topic_id, partition))
@@ -771,25 +724,6 @@ class LogManager:
                 raise
         return log
 
-    def _retire(self, log: PartitionLog, now_ms: int) -> None:
-        log.rename(log.log_dir / transient_name(log.topic, log.partition, DirKind.DELETE))
-        log.close(LogClosed(f"{log.name} in {log.log_dir} was deleted"))
-        self._counted = None
-        self._deletions.append(_Deletion(now_ms + self.delete_delay_ms, log.directory))
-
-    def _free_name(self, plain: Path) -> None:
-        """Set an unclaimed replica aside that has the name, for instance of a deleted topic of the same name."""
-        for other, (_, unclaimed) in list(self._unclaimed.items()):
-            if unclaimed.directory == plain:
-                self._set_aside(self._unclaimed.pop(other)[1])
-
-    def _set_aside(self, log: PartitionLog) -> None:
-        log.rename(log.log_dir / transient_name(log.topic, log.partition, DirKind.STRAY))
-        log.close(LogClosed(f"{log.name} in {log.log_dir} was set aside"))
-        self._counted = None
-        self._strays.append(StrayDescription(log.directory, log.topic, log.partition, log.size_bytes))
-        logger.warning("%s is not assigned to this broker; its files are kept in %s", log.name, log.directory)
-
     # Upkeep
 
     def remove_expired(self, now_ms: int) -> int:
@@ -797,26 +731,22 @@ class LogManager:
         directories and of replicas.
         """
         with self._lock:
-            overdue = [key for key, (deadline_ms, _) in self._unclaimed.items() if deadline_ms <= now_ms]
-            for key in overdue:
-                self._set_aside(self._unclaimed.pop(key)[1])
-            expired = [item for item in self._deletions if item.deadline_ms <= now_ms]
-        for item in expired:
-            with disk_errors(item.path.parent):
-                _remove_tree(item.path)
-            with self._lock, suppress(ValueError):
-                self._deletions.remove(item)
+            count = self._unserved.set_aside_overdue(now_ms)
+            expired = self._unserved.expired(now_ms)
+        for path in expired:
+            with disk_errors(path.parent):
+                remove_tree(path)
+            with self._lock:
+                self._unserved.removed(path)
         for log in self._with_removals():
             with suppress(LogClosed):
                 log.remove_deleted(now_ms)
-        return len(overdue) + len(expired)
+        return count + len(expired)
 
     def next_expiry_ms(self) -> int | None:
         """Time at which `remove_expired` has something to do, None if nothing waits."""
         with self._lock:
-            deadlines = [item.deadline_ms for item in self._deletions] + [
-                deadline_ms for deadline_ms, _ in self._unclaimed.values()
-            ]
+            deadlines = self._unserved.deadlines_ms()
         deadlines += [log.removals[0].deadline_ms for log in self._with_removals()]
         return min(deadlines, default=None)
 
@@ -865,8 +795,8 @@ class LogManager:
 
     def _logs(self) -> Iterable[PartitionLog]:
         """Every open log, current ones last: of two logs of one name, checkpoints hold the offsets of the current one."""
-        logs = [*self._kept, *(item.log for item in self._loaded if item.log is not None)]
-        logs += [*(log for _, log in list(self._unclaimed.values())), *self._futures.values(), *self._currents.values()]
+        logs = [item.log for item in self._loaded if item.log is not None]
+        logs += [*self._unserved.logs(), *self._futures.values(), *self._currents.values()]
         return {id(log): log for log in logs}.values()
 
     # Descriptions
@@ -891,24 +821,11 @@ class LogManager:
             log_dir.total_bytes,
             log_dir.usable_bytes,
             describe_replicas(logs),
-            tuple(stray for stray in list(self._strays) if stray.path.parent == path),
-            tuple(describe_kept(log) for log in list(self._kept) if log.log_dir == path),
+            *self._unserved.describe(path),
         )
-
-
-def _as_loaded(log: PartitionLog, log_dir: LogDir) -> LoadedDir:
-    """A running log as a directory that was found."""
-    return LoadedDir(found_dir(log, log.directory.name, log.topic_id), log.directory, log_dir, log)
 
 
 def _while_open(work: Callable[[], None]) -> None:
     """Run `work` on a log that may be closed meanwhile, or whose disk may be full: other logs must not wait for it."""
     with suppress(LogClosed, NoSpace):
         work()
-
-
-def _remove_tree(path: Path) -> None:
-    """Remove a directory that may be gone already, or be removed meanwhile."""
-    while path.exists():
-        with suppress(FileNotFoundError):
-            shutil.rmtree(path)

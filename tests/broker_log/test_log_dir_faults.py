@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kraftlab.broker.log import checkpoints
-from kraftlab.broker.log import log_manager as log_manager_module
 from kraftlab.broker.log import segment as segment_module
+from kraftlab.broker.log import unserved as unserved_module
 from kraftlab.broker.log.errors import (
     LogDirFailed,
     ReplicaOffline,
@@ -109,7 +109,7 @@ def test_a_disk_that_fails_under_what_was_set_aside_takes_its_directory_offline_
     manager.close()
     (broker.dirs[0] / STRAY).mkdir()
 
-    monkeypatch.setattr(log_manager_module, "log_bytes_in", failing(errno.EIO))
+    monkeypatch.setattr(unserved_module, "log_bytes_in", failing(errno.EIO))
     manager = broker.start(*(AssignedReplica("t", TOPIC, number, broker.ids[number]) for number in range(2)))
     assert [*manager.offline_dirs] == [broker.dirs[0]]
     assert [log.name for log in manager.currents()] == ["t-1"]
@@ -120,7 +120,7 @@ def test_too_many_files_under_what_was_set_aside_refuse_the_start(broker: Broker
     broker.open()
     (broker.dirs[0] / STRAY).mkdir()
 
-    monkeypatch.setattr(log_manager_module, "log_bytes_in", failing(errno.EMFILE))
+    monkeypatch.setattr(unserved_module, "log_bytes_in", failing(errno.EMFILE))
     with pytest.raises(StartupRefused, match="ulimit -n"):
         broker.start()
 

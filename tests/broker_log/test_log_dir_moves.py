@@ -13,6 +13,7 @@ import pytest
 from kraftlab.broker.log import checkpoints, files
 from kraftlab.broker.log import log_manager as log_manager_module
 from kraftlab.broker.log import segment as segment_module
+from kraftlab.broker.log import unserved as unserved_module
 from kraftlab.broker.log.errors import (
     LogClosed,
     LogDirFailed,
@@ -338,7 +339,7 @@ def test_a_directory_that_fails_while_the_logs_are_started_is_not_used_for_a_mov
     broker = Broker(tmp_path / "three", 3)
     broker.moving()
     (broker.dirs[failing_dir] / STRAY).mkdir()
-    monkeypatch.setattr(log_manager_module, "log_bytes_in", failing(errno.EIO))
+    monkeypatch.setattr(unserved_module, "log_bytes_in", failing(errno.EIO))
     manager = broker.start(replica(broker, 1 - failing_dir))
     assert [*manager.offline_dirs] == [broker.dirs[failing_dir]]
     assert manager.futures() == []

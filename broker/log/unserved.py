@@ -1,0 +1,165 @@
+"""Replicas' directories that are not served, and what becomes of them.
+
+- Unclaimed: a current log that the metadata does not assign to this broker, or not yet. It is set aside after a grace time.
+- Set aside (strays): renamed to -stray. A person may remove, promote or drop them.
+- Kept: copies of replicas whose own log may be in an offline directory. A person may promote or drop them.
+- Given up: renamed to -delete, and removed after the delay.
+
+All changes are made under the log manager's lock. Methods that touch files raise LogDirFailed.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from .creating import ReplicaId
+from .descriptions import KeptDescription, StrayDescription, describe_kept, log_bytes_in
+from .dir_names import DirKind, transient_name
+from .errors import LogClosed, ReplicaConflict, disk_errors
+from .files import rename_durably
+from .partition_log import PartitionLog
+
+logger = logging.getLogger(__name__)
+
+
+class _Deletion(NamedTuple):
+    deadline_ms: int
+    path: Path
+
+
+class Unserved:
+    """The directories that a broker does not serve. `on_change` is called when a log is closed."""
+
+    def __init__(self, delete_delay_ms: int, stray_grace_ms: int, on_change: Callable[[], None]) -> None:
+        self.kept: list[PartitionLog] = []
+        self._strays: list[StrayDescription] = []
+        self._unclaimed: dict[ReplicaId, tuple[int, PartitionLog]] = {}
+        self._deletions: list[_Deletion] = []
+        self._delete_delay_ms = delete_delay_ms
+        self._stray_grace_ms = stray_grace_ms
+        self._on_change = on_change
+
+    def logs(self) -> list[PartitionLog]:
+        """Logs that are open."""
+        return [*self.kept, *(log for _, log in list(self._unclaimed.values()))]
+
+    def forget(self, log_dir: Path) -> None:
+        """Forget the contents of a log directory that failed."""
+        self._unclaimed = {key: item for key, item in self._unclaimed.items() if item[1].log_dir != log_dir}
+        self.kept = [log for log in self.kept if log.log_dir != log_dir]
+        self._strays = [stray for stray in self._strays if stray.path.parent != log_dir]
+        self._deletions = [item for item in self._deletions if item.path.parent != log_dir]
+
+    # Unclaimed and set aside
+
+    def claim(self, key: ReplicaId) -> PartitionLog | None:
+        """Return an unclaimed log, which is served from now on; None if there is none."""
+        _, log = self._unclaimed.pop(key, (0, None))
+        return log
+
+    def leave_unclaimed(self, key: ReplicaId, log: PartitionLog, now_ms: int) -> None:
+        """Wait for the metadata; a second log of the same replica is set aside at once."""
+        if key in self._unclaimed:
+            self.set_aside(log)
+        else:
+            self._unclaimed[key] = (now_ms + self._stray_grace_ms, log)
+
+    def free_name(self, plain: Path) -> None:
+        """Set an unclaimed replica aside that has the name, for instance of a deleted topic of the same name."""
+        for other, (_, unclaimed) in list(self._unclaimed.items()):
+            if unclaimed.directory == plain:
+                self.set_aside(self._unclaimed.pop(other)[1])
+
+    def set_aside(self, log: PartitionLog) -> None:
+        log.rename(log.log_dir / transient_name(log.topic, log.partition, DirKind.STRAY))
+        log.close(LogClosed(f"{log.name} in {log.log_dir} was set aside"))
+        self._on_change()
+        self._strays.append(StrayDescription(log.directory, log.topic, log.partition, log.size_bytes))
+        logger.warning("%s is not assigned to this broker; its files are kept in %s", log.name, log.directory)
+
+    def note_stray(self, path: Path, topic: str, partition: int) -> None:
+        """Note a directory that was set aside before."""
+        with disk_errors(path.parent):
+            size_bytes = log_bytes_in(path)
+        self._strays.append(StrayDescription(path, topic, partition, size_bytes))
+
+    # Given up
+
+    def retire(self, log: PartitionLog, now_ms: int) -> None:
+        """Close a log and delete it later."""
+        log.rename(log.log_dir / transient_name(log.topic, log.partition, DirKind.DELETE))
+        log.close(LogClosed(f"{log.name} in {log.log_dir} was deleted"))
+        self._on_change()
+        self.delete_later(log.directory, now_ms)
+
+    def delete_later(self, path: Path, now_ms: int) -> None:
+        """Remove a directory, which has its -delete name already, after the delay."""
+        self._deletions.append(_Deletion(now_ms + self._delete_delay_ms, path))
+
+    def set_aside_overdue(self, now_ms: int) -> int:
+        """Set unclaimed logs aside whose grace time is over; return their number."""
+        overdue = [key for key, (deadline_ms, _) in self._unclaimed.items() if deadline_ms <= now_ms]
+        for key in overdue:
+            self.set_aside(self._unclaimed.pop(key)[1])
+        return len(overdue)
+
+    def expired(self, now_ms: int) -> list[Path]:
+        """Directories whose delay is over; call `removed` once each is gone."""
+        return [item.path for item in self._deletions if item.deadline_ms <= now_ms]
+
+    def removed(self, path: Path) -> None:
+        self._deletions = [item for item in self._deletions if item.path != path]
+
+    def deadlines_ms(self) -> list[int]:
+        return [item.deadline_ms for item in self._deletions] + [deadline_ms for deadline_ms, _ in self._unclaimed.values()]
+
+    # Copies for a person to decide on
+
+    def kept_of(self, key: ReplicaId) -> list[PartitionLog]:
+        """Kept copies of a replica."""
+        return [log for log in list(self.kept) if (log.topic_id, log.partition) == key]
+
+    def copy_at(self, path: Path) -> PartitionLog | StrayDescription:
+        """Return the kept copy or the stray in that directory. ReplicaConflict if there is none."""
+        for log in list(self.kept):
+            if log.directory == path:
+                return log
+        for stray in list(self._strays):
+            if stray.path == path:
+                return stray
+        raise ReplicaConflict(f"there is no kept copy {path}; kraftlab log-dirs --describe --json names the copies")
+
+    def taken(self, path: Path) -> None:
+        """Forget a copy that is served from now on."""
+        self.kept = [log for log in self.kept if log.directory != path]
+        self._strays = [stray for stray in self._strays if stray.path != path]
+
+    def drop_copy(self, path: Path, now_ms: int) -> None:
+        """Delete a copy after the usual delay. ReplicaConflict if there is none."""
+        copy = self.copy_at(path)
+        self.taken(path)
+        if isinstance(copy, PartitionLog):
+            self.retire(copy, now_ms)
+        else:
+            target = path.with_name(transient_name(copy.topic, copy.partition, DirKind.DELETE))
+            with disk_errors(path.parent):
+                rename_durably(path, target)
+            self.delete_later(target, now_ms)
+        logger.warning("the copy %s was dropped", path)
+
+    def describe(self, log_dir: Path) -> tuple[tuple[StrayDescription, ...], tuple[KeptDescription, ...]]:
+        """Strays and kept copies in a log directory."""
+        strays = tuple(stray for stray in list(self._strays) if stray.path.parent == log_dir)
+        return strays, tuple(describe_kept(log) for log in list(self.kept) if log.log_dir == log_dir)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a directory that may be gone already, or be removed meanwhile."""
+    while path.exists():
+        with suppress(FileNotFoundError):
+            shutil.rmtree(path)
