@@ -36,6 +36,7 @@ from .segment_rules import MAX_RELATIVE_OFFSET
 
 logger = logging.getLogger(__name__)
 
+SEGMENT_SUFFIXES = (LOG_SUFFIX, OFFSETS.suffix, TIMES.suffix)
 JUNK_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, ".tmp")
 HOLE_MAX_OFFSETS = MAX_RELATIVE_OFFSET + 1
 """Largest number of offsets that a segment can have lost. A larger gap was never written: then the records before it are durable
@@ -143,7 +144,7 @@ def _complete_swap(directory: Path, base: int) -> None:
         logger.error("%s replaces other segments only as far as it can be read: %s", compacted.log_path, error)
     for path in directory.iterdir():
         old = base_offset_of(path.name)
-        if old is not None and base <= old < max(end_offset, base + 1) and str(path) not in compacted.paths:
+        if old is not None and base <= old < max(end_offset, base + 1) and path.suffix in SEGMENT_SUFFIXES:
             path.unlink()
     fsync_directory(directory)
     compacted.rename_files("")
