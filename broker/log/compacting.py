@@ -66,7 +66,6 @@ class Compaction:
         self._map_bytes = map_bytes
         self._chunk_bytes = chunk_bytes
         self._may_replace = may_replace
-        self._last_of_producers = log.producers.last_ends()
         self._directory = log.directory
         self._count = 0
 
@@ -106,7 +105,7 @@ class Compaction:
             latest,
             now_ms=self._now_ms,
             delete_retention_ms=log.config.delete_retention_ms,
-            last_of_producers=self._last_of_producers,
+            last_of_producers=log.producers.last_ends(),
         )
         for group in groups((s for s in segments if s.base_offset < latest.end_offset), log.config):
             yield from self._rewrite(group)

@@ -108,6 +108,27 @@ def test_leader_epochs_and_ends_are_the_same_after_a_copy_and_after_the_loss_of_
     again.close()
 
 
+def test_a_batch_is_still_known_as_sent_twice_after_its_records_went(open_log: Opener) -> None:
+    log = open_log(config=CONFIG)
+    sent = [
+        batch_of([Record(b"a", b"%d" % number, NOW_MS)], 0, producer_id=7, producer_epoch=0, base_sequence=number)
+        for number in range(3)
+    ]
+    for batch in sent:
+        log.append_as_leader(batch, 1)
+    for number in range(20):
+        append(log, f"{'ab'[number % 2]}")
+    compact(commit(log))
+    assert [record.offset for record in records_of(log) if record.offset < 5] == []
+    end = log.log_end_offset
+    log.close()
+    for path in log.directory.glob("*.snapshot"):
+        path.unlink()
+    log = open_log(config=CONFIG)
+    assert log.append_as_leader(sent[2], 1)[0] == 2
+    assert log.log_end_offset == end
+
+
 def test_the_end_stays_when_the_active_segment_is_empty_and_the_last_record_goes(open_log: Opener) -> None:
     log = open_log(config=CONFIG)
     for number in range(12):
