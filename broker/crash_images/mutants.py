@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import shutil
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -67,14 +66,11 @@ def M1_ends(_: object, self: LogManager, topic_id: Uuid, partition: int, now_ms:
     """The log manager does not compare the ends."""
     with self._lock:
         current, future = self._currents[topic_id, partition], self._futures[topic_id, partition]
-        source = self._online[current.log_dir]
-        future.flush()
+        self._inherit(current, future)
         with current.exclusive(), future.exclusive():
-            self._inherit(current, future)
             self._promote(current, future, now_ms)
             self._currents[topic_id, partition] = future
             del self._futures[topic_id, partition]
-        source.write_checkpoints(partial(self._logs_in, source.path))
         return future
 
 

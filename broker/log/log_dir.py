@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import itertools
 import json
 import logging
 import os
@@ -58,6 +59,10 @@ class LogDir:
         self._volume = os.fstat(lock).st_dev
         self._lock_descriptor = lock
         self._checkpoint_lock = Lock()
+        self._all_lock = Lock()
+        self._tickets = itertools.count(1)
+        self._served = 0
+        """Ticket of the last write of all checkpoints: earlier calls have got what they want."""
 
     @classmethod
     def open(cls, path: Path, node_id: int, cluster_id: str) -> LogDir:
@@ -150,12 +155,18 @@ class LogDir:
         self._write(checkpoints.RECOVERY_POINTS, lambda: ((log, log.recovery_point) for log in logs()))
 
     def write_checkpoints(self, logs: Logs) -> None:
-        """Write all offsets of `logs`, which lie in this directory."""
-        self.check_in_place()
-        self.write_recovery_points(logs)
-        self._write(checkpoints.HIGH_WATERMARKS, lambda: ((log, log.high_watermark) for log in logs()))
-        self.write_log_start_offsets(logs)
-        self.write_cleaned_ends(logs)
+        """Write all offsets of `logs`, which lie in this directory. Threads that wait for each other share one write."""
+        ticket = next(self._tickets)
+        with self._all_lock:
+            if self._served > ticket:
+                return
+            served = next(self._tickets)
+            self.check_in_place()
+            self.write_recovery_points(logs)
+            self._write(checkpoints.HIGH_WATERMARKS, lambda: ((log, log.high_watermark) for log in logs()))
+            self.write_log_start_offsets(logs)
+            self.write_cleaned_ends(logs)
+            self._served = served
 
     def write_cleaned_ends(self, logs: Logs) -> None:
         """Write the ends of the compacted parts, if there are any or were any."""

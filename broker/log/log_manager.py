@@ -562,16 +562,19 @@ class LogManager:
         Appends to the old log raise LogClosed from then on. ReplicaConflict, nothing changed: the logs do not end alike yet, the
         name is in use, or there is no move. LogDirFailed: if the target failed, the old log is still the current one.
         """
-        caught_up = self._futures.get((topic_id, partition))
-        if caught_up is not None:
-            caught_up.flush()  # This takes long; other callers need not wait for it.
         with self._lock:
-            current = self._current(topic_id, partition)
-            future = self._futures.get((topic_id, partition))
-            if future is None:
-                raise ReplicaConflict(f"{current.name} is not being moved")
+            current, future = self._current(topic_id, partition), self._futures.get((topic_id, partition))
+        if future is None:
+            raise ReplicaConflict(f"{current.name} is not being moved")
+        self._inherit(current, future)  # This takes long; other callers need not wait for it.
+        with self._lock:
+            if self._currents.get((topic_id, partition)) is not current or self._futures.get((topic_id, partition)) is not future:
+                raise ReplicaConflict(f"the move of {current.name} has been dropped")
             with current.exclusive(), future.exclusive():
-                if (current.log_end_offset, current.latest_epoch) != (future.log_end_offset, future.latest_epoch):
+                if future.log_start_offset != current.log_start_offset or (current.log_end_offset, current.latest_epoch) != (
+                    future.log_end_offset,
+                    future.latest_epoch,
+                ):
                     raise ReplicaConflict(
                         f"{current.name} has not caught up: {future!r} in {future.log_dir}, {current!r} in {current.log_dir}"
                     )
@@ -579,15 +582,10 @@ class LogManager:
                 self._unserved.free_name(plain)
                 if os.path.exists(plain):
                     raise ReplicaConflict(f"{plain} exists already and was not made by this broker; move it away")
-                self._inherit(current, future)
-                source = self._online[current.log_dir]
+                future.high_watermark = current.high_watermark
                 self._promote(current, future, now_ms)
                 self._currents[topic_id, partition] = future
                 del self._futures[topic_id, partition]
-            try:
-                source.write_checkpoints(partial(self._logs_in, source.path))
-            except LogError as error:
-                logger.warning("%s has moved, but the checkpoints of %s were not written: %s", future.name, source, error)
             return future
 
     def _inherit(self, current: PartitionLog, future: PartitionLog) -> None:
@@ -599,7 +597,9 @@ class LogManager:
         future.high_watermark = current.high_watermark
         future.adopt_producers(current)
         future.flush()
-        target = self._online[future.log_dir]
+        target = self._online.get(future.log_dir)
+        if target is None:
+            raise LogDirFailed(future.log_dir, OSError(self._offline.get(future.log_dir, "it was released")))
         target.write_checkpoints(partial(self._logs_in, target.path))
 
     def _promote(self, old: PartitionLog | None, future: PartitionLog, now_ms: int) -> None:

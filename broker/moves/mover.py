@@ -32,6 +32,7 @@ from ..log.partition_log import PartitionLog
 from ..replication.byte_gate import ByteGate
 from ..replication.fill_progress import Filling
 from ..replication.partition import Partition, ReplicaId
+from ..replication.throttle import QUANTUM_S
 from . import copying
 from .move_state import MoveAction, MoveEvent, MoveState, next_step
 
@@ -39,8 +40,10 @@ logger = logging.getLogger("kraftlab.broker.mover")
 
 CHUNK_BYTES = 16 * 1024 * 1024
 """Bytes that are copied at a time: between two chunks a move can be cancelled, throttled and truncated."""
-LAST_CHUNK_BYTES = 1024 * 1024
-"""Bytes at most that are copied under the partition's lock, while producers wait."""
+LAST_CHUNK_BYTES = 4 * 1024 * 1024
+"""Bytes at most that are copied under the partition's lock, while producers wait. A move that lacks no more has caught up: with a
+busy producer the ends meet for moments only.
+"""
 BACKOFF_S = 1.0
 BACKOFF_MAX_S = 30.0
 
@@ -217,7 +220,7 @@ class Mover:
                 if not await self._swap(move):
                     await trio.lowlevel.checkpoint()
                 return
-            if move.state is MoveState.QUEUED and move.partition.future is not None:
+            if action is MoveAction.ASSIGN_TARGET and move.partition.future is not None:
                 # While the controller is asked, the disk takes what is copied.
                 await self._disks.run(move.target_dir, move.partition.future.flush)
             if move.state is MoveState.ACCEPTED or woken.is_set():
@@ -237,8 +240,13 @@ class Mover:
                 finally:
                     claim.settle(granted, copied)
                 move.filling.record(copied, left)
-                if not left:
+                if left <= self._last_chunk_bytes():
                     return
+
+    def _last_chunk_bytes(self) -> int:
+        """Bytes that may be copied without waiting for the throttle, a moment's worth, since the next grants pay for them."""
+        rate = self._gate.rate
+        return LAST_CHUNK_BYTES if rate is None else min(LAST_CHUNK_BYTES, int(rate * QUANTUM_S))
 
     async def _copy_chunk(self, move: Move, max_bytes: int) -> tuple[int, int]:
         """Return (bytes copied, bytes left). `move_lock` is held."""
@@ -246,15 +254,24 @@ class Mover:
         assert future is not None, f"{move} has no future log"
         return await self._disks.run(move.target_dir, copying.copy_chunk, current, future, max_bytes)
 
+    async def _copy_on_credit(self, move: Move, max_bytes: int) -> int:
+        """Copy without waiting for the throttle; the next grants pay for it. Return the bytes left. `move_lock` is held."""
+        copied, left = await self._copy_chunk(move, max_bytes)
+        if copied:
+            with self._gate.claim(move.partition.id) as claim:
+                claim.settle(0, copied)
+        return left
+
     async def _swap(self, move: Move) -> bool:
         """Copy the last chunk and swap, with the log locked; False if too much was left.
 
-        The future log is flushed before: producers wait only for the fsync of the last chunk.
+        The future log is flushed before, and what came meanwhile is copied: producers wait only for a few mebibytes.
         """
         partition = move.partition
         async with partition.move_lock:
             if partition.future is not None:
                 await self._disks.run(move.target_dir, partition.future.flush)
+            await self._copy_on_credit(move, CHUNK_BYTES)
             async with partition.lock:
                 current, future = partition.online_log(), partition.future
                 assert future is not None, f"{move} has no future log"
@@ -263,11 +280,8 @@ class Mover:
                 )
                 if left > LAST_CHUNK_BYTES:
                     return False
-                with self._gate.claim(partition.id) as claim:
-                    while left:
-                        copied, left = await self._copy_chunk(move, LAST_CHUNK_BYTES)
-                        claim.settle(0, copied)
-                await self._copy_chunk(move, LAST_CHUNK_BYTES)
+                while await self._copy_on_credit(move, LAST_CHUNK_BYTES):
+                    pass
                 swapped = await self._disks.run(move.target_dir, self._logs.swap, *partition.id, wall_clock_ms())
                 # A fetch meanwhile may have raised the old log's high watermark, and the records below may be acknowledged.
                 swapped.high_watermark = max(swapped.high_watermark, current.high_watermark)

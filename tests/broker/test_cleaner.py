@@ -147,6 +147,7 @@ async def test_a_moving_replica_is_compacted_after_the_move_which_takes_the_chec
     world.controller_answers.set()
     await eventually(lambda: broker.log("t", 0).log_dir == target, "the replica has moved")
     assert broker.log("t", 0).cleaned_to == compacted_to
+    broker.logs.write_checkpoints(source)
     assert (checkpoint(source), checkpoint(target)) == ({}, {("t", 0): compacted_to})
     assert await cleaner.clean_all() == 1
     assert broker.log("t", 0).cleaned_to > 40

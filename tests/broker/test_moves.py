@@ -82,6 +82,28 @@ async def test_as_many_replicas_are_copied_at_a_time_as_there_are_threads(autoju
     assert len(begun) == threads
 
 
+async def test_producers_that_never_pause_cannot_keep_a_move_from_its_end(autojump_clock: Any, world: Any) -> None:
+    [broker] = await filled(world, [0])
+    end = 0
+
+    async def produce() -> None:
+        nonlocal end
+        while True:
+            answer = await broker.produce("t", 0, batch(1, 2_000))
+            assert answer.error == ErrorCode.NONE
+            end = max(end, answer.base_offset + 1)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(4):
+            nursery.start_soon(produce)
+        for rate in (None, "10000000"):
+            await world.configure(4, "", replica_alter_log_dirs_io_max_bytes_per_second=rate)
+            assert await broker.alter(broker.other_dir()) == (ErrorCode.NONE, "")
+            await eventually(lambda: not broker.mover.moves, f"the replica has moved, limit {rate}", 20)
+        nursery.cancel_scope.cancel()
+    assert broker.log("t", 0).log_end_offset >= end
+
+
 async def test_the_controller_learns_of_the_target_before_the_swap(autojump_clock: Any, world: Any) -> None:
     [broker] = await filled(world, [0])
     source, target = broker.log("t", 0).log_dir, broker.other_dir()

@@ -222,7 +222,7 @@ def test_a_checkpoint_that_waits_for_another_does_not_bring_back_what_a_cut_has_
     monkeypatch.setattr(log_dir, "Lock", CutsFirst)
     manager, log = broker.with_log(batch(5), batch(5))
     log.flush()
-    waiting.append(lambda: log.truncate_to(5))
+    waiting += [lambda: log.truncate_to(5), lambda: None]  # The lock of all checkpoints comes first, then that of one.
     manager.write_checkpoints()
     assert not waiting
     assert (broker.dirs[0] / checkpoints.RECOVERY_POINTS).read_text() == "0\n1\nt 0 5\n"
@@ -267,3 +267,48 @@ def test_a_start_that_is_refused_leaves_a_clean_shutdown_clean(broker: Broker) -
         broker.open()
     there.write_bytes(kept)
     assert broker.open().previous_broker_epoch == 5
+
+
+def test_threads_that_want_all_checkpoints_written_meanwhile_share_one_write(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = threading.Semaphore(0)
+
+    class Lock:
+        """Counts the threads that have to wait."""
+
+        def __init__(self) -> None:
+            self.lock = threading.Lock()
+
+        def __enter__(self) -> None:
+            if not self.lock.acquire(blocking=False):
+                waiting.release()
+                self.lock.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            self.lock.release()
+
+    monkeypatch.setattr(log_dir, "Lock", Lock)
+    manager, log = broker.with_log(batch(9))
+    write, begun, goes_on = checkpoints.write_offsets, threading.Event(), threading.Event()
+    written: list[int] = []
+
+    def slow(path: Path, offsets: dict[tuple[str, int], int]) -> None:
+        begun.set()
+        assert goes_on.wait(10)
+        if path.name == checkpoints.HIGH_WATERMARKS:
+            written.append(offsets["t", 0])
+        write(path, offsets)
+
+    monkeypatch.setattr(checkpoints, "write_offsets", slow)
+    threads = [threading.Thread(target=manager.write_checkpoints, args=(broker.dirs[0],)) for _ in range(6)]
+    threads[0].start()
+    assert begun.wait(10)
+    for thread in threads[1:]:
+        thread.start()
+        assert waiting.acquire(timeout=10)
+    log.high_watermark = 5
+    goes_on.set()
+    for thread in threads:
+        thread.join(10)
+    assert written == [5, 5], "the write that had begun, and one for all the others"
