@@ -16,7 +16,6 @@ _NO_SHARE_GROUPS = "kraftlab has no share groups"
 _NO_STREAMS = "kraftlab has no streams groups"
 _NO_TRANSACTIONS = "kraftlab has no transactions yet"
 _NO_TIERS = "kraftlab has no remote storage; all segments are local"
-_AS_PRODUCED = "a log keeps batches as producers compressed them"
 _NO_TLS = "kraftlab's listeners do not speak TLS"
 _ONE_LOOP = "a kraftlab node serves all connections on one event loop"
 _NO_LIMIT = "kraftlab does not limit connections"
@@ -35,10 +34,7 @@ _GROUP_KEYS = (
 UNUSED: dict[str, str] = {
     "auto.create.topics.enable": "kraftlab creates a topic only on request",
     "background.threads": _ONE_LOOP,
-    "compression.gzip.level": _AS_PRODUCED,
-    "compression.lz4.level": _AS_PRODUCED,
-    "compression.type": _AS_PRODUCED,
-    "compression.zstd.level": _AS_PRODUCED,
+    "compression.lz4.level": "the library that compresses blocks of lz4 has one level",
     "connections.max.idle.ms": "kraftlab keeps idle connections open",
     "group.initial.rebalance.delay.ms": _NO_GROUPS,
     **{f"group.consumer.{name}": _NO_GROUPS for name in _GROUP_KEYS},

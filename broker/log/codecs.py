@@ -51,9 +51,9 @@ def decompress(codec: str, data: bytes, limit_bytes: int = DECOMPRESSED_BYTES_MA
         raise CodecError(f"its records cannot be decompressed ({codec}): {error}") from error
 
 
-def compress(codec: str, data: bytes) -> bytes:
-    """Compress the records of a batch. `codec` is one of `CODECS`."""
-    return _COMPRESS[codec](data)
+def compress(codec: str, data: bytes, level: int | None = None) -> bytes:
+    """Compress the records of a batch. `codec` is one of `CODECS`; `level` None: its default. Only gzip and zstd have levels."""
+    return _COMPRESS[codec](data, level)
 
 
 def _too_large(limit_bytes: int) -> ValueError:
@@ -77,8 +77,8 @@ def _gunzip(data: bytes, limit_bytes: int) -> bytes:
     return found
 
 
-def _gzip(data: bytes) -> bytes:
-    stream = zlib.compressobj(wbits=_GZIP)
+def _gzip(data: bytes, level: int | None) -> bytes:
+    stream = zlib.compressobj(zlib.Z_DEFAULT_COMPRESSION if level is None else level, wbits=_GZIP)
     return stream.compress(data) + stream.flush()
 
 
@@ -102,7 +102,7 @@ def _xerial_blocks(data: bytes) -> Iterable[bytes]:
         at += size
 
 
-def _to_snappy(data: bytes) -> bytes:
+def _to_snappy(data: bytes, level: int | None) -> bytes:
     out = bytearray(_XERIAL_HEADER)
     for block in _blocks(data, _XERIAL_BLOCK_BYTES):
         compressed = bytes(snappy.compress_raw(block))
@@ -110,7 +110,7 @@ def _to_snappy(data: bytes) -> bytes:
     return bytes(out)
 
 
-def _to_lz4(data: bytes) -> bytes:
+def _to_lz4(data: bytes, level: int | None) -> bytes:
     out = bytearray(_LZ4_HEADER)
     for block in _blocks(data, _LZ4_BLOCK_BYTES):
         compressed = bytes(lz4.compress_block(block, store_size=False))
@@ -122,8 +122,8 @@ def _to_lz4(data: bytes) -> bytes:
     return bytes(out)
 
 
-def _to_zstd(data: bytes) -> bytes:
-    return bytes(zstd.compress(data, level=_ZSTD_LEVEL))
+def _to_zstd(data: bytes, level: int | None) -> bytes:
+    return bytes(zstd.compress(data, level=_ZSTD_LEVEL if level is None else level))
 
 
 def _blocks(data: bytes, size_bytes: int) -> Iterable[bytes]:
@@ -156,8 +156,8 @@ _DECOMPRESS: Mapping[str, Callable[[bytes, int], bytes]] = {
     "lz4": _within(lz4.decompress_into),
     "zstd": _within(zstd.decompress_into),
 }
-_COMPRESS: Mapping[str, Callable[[bytes], bytes]] = {
-    "none": bytes,
+_COMPRESS: Mapping[str, Callable[[bytes, int | None], bytes]] = {
+    "none": lambda data, level: data,
     "gzip": _gzip,
     "snappy": _to_snappy,
     "lz4": _to_lz4,

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import msgspec
 
+from .recompression import Compression
+
 NO_LIMIT = 2**63 - 1
 DAY_MS = 24 * 3600 * 1000
 
@@ -39,6 +41,8 @@ class LogConfig(msgspec.Struct, frozen=True):
     """`message.timestamp.type` is LogAppendTime: the leader sets the timestamps."""
     message_timestamp_before_max_ms: int = NO_LIMIT
     message_timestamp_after_max_ms: int = 3_600_000
+    compression: Compression | None = None
+    """`compression.type` with its level; None: as producers compress."""
 
     @classmethod
     def of(cls, value_of: Callable[[str], str]) -> LogConfig:
@@ -65,4 +69,10 @@ class LogConfig(msgspec.Struct, frozen=True):
             uses_append_time=value_of("message.timestamp.type") == "LogAppendTime",
             message_timestamp_before_max_ms=int(value_of("message.timestamp.before.max.ms")),
             message_timestamp_after_max_ms=int(value_of("message.timestamp.after.max.ms")),
+            compression=_compression(value_of("compression.type"), value_of),
         )
+
+
+def _compression(type_: str, value_of: Callable[[str], str]) -> Compression | None:
+    has_levels = type_ in ("gzip", "zstd")
+    return Compression.of(type_, value_of(f"compression.{type_}.level") if has_levels else None)

@@ -32,6 +32,7 @@ from .errors import (
 )
 from .log_config import NO_LIMIT, LogConfig
 from .producer_state import BATCHES_KEPT, sequence_after
+from .recompression import recompressed
 from .record_batch import (
     APPEND_TIME,
     CODEC_MASK,
@@ -114,16 +115,21 @@ def check_imported(data: bytes | memoryview, config: LogConfig) -> list[BatchHea
 def prepare(
     data: bytes | memoryview, config: LogConfig, now_ms: int, *, keep_offsets: bool
 ) -> tuple[bytearray | memoryview, list[BatchHeader], int]:
-    """Check batches for the leader: return them to be stamped, their headers, and the leader's time on them (-1: none).
+    """Check batches for the leader and give them the topic's codec: return them to be stamped, their headers, and the leader's
+    time on them (-1: none).
 
     A writable memoryview is stamped in place, other bytes are copied. Errors of `check_produced`, or with `keep_offsets` those of
     `check_imported`.
     """
     if keep_offsets:
         return _writable(data), check_imported(data, config), NO_TIMESTAMP
+    prepared: bytearray | memoryview
     headers = check_produced(data, config, now_ms)
     _check_sequences(headers)
-    prepared = _writable(data)
+    if config.compression is not None and any(header.codec != config.compression.codec for header in headers):
+        prepared, headers = recompressed(data, headers, config.compression, config.max_message_bytes)
+    else:
+        prepared = _writable(data)
     if not config.uses_append_time:
         return prepared, headers, NO_TIMESTAMP
     position = 0

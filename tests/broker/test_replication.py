@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import trio
 
-from kraftlab.broker.log.record_batch import Record, build_batch
+from kraftlab.broker.log.record_batch import Record, build_batch, iterate
 from kraftlab.broker.replication.partition import LeaderRole
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import FetchedPartition, FetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
@@ -96,6 +96,19 @@ async def test_a_follower_that_stops_fetching_leaves_the_isr_and_comes_back(auto
     await brokers[2].restart()
     await eventually(lambda: world.state("t", 0).isr == (0, 1, 2), "broker 2 is back in the ISR")
     assert same_data("t", 0, brokers)
+
+
+@pytest.mark.parametrize(("kind", "is_the_leaders"), [("CreateTime", False), ("LogAppendTime", True)])
+async def test_a_topic_stores_the_time_of_the_producer_or_of_the_leader(
+    autojump_clock: Any, world: Any, kind: str, is_the_leaders: bool
+) -> None:
+    broker = await world.add_broker(0)
+    await world.create_topic("t", [0])
+    await world.configure(2, "t", message_timestamp_type=kind)
+    answer = await broker.produce("t", 0, batch())
+    assert (answer.error, answer.log_append_time_ms > 0) == (ErrorCode.NONE, is_the_leaders)
+    [(_, header)] = iterate(broker.log("t", 0).read(0, 1 << 20))
+    assert header.max_timestamp_ms == (answer.log_append_time_ms if is_the_leaders else 1)
 
 
 async def test_the_leaders_file_says_how_long_a_follower_may_lag(autojump_clock: Any, world: Any) -> None:

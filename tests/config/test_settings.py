@@ -76,6 +76,7 @@ SEEN: dict[str, dict[str, tuple[str, ...]]] = {
         "test_the_throttle_holds_over_a_small_copy": ("leader.replication.throttled.replicas",),
     },
     "broker/test_replication.py": {
+        "test_a_topic_stores_the_time_of_the_producer_or_of_the_leader": ("message.timestamp.type",),
         "test_acks_all_is_refused_with_too_few_in_sync_and_acks_one_is_not": ("min.insync.replicas",),
         "test_the_leaders_file_says_how_long_a_follower_may_lag": ("replica.lag.time.max.ms",),
     },
@@ -96,6 +97,20 @@ SEEN: dict[str, dict[str, tuple[str, ...]]] = {
         "test_retention_by_size_and_by_time_spares_what_is_above_the_high_watermark": (
             "retention.bytes",
             "retention.ms",
+        ),
+    },
+    "broker_log/test_recompression.py": {
+        "test_a_higher_level_makes_smaller_batches": (
+            "compression.gzip.level",
+            "compression.zstd.level",
+        ),
+        "test_a_leader_stores_the_topics_codec_whatever_the_producers": ("compression.type",),
+    },
+    "broker_log/test_record_checks.py": {
+        "test_a_batch_may_be_as_large_as_the_topic_takes": ("max.message.bytes",),
+        "test_keys_and_timestamps_are_read_whatever_the_codec": (
+            "message.timestamp.after.max.ms",
+            "message.timestamp.before.max.ms",
         ),
     },
     "broker_log/test_segment_rules.py": {
@@ -204,10 +219,6 @@ PENDING = {
     "log.flush.offset.checkpoint.interval.ms",
     "log.flush.scheduler.interval.ms",
     "log.flush.start.offset.checkpoint.interval.ms",
-    "max.message.bytes",
-    "message.timestamp.after.max.ms",
-    "message.timestamp.before.max.ms",
-    "message.timestamp.type",
     "num.recovery.threads.per.data.dir",
     "producer.id.expiration.ms",
 }
