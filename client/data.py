@@ -2,13 +2,14 @@
 
 It serves imports, load generators and checkers; it does not support consumer groups. Metadata (topic ids, leaders, peer
 endpoints) comes from an AdminClient, and is read again when a broker does not lead or does not answer. There is one connection
-per broker, with one request at a time; a lock makes it thread-safe. A produce request is repeated after a broken connection, so a
-batch may be in the log twice. With `keep_offsets` it is not: if the leader refuses a repeated batch, the client finds the batch
-in the log.
+per broker, with one request at a time; a lock makes it thread-safe. A produce request is repeated after a broken connection; its
+batches are numbered (`numbering.py`), so they are stored once. With `keep_offsets` they have their own places: if the leader
+refuses a repeated batch, the client finds the batch in the log.
 """
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
@@ -36,8 +37,13 @@ from kraftlab.wire.parts import NOTHING, InMemory, around, bin_header
 
 from .admin import AdminClient, left_ms
 from .errors import ClusterUnreachable, api_error
+from .numbering import REFUSED_NUMBERS, Attempts, Numbers, numbered, requests_of
 
+ACKS_NONE = 0
+CLOSE_TIMEOUT_S = 5.0
 _CLIENT_KEY = ReplicaKey(-1)
+_WITHOUT_NUMBERS = frozenset({ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION})
+"""Errors of InitProducerId after which batches are sent without numbers."""
 _encode = msgspec.msgpack.encode
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 0.5
@@ -75,6 +81,8 @@ class PeerConnection:
         self._buffer = FrameBuffer()
         self._correlation = 0
         self._generation = 0
+        self._unawaited = 0
+        """Requests without an answer yet, which nobody waits for."""
 
     def request(self, api: int, body: InMemory | Sequence[InMemory], timeout_s: float) -> memoryview:
         """Send one request and return the body of its response. OSError if the connection fails, ApiError if the node refuses.
@@ -84,6 +92,7 @@ class PeerConnection:
         if not self._lock.acquire(timeout=max(timeout_s, 0)):
             raise TimeoutError(f"{self.endpoint} was busy with other requests until the timeout")
         try:
+            self._drain(deadline)
             return self._exchange(api, body, deadline)
         except (OSError, FrameError):
             self._drop()
@@ -91,11 +100,36 @@ class PeerConnection:
         finally:
             self._lock.release()
 
-    def _exchange(self, api: int, body: InMemory | Sequence[InMemory], deadline: float) -> memoryview:
+    def send(self, api: int, body: Sequence[InMemory], timeout_s: float) -> None:
+        """Send a request without waiting for its answer; the next request waits for that. OSError: the request may be lost."""
+        deadline = time.monotonic() + timeout_s
+        with self._lock:
+            try:
+                self._drain(deadline)
+                self._write(api, body, deadline)
+                self._unawaited += 1
+            except (OSError, FrameError):
+                self._drop()
+                raise
+
+    def _drain(self, deadline: float) -> None:
+        """Wait until the node has answered the last request that nobody waits for: it may carry out two at once in any order."""
+        while self._socket is not None and self._unawaited:
+            self._socket.settimeout(self._left_s(deadline))
+            self._take_unawaited(self._socket)
+
+    def _take_unawaited(self, connected: socket.socket) -> None:
+        if not self._buffer.receive_from(connected):
+            raise ConnectionResetError(f"{self.endpoint} closed the connection")
+        self._unawaited -= sum(1 for _ in self._buffer.frames())
+
+    def _write(self, api: int, body: InMemory | Sequence[InMemory], deadline: float) -> None:
+        """Send one request, over a new connection if there is none."""
         if self._socket is None:
             self._socket = socket.create_connection((self.endpoint.host, self.endpoint.port), self._left_s(deadline))
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._buffer = FrameBuffer()
+            self._unawaited = 0
         self._correlation += 1
         head = Frame(REQUEST, api, 0, self._correlation, self._cluster_id, self._generation, _CLIENT_KEY, NOTHING)
         try:
@@ -106,6 +140,11 @@ class PeerConnection:
         for part in parts:
             assert isinstance(part, InMemory), "a client's requests are in memory"
             self._socket.sendall(part)
+
+    def _exchange(self, api: int, body: InMemory | Sequence[InMemory], deadline: float) -> memoryview:
+        self._write(api, body, deadline)
+        connected = self._socket
+        assert connected is not None
         while True:
             for answer, _ in self._buffer.frames():
                 if answer.correlation != self._correlation:
@@ -117,8 +156,8 @@ class PeerConnection:
                     code, message = msgspec.msgpack.decode(answer.body, type=tuple[int, str])
                     raise api_error(code, message)
                 return answer.body
-            self._socket.settimeout(self._left_s(deadline))
-            if not self._buffer.receive_from(self._socket):
+            connected.settimeout(self._left_s(deadline))
+            if not self._buffer.receive_from(connected):
                 raise ConnectionResetError(f"{self.endpoint} closed the connection")
 
     def _left_s(self, deadline: float) -> float:
@@ -133,7 +172,11 @@ class PeerConnection:
             self._socket = None
 
     def close(self) -> None:
+        """Close the connection, after the node has answered the requests that nobody waits for: it drops the others."""
+        deadline = time.monotonic() + CLOSE_TIMEOUT_S
         with self._lock:
+            with contextlib.suppress(OSError, FrameError):
+                self._drain(deadline)
             self._drop()
 
 
@@ -157,6 +200,8 @@ class DataClient:
         self._topics: frozenset[str] = frozenset()
         """Topics in earlier requests: a large cluster has many more."""
         self._connections: dict[Endpoint, PeerConnection] = {}
+        self._numbers: dict[tuple[str, int], Numbers] = {}
+        self._may_number = True
 
     def __enter__(self) -> DataClient:
         return self
@@ -178,24 +223,111 @@ class DataClient:
         keep_offsets: bool = False,
         timeout_ms: int | None = None,
     ) -> ProduceResponse:
-        """Append whole v2 batches at the partition's leader. ApiError, ClusterUnreachable at the timeout."""
+        """Append whole v2 batches at the partition's leader. ApiError, ClusterUnreachable at the timeout.
+
+        They are stored once, in order. With acks=0 the answer is not awaited: batches may be lost, errors go unnoticed.
+        """
         deadline = time.monotonic() + (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000
-        attempts = 0
-
-        def build(topic_id: Uuid, left_ms: int) -> tuple[int, Sequence[InMemory]]:
-            nonlocal attempts
-            attempts += 1
-            before, after = around(ProduceRequest(topic_id, partition, acks, left_ms, NOTHING, keep_offsets), "records")
-            return Api.PRODUCE, (before, bin_header(len(records)), records, after)
-
+        if acks == ACKS_NONE:
+            return self._send_only(topic, partition, records, deadline)
+        requests = None if keep_offsets else requests_of(records)
+        if requests is not None:
+            with self._lock:
+                numbers = self._numbers.setdefault((topic, partition), Numbers())
+            if not numbers.lock.acquire(timeout=max(deadline - time.monotonic(), 0)):
+                raise ClusterUnreachable(f"earlier batches for {topic}-{partition} were not acknowledged in time")
+            try:
+                if self._has_producer_id(numbers, topic, partition, deadline):
+                    answers = [self._produce_numbered(topic, partition, one, acks, numbers, deadline) for one in requests]
+                    return msgspec.structs.replace(answers[-1], base_offset=answers[0].base_offset)
+            finally:
+                numbers.lock.release()
+        attempts = Attempts()
         try:
-            return self._at_leader(topic, partition, build, ProduceResponse, _produce_error, timeout_ms)
+            return self._send(topic, partition, records, acks, attempts, deadline, keep_offsets=keep_offsets)
         except ApiError as error:
-            if keep_offsets and attempts > 1 and error.code is ErrorCode.INVALID_RECORD:
+            if keep_offsets and attempts.may_be_stored and error.code is ErrorCode.INVALID_RECORD:
                 earlier = self._appended_earlier(topic, partition, records, deadline)
                 if earlier is not None:
                     return earlier
             raise
+
+    def _send(
+        self,
+        topic: str,
+        partition: int,
+        records: InMemory,
+        acks: int,
+        attempts: Attempts,
+        deadline: float,
+        *,
+        keep_offsets: bool = False,
+    ) -> ProduceResponse:
+        """Send batches until they are acknowledged or refused for good. ApiError, ClusterUnreachable."""
+
+        def build(topic_id: Uuid, left_ms: int) -> tuple[int, Sequence[InMemory]]:
+            may_be_stored = attempts.send()
+            request = ProduceRequest(topic_id, partition, acks, left_ms, NOTHING, keep_offsets, may_be_stored)
+            before, after = around(request, "records")
+            return Api.PRODUCE, (before, bin_header(len(records)), records, after)
+
+        def fault_of(response: ProduceResponse) -> tuple[int, str | None]:
+            attempts.answered(response)
+            return response.error, response.message
+
+        return self._at_leader(topic, partition, build, ProduceResponse, fault_of, left_ms(deadline))
+
+    def _produce_numbered(
+        self, topic: str, partition: int, records: InMemory, acks: int, numbers: Numbers, deadline: float
+    ) -> ProduceResponse:
+        """Send batches with the next numbers of the partition; `numbers` is locked."""
+        while True:
+            data, following = numbered(records, numbers)
+            attempts = Attempts()
+            try:
+                answer = self._send(topic, partition, data, acks, attempts, deadline)
+            except BaseException as error:
+                is_refused = isinstance(error, ApiError) and error.code in REFUSED_NUMBERS
+                if attempts.is_open:
+                    numbers.begin_epoch()
+                elif is_refused:
+                    numbers.producer_id = -1
+                    if self._has_producer_id(numbers, topic, partition, deadline):
+                        continue
+                raise
+            numbers.sequence = following
+            return answer
+
+    def _has_producer_id(self, numbers: Numbers, topic: str, partition: int, deadline: float) -> bool:
+        """Get a producer id for the partition if it has none; False if this client may not have one."""
+        pause_s, fresh = _FIRST_PAUSE_S, False
+        while numbers.producer_id < 0 and self._may_number:
+            try:
+                _, leader, _ = self._leader_of(topic, partition, fresh, deadline)
+                numbers.begin(self._admin.init_producer_id(leader, timeout_ms=left_ms(deadline)).producer_id)
+            except (ApiError, ClusterUnreachable) as error:
+                if isinstance(error, ApiError) and error.code in _WITHOUT_NUMBERS:
+                    self._may_number = False
+                    break
+                is_final = isinstance(error, ApiError) and error.code not in _RETRIED
+                if is_final or time.monotonic() + pause_s >= deadline:
+                    raise
+                time.sleep(pause_s)
+                pause_s, fresh = min(pause_s * 2, _LONGEST_PAUSE_S), True
+        return self._may_number
+
+    def _send_only(self, topic: str, partition: int, records: InMemory, deadline: float) -> ProduceResponse:
+        """Send batches without waiting for the answer, once. A connection that breaks while they are sent loses them."""
+        topic_id, _, endpoint = self._leader_of(topic, partition, False, deadline)
+        request = ProduceRequest(topic_id, partition, ACKS_NONE, left_ms(deadline), NOTHING)
+        before, after = around(request, "records")
+        try:
+            self._connection(endpoint).send(
+                Api.PRODUCE, (before, bin_header(len(records)), records, after), deadline - time.monotonic()
+            )
+        except OSError:
+            self.refresh()
+        return ProduceResponse(ErrorCode.NONE)
 
     def _appended_earlier(self, topic: str, partition: int, records: InMemory, deadline: float) -> ProduceResponse | None:
         """Return the answer to an earlier attempt with these batches once they are committed, None if the log has others."""
@@ -301,7 +433,7 @@ class DataClient:
         fresh = False
         while True:
             try:
-                topic_id, endpoint = self._leader_of(topic, partition, fresh, deadline)
+                topic_id, _, endpoint = self._leader_of(topic, partition, fresh, deadline)
                 left_s = max(deadline - time.monotonic(), 0.001)
                 api, body = build(topic_id, int(left_s * 1000))
                 answer = self._connection(endpoint).request(api, body, left_s)
@@ -320,7 +452,7 @@ class DataClient:
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
             fresh = True
 
-    def _leader_of(self, topic: str, partition: int, fresh: bool, deadline: float) -> tuple[Uuid, Endpoint]:
+    def _leader_of(self, topic: str, partition: int, fresh: bool, deadline: float) -> tuple[Uuid, int, Endpoint]:
         metadata = self._known(topic, fresh=fresh, deadline=deadline)
         if (topic, partition) not in metadata.leaders:
             metadata = self._known(topic, fresh=True, deadline=deadline)
@@ -330,7 +462,7 @@ class DataClient:
         endpoint = metadata.peers.get(leader)
         if endpoint is None:
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader that is up.")
-        return metadata.topic_ids[topic], endpoint
+        return metadata.topic_ids[topic], leader, endpoint
 
     def _known(self, *topics: str, fresh: bool, deadline: float | None = None) -> _Metadata:
         """Return the metadata of these topics and of earlier ones. Without a `deadline` the AdminClient's timeout counts."""
@@ -367,10 +499,6 @@ def _without_epochs(batches: InMemory) -> bytes:
     data = bytearray(batches)
     mask_epochs(data, iterate(batches))
     return bytes(data)
-
-
-def _produce_error(response: ProduceResponse) -> tuple[int, str | None]:
-    return response.error, response.message
 
 
 def _fetch_error(response: ReplicaFetchResponse) -> tuple[int, str | None]:

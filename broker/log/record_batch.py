@@ -45,6 +45,9 @@ NO_EPOCH = -1
 
 _OFFSET = struct.Struct(">q")
 _EPOCH = struct.Struct(">i")
+_PRODUCER = struct.Struct(">qhi")
+_PRODUCER_FROM = 43
+_CRC = struct.Struct(">I")
 
 
 class BatchHeader(NamedTuple):
@@ -172,6 +175,13 @@ def stamp(data: bytearray | memoryview, position: int, *, base_offset: int, lead
     """Set base offset and leader epoch of the batch at `position`, in place. The CRC stays valid."""
     _OFFSET.pack_into(data, position, base_offset)
     _EPOCH.pack_into(data, position + EPOCH_FROM, leader_epoch)
+
+
+def set_producer(data: bytearray, position: int, header: BatchHeader, producer: tuple[int, int, int]) -> None:
+    """Set producer id, epoch and first sequence of the batch at `position`, in place, and its CRC."""
+    _PRODUCER.pack_into(data, position + _PRODUCER_FROM, *producer)
+    crc = crc_of(data, position + CRC_FROM, position + header.size_bytes)
+    _CRC.pack_into(data, position + CRC_FROM - _CRC.size, crc)
 
 
 def mask_epochs(data: bytearray, batches: Iterable[tuple[int, BatchHeader]]) -> None:
