@@ -148,9 +148,9 @@ def test_a_log_directory_that_runs_full_refuses_appends_until_there_is_space_and
     for name in names:
         lab.create_topic(name, [0])
         lab.fill(name, 20_000)
-    on_disk = lab.replicas_on_disk()
-    (victim,) = [name for name in names if on_disk[name, 0][0].log_dir == str(small)]
-    (bystander,) = [name for name in names if name != victim]
+    bystander, victim = names
+    lab.admin.alter_replica_log_dirs(0, {(victim, 0): str(small)})
+    wait_until("one is on the small disk", lambda: {row.log_dir for row in lab.replicas_on_disk()[victim, 0]} == {str(small)})
 
     acknowledged: dict[bytes, int] = {}
     with pytest.raises(ApiError) as refused:

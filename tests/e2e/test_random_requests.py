@@ -36,6 +36,8 @@ NOT_BY_CHANCE = {
     "UpdateFeatures": "its names fit rarely",
     "DeleteAcls": "there is no authorizer",
     "DescribeAcls": "there is no authorizer",
+    "OnlineLogDir": "it needs the path of a log directory",
+    "ResolveReplicaCopy": "it needs a copy that a failure left behind",
 }
 """Calls whose success other tests show."""
 SPARED = {"UnregisterBroker": {"broker_id": 77}, "DescribeMetadata": {"at_offset": 0}}
