@@ -29,9 +29,11 @@ MEASUREMENTS = {
     "chaos": "bench.chaos:main",
     "checkers": "bench.checkers:main",
 }
+LONG = {"soak": "bench.soak:main"}
+"""Takes minutes, and runs only by name."""
 
 
-@click.group("bench", cls=LazyGroup, modules=MEASUREMENTS, invoke_without_command=True)
+@click.group("bench", cls=LazyGroup, modules=MEASUREMENTS | LONG, invoke_without_command=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document per measurement, a line each.")
 @click.option("--quick", is_flag=True, help="Measure less, as a smoke test.")
 @click.pass_context

@@ -10,19 +10,20 @@ The rows that go beyond the KIP's plan, and the tests that cover them:
 | kill -9 at each step of a swap, and a restart | broker_log/test_log_dir_moves, broker_crash_images (each disk image) |
 | each row of the start-up table | broker_log/test_startup (all combinations of up to three directories) |
 | cancel by `any`, by the current directory, by another one | broker/test_moves |
-| destination remembered before the replica exists, over a restart | broker_log/test_destinations, broker/test_moves, T1 |
-| throttle with N movers | broker/test_throttle (fairness), broker/test_moves (one log), `python -m bench throttle` |
+| destination remembered before the replica exists, over a restart | T1 below, broker_log/test_destinations, broker/test_moves |
+| throttle with N movers | broker/test_throttle, broker/test_moves, `python -m bench moves` |
 | move of a leader under load | T1 below |
 | move of a follower while the leader changes, while it is truncated | `…_while_leaders_change` below, broker/test_moves |
 | retention passes the future log's end | broker/test_moves (records deleted during a move) |
 | ENOSPC in the target, in the source | e2e/test_failing_directories (move in, append), broker_log/test_log_dir_moves |
 | topic deleted during a move | broker/test_moves |
-| partition reassigned away during a move | `…_that_leaves_its_broker_…` below |
-| two directories swapped by the operator, duplicate directory.id | broker_log/test_log_dir_starts |
-| controller unreachable while a move is queued | broker/test_moves (cancelled while the controller is asked) |
-| answer to an accepted request lost | broker/test_log_dirs_rules (a repeated request) |
+| partition reassigned away during a move | `…_leaves_its_broker_…` below |
+| two directories swapped by the operator | broker_log/test_log_dir_starts |
+| duplicate directory.id | broker_log/test_log_manager (a copied directory), controller/test_brokers |
+| controller silent while a move is queued | broker/test_moves (a silent controller), broker/test_requests_to_the_controller |
+| answer to an accepted request lost | broker/test_requests_to_the_controller (sent again) |
 | topic of 249 characters | broker_log/test_log_dir_moves |
-| offset lag and is_future in each phase | broker/test_moves (progress), `…_that_leaves_its_broker_…` below |
+| offset lag and is_future in each phase | broker/test_moves (progress), `…_leaves_its_broker_…` below |
 | total and usable bytes of a shared volume | broker_log/test_placement |
 """
 
@@ -257,6 +258,7 @@ def test_a_future_replica_that_leaves_its_broker_leaves_no_trace(plan: Plan, pai
     assert plan.lab.replicas_are_equal("leaving")
 
 
+@pytest.mark.nightly
 def test_a_follower_moves_while_leaders_change(plan: Plan, pairs: Callable[..., Pair]) -> None:
     plan.lab.create_topic("led", [0, 1, 2], configs={"min.insync.replicas": "2"})
     pair = pairs("led")
