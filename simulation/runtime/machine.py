@@ -1,9 +1,10 @@
 """One run of a seed: trio on a mock clock, with everything that a run takes from this machine the same in every run of the seed.
 
 The order of tasks is drawn from the seed, as trio does for property tests. Controllers get everything else through one interface
-(`kraftlab.quorum.driver.environment`). Brokers take the names of deleted logs, the time of day, some pauses and the free space of
-their disks from this process and its system, so these are replaced here; `WALL_S` gives the time of day of each task. Log
-directories are in memory if the system has a file system for that, and their path differs in each run: log lines show `SHOWN`.
+(`kraftlab.quorum.driver.environment`). Brokers take the names of deleted logs, the time of day, some pauses, threads that load
+logs, and the free space of their disks from this process and its system, so these are replaced here; `WALL_S` gives the time of
+day of each task. Log directories are in memory if the system has a file system for that, and their path differs in each run: log
+lines show `SHOWN`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import logging
 import random
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -23,7 +24,7 @@ from unittest import mock
 import trio
 import trio.testing
 
-from kraftlab.broker.log import log_dir
+from kraftlab.broker.log import loading, log_dir
 from kraftlab.checking.scratch_directory import own_directory
 
 from .held_tasks import HeldTasks
@@ -99,6 +100,7 @@ def _deterministic(seed: str) -> Iterator[None]:
         mock.patch.object(uuid, "uuid4", lambda: uuid.UUID(bytes=names.randbytes(16), version=4)),
         mock.patch.object(time, "time", now),
         mock.patch.object(log_dir, "free_bytes", lambda path: FREE_BYTES),
+        mock.patch.object(loading, "ThreadPoolExecutor", _InTurn),
     ):
         try:
             yield
@@ -122,6 +124,22 @@ def _logged(directory: str) -> Iterator[list[str]]:
     finally:
         logger.removeHandler(handler)
         logger.level, logger.propagate = before
+
+
+class _InTurn:
+    """Works in place of threads that load log directories: threads would come in an order of their own."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def __enter__(self) -> _InTurn:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def map(self, work: Callable[[Any], T], items: Iterable[Any]) -> Iterator[T]:
+        return map(work, items)
 
 
 class _Lines(logging.Handler):
