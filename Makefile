@@ -1,9 +1,9 @@
-# make demo | pipeline-demo | test | chaos | nightly | lint | mutants | proto | diagrams | reference | bench | clean. Everything is installed into .venv from pyproject.toml; nothing by hand.
+# make demo | pipeline-demo | test | chaos | soak | nightly | lint | mutants | proto | diagrams | reference | bench | clean. Everything is installed into .venv from pyproject.toml; nothing by hand.
 PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: demo pipeline-demo test chaos nightly mutants lint proto proto-check diagrams reference bench clean
+.PHONY: demo pipeline-demo test chaos soak nightly mutants lint proto proto-check diagrams reference bench clean
 
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 INSTALL := $(PIP) install --no-compile --editable
@@ -79,6 +79,10 @@ nightly: .venv/installed-dev
 chaos: .venv/installed-chaos
 	$(BIN)/python -m kraftlab.cli.main chaos test-all --matrix nightly --time 20 --within 3600 $(ARGS)
 	$(BIN)/python -m kraftlab.cli.main chaos mutants
+
+# Ten minutes of producing, moving, compacting, filling disks and killing on real processes.
+soak: .venv/installed-chaos
+	$(BIN)/python -m kraftlab.cli.main chaos test -w records -n kill,pause,disk-full --time 600 --brokers 4 $(ARGS)
 
 # Plants bugs in consensus, storage and the controller, and sees that the simulator finds each.
 mutants: .venv/installed-dev

@@ -27,6 +27,7 @@ from jepsen_lite.worlds.shell import LOG_NAME, ShellRun, run_shell
 from jepsen_lite.worlds.shell_kinds import SHELL_KINDS
 from jepsen_lite.worlds.world import WorldFailed, kinds_of
 from kraftlab.broker.log.log_dir import LogDir
+from kraftlab.broker.log.producer_state import ProducerState
 from kraftlab.checking import scratch_directory
 from kraftlab.cli import main
 from kraftlab.quorum.core.effects import Append
@@ -134,6 +135,24 @@ def test_a_broker_that_trusts_its_disk_after_a_crash_is_found(monkeypatch: pytes
     monkeypatch.setattr(phases, "FINAL_WITHIN_S", 1.0)
     found = bad("log-dirs", run_shell(workload_named("log-dirs"), options, plan))
     assert "moved-data" in {verdict.checker for verdict in found}
+
+
+RECORDS = msgspec.structs.replace(with_seed(3), time_s=8, brokers=3, rate=60)
+
+
+def test_a_batch_sent_again_is_stored_once_while_its_partition_moves_and_is_compacted() -> None:
+    played = run_shell(workload_named("records"), RECORDS, nemeses=("kill", "pause"))
+    assert not bad("records", played), "\n".join(played.log)
+    assert {"append", "move", "reassign"} <= {op.f for op in played.run.history if op.outcome == OK}
+    assert any("records-3-0: compacted to offset" in line for line in played.log)
+
+
+def test_a_broker_that_stores_every_batch_it_gets_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ProducerState, "find_duplicates", lambda *_: [])
+    monkeypatch.setattr(ProducerState, "check", lambda *_: None)
+    verdicts = bad("records", run_shell(workload_named("records"), RECORDS, nemeses=("kill", "pause")))
+    assert [verdict.checker for verdict in verdicts] == ["kept-records"]
+    assert "doubled" in verdicts[0].details["violations"]
 
 
 SHOW = """

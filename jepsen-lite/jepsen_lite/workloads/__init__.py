@@ -18,6 +18,7 @@ NAMES = (
     "snapshot-reads",
     "elections",
     "log-dirs",
+    "records",
     "voters",
     "list-append",
     "producer-ids",

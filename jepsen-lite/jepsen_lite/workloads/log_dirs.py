@@ -15,7 +15,7 @@ import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.broker.log.errors import CorruptBatch
-from kraftlab.broker.log.record_batch import Record, build_batch, decode_records
+from kraftlab.broker.log.record_batch import Record, build_batch, decode_records, iterate
 from kraftlab.metadata.errors import ApiError
 from kraftlab.metadata.peer_rpc import (
     Api,
@@ -161,7 +161,9 @@ class MovingClient:
             except CorruptBatch as error:
                 return Completion(FAIL, error=f"{ROTTEN}: {error}")
             records += [(record.offset, (record.value or b"").decode()) for record in fetched]
-            offset = records[-1][0] + 1 if records else 0
+            # Compaction may have left a batch without records.
+            ends = [header.end_offset for _, header in iterate(found.records)]
+            offset = min(ends[-1], found.high_watermark) if ends else offset
             if offset >= found.high_watermark:
                 return Completion(OK, [list(record) for record in records])
         return Completion(FAIL, error=f"{_FETCHES_MAX} fetches did not return all records")
