@@ -92,7 +92,7 @@ DOCUMENTATION = {
     "reassignment.replication.factor.change.enable": "Lets a reassignment change the number of replicas.",
     "replica.alter.log.dirs.io.max.bytes.per.second": "Bytes per second that this broker copies between its own directories.",
     "replica.fetch.backoff.ms": "Longest pause before a follower fetches again after an error; the first ones are shorter.",
-    "replica.fetch.max.bytes": "Bytes per partition in an answer to a follower's Fetch; ten times as many to fill one.",
+    "replica.fetch.max.bytes": "Bytes per partition in an answer to a follower's Fetch; ten times that if few have any.",
     "replica.fetch.min.bytes": "Bytes that a leader waits for before it answers a follower's Fetch.",
     "replica.fetch.response.max.bytes": "Bytes in an answer to a follower's Fetch, all partitions together.",
     "replica.fetch.wait.max.ms": "Time that a leader waits for replica.fetch.min.bytes.",

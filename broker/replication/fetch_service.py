@@ -46,6 +46,8 @@ RESPONSE_BYTES_MAX = 10 * 1024 * 1024
 """Leaves room for one batch more below the frame limit of 16 MiB."""
 READ_BYTES_MAX = 128 * 1024
 """Fewer records are read: that takes one step less than sending them from their file."""
+FEW_FACTOR = 10
+"""If few partitions have records for a follower, each may take so many times its `max_bytes`, up to its share of the answer."""
 WAIT_MAX_MS = 30_000
 BUDGET_PAUSE_S = 0.01
 
@@ -283,8 +285,9 @@ class FetchService:
         """Read records in the order of the request until the response is full, within the budget of throttled partitions."""
         found: list[_Found] = []
         remaining = min(request.max_bytes, RESPONSE_BYTES_MAX)
+        share = remaining // max(len(readable), 1) if request.replica_id >= 0 else 0
         for part in readable:
-            wanted_bytes = min(part.wanted.max_bytes, remaining)
+            wanted_bytes = min(max(part.wanted.max_bytes, min(share, part.wanted.max_bytes * FEW_FACTOR)), remaining)
             if wanted_bytes <= 0:
                 break
             granted = claim.try_take(wanted_bytes) if part.is_throttled and claim is not None else wanted_bytes

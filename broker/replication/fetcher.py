@@ -3,7 +3,7 @@
 Theory of operation. For each broker that leads a partition here there are lanes, each with at most one fetch in flight, in a
 separate fetch session (`fetch_sessions.py`): a fetch names only changed positions. Steady lanes carry replicas that are in sync,
 and park at the leader until there is news. Replicas that are out of sync are filled in lanes of their own, on connections of
-their own, with larger answers: so filling a replica never delays those in sync. Replicas that are throttled, by
+their own: so filling a replica never delays those in sync. Replicas that are throttled, by
 follower.replication.throttled.replicas or by the move that adds them, have a lane for their throttles, which asks only for the
 bytes that those budgets allow. A replica changes lanes by itself when it joins the ISR or its throttle goes; a filling lane
 without members ends. Each kind of lane exists `num.replica.fetchers` times; a partition's number among them is fixed.
@@ -54,8 +54,6 @@ BACKOFF_S = 0.05
 FILLING_WAIT_MAX_MS = 100
 THROTTLED_WAIT_MAX_MS = 50
 """A throttled lane holds budget while it waits, so it waits for a short time only."""
-FILLING_FACTOR = 10
-"""A replica that is being filled gets so many times replica.fetch.max.bytes in an answer, if the whole answer has room."""
 
 PASSING = frozenset(
     {
@@ -291,7 +289,7 @@ class _LeaderFetcher:
         if is_followed:
             source.partition.watch(source)
         key = self._key_of(source.partition)
-        position = source.position(self._max_bytes(key)) if is_followed else None
+        position = source.position(self._owner.config.replica_fetch_max_bytes) if is_followed else None
         if position is not None and source.retry_at > trio.current_time():
             if source not in self._paused:
                 self._paused[source] = None
@@ -317,15 +315,6 @@ class _LeaderFetcher:
         if context.broker_id in partition.state.isr:
             return LaneKey((), False, fetcher)
         return LaneKey(context.follower_gates(partition), True, fetcher)
-
-    def _max_bytes(self, key: LaneKey) -> int:
-        config = self._owner.config
-        if not key.is_filling:
-            return config.replica_fetch_max_bytes
-        return max(
-            config.replica_fetch_max_bytes,
-            min(config.replica_fetch_max_bytes * FILLING_FACTOR, config.replica_fetch_response_max_bytes),
-        )
 
     def _lane_of(self, key: LaneKey) -> _Lane:
         lane = self._lanes.get(key)
