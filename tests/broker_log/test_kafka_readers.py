@@ -14,6 +14,8 @@ import pytest
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecords
 
+from kraftlab.broker.log.compacting import Compaction
+from kraftlab.broker.log.log_config import LogConfig
 from kraftlab.broker.log.partition_log import PartitionLog
 from kraftlab.broker.log.record_batch import NO_EPOCH, Record, build_batch, iterate, stamp
 from kraftlab.cli import main
@@ -98,6 +100,26 @@ def test_kafka_python_reads_from_our_segments_what_producers_sent(open_log: Call
     expected = [Read(offset, each.timestamp_ms, each.key, each.value, each.headers) for offset, each in enumerate(sent)]
     assert list(by_kafka_python(stored)) == expected
     assert list(by_kraftlab(stored)) == expected
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_kafka_python_reads_compacted_segments(open_log: Callable[..., PartitionLog], codec: str) -> None:
+    log = open_log(config=LogConfig(segment_bytes=2000, is_compacted=True, is_deleted=False))
+    for first in range(0, 200, 10):
+        records = [Record(b"key-%d" % (number % 7), b"value-%d" % number, TIME_MS) for number in range(first, first + 10)]
+        log.append_as_leader(batch_of_kafka_python(records, codec), 1)
+    log.high_watermark = log.log_end_offset
+    before = log.size_bytes
+    compaction = Compaction(log, now_ms=TIME_MS, map_bytes=1 << 20)
+    for _ in compaction.steps():
+        pass
+    log.flush()
+    assert log.size_bytes < before
+    read = [each for path in sorted(log.directory.glob("*.log")) for each in by_kafka_python(path.read_bytes())]
+    assert {each.offset: each.value for each in read}.items() >= {
+        number: b"value-%d" % number for number in range(193, 200)
+    }.items()
+    assert all(each.value == b"value-%d" % each.offset and each.key == b"key-%d" % (each.offset % 7) for each in read)
 
 
 @pytest.mark.parametrize("partition", KAFKAS)
