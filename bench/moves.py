@@ -41,6 +41,7 @@ BIG = "big"
 BATCH_BYTES = 256 * 1024
 RECORD_BYTES = 64 * 1024
 PRODUCED_EVERY_S = 0.004
+POLLED_EVERY_S = 0.02
 DELETE_DELAY_MS = 200
 TIMEOUT_S = 120.0
 SETTINGS = {
@@ -125,7 +126,7 @@ class Bench:
         while not holds():
             if time.monotonic() > deadline:
                 raise NoResult(f"not within {TIMEOUT_S:g} s: {what}")
-            time.sleep(0.005)
+            time.sleep(POLLED_EVERY_S)
 
     def moves(self, topic: str, numbers: range) -> bool:
         return any(replica.is_future_key for _, replica in self.replicas(topic, numbers))

@@ -38,7 +38,7 @@ from .move_state import MoveAction, MoveEvent, MoveState, next_step
 
 logger = logging.getLogger("kraftlab.broker.mover")
 
-CHUNK_BYTES = 16 * 1024 * 1024
+CHUNK_BYTES = 32 * 1024 * 1024
 """Bytes that are copied at a time: between two chunks a move can be cancelled, throttled and truncated."""
 LAST_CHUNK_BYTES = 4 * 1024 * 1024
 """Bytes at most that are copied under the partition's lock, while producers wait. A move that lacks no more has caught up: with a
