@@ -108,12 +108,18 @@ async def in_memory(body: InMemory | Sequence[Part]) -> InMemory:
 
 
 def joined(parts: Sequence[Part]) -> list[Part]:
-    """Return the parts, with small ones in memory appended to the one before: one `send` for all of them."""
+    """Return the parts, with small ones in memory that follow each other in one: one `send` for all of them. The parts themselves
+    stay as they are, for the sender may send them again.
+    """
     found: list[Part] = []
+    small: bytearray | None = None
     for part in parts:
-        is_small = isinstance(part, InMemory) and len(part) <= _JOINED_BYTES_MAX
-        if is_small and found and isinstance(found[-1], bytearray):
-            found[-1] += part  # type: ignore[arg-type]
+        if not isinstance(part, InMemory) or len(part) > _JOINED_BYTES_MAX:
+            found.append(part)
+            small = None
+        elif small is None:
+            small = bytearray(part)
+            found.append(small)
         else:
-            found.append(bytearray(part) if is_small else part)  # type: ignore[arg-type]
+            small += part
     return found

@@ -170,6 +170,19 @@ async def test_every_directory_that_fails_is_reported_though_a_disk_hangs(nurser
     node.logs.abandon()
 
 
+async def test_the_failure_of_the_metadata_directory_ends_the_broker(nursery: trio.Nursery, tmp_path: Path) -> None:
+    """Though other log directories work."""
+    dirs = [tmp_path / name for name in ("d0", "d1")]
+    node = node_on(dirs, metadata_log_dir=str(dirs[0]))
+    node.lifecycle, node.replicas = Lifecycle(), Replicas()
+    node.directory_failed(failure(dirs[0]))
+    with pytest.raises(BaseExceptionGroup) as raised, trio.fail_after(20):
+        await node.handle_failed_directories()
+    cause = only_cause(raised.value)
+    assert isinstance(cause, AllDirectoriesFailed) and "the metadata directory failed" in str(cause)
+    node.logs.abandon()
+
+
 async def test_a_disk_that_hangs_keeps_no_other_from_its_checkpoints(
     autojump_clock: Any, nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,6 +30,8 @@ from .conftest import OVERRIDES, Workbench, scratch_directory
 SEGMENT_BYTES = 1 << 20
 CHUNK_BYTES = 300_000
 PREFERRED = 0
+PATIENT_MS = 20_000
+IMPATIENT_MS = 1500
 ERRORS = (errno.EIO, errno.EROFS, errno.ENOSPC, errno.EACCES, errno.ENOENT, errno.ESTALE)
 READ_ERRORS = (errno.EIO, errno.ESTALE)
 BROKEN = (errno.EIO, errno.EROFS, errno.EACCES)
@@ -54,6 +56,8 @@ class Disks:
         self.lab, self.calls = lab, calls
         self.bad_dir, self.good_dir = lab.cluster.log_dirs(0)
         self.acknowledged: dict[str, dict[bytes, int]] = {"bad": {}, "good": {}}
+        self.patience_ms = PATIENT_MS
+        """Time for a write; short where it is expected to be refused."""
         self.doomed = 0
         """Number of topics that were made to be deleted."""
         for topic, log_dir in (("bad", self.bad_dir), ("good", self.good_dir)):
@@ -74,15 +78,15 @@ class Disks:
         rows = self.lab.replicas_on_disk().get((topic, 0), [])
         return next((row.log_dir for row in rows if row.broker == 0 and row.is_future == is_future), None)
 
-    def produce(self, topic: str, size_bytes: int = 100, **options: Any) -> None:
+    def produce(self, topic: str, size_bytes: int = 100) -> None:
         value = os.urandom(size_bytes)
         records = build_batch([Record(b"key", value, int(time.time() * 1000))])
-        answer = self.lab.data.produce(topic, 0, records, timeout_ms=options.get("timeout_ms", 20_000))
+        answer = self.lab.data.produce(topic, 0, records, timeout_ms=self.patience_ms)
         self.acknowledged[topic][value] = answer.base_offset
 
     def produce_until_roll(self, topic: str = "bad") -> None:
         for _ in range(SEGMENT_BYTES // CHUNK_BYTES + 1):
-            self.produce(topic, CHUNK_BYTES, timeout_ms=3000)
+            self.produce(topic, CHUNK_BYTES)
 
     def error_of(self, log_dir: Path) -> str:
         results = self.lab.admin.describe_log_dirs(0, []).results
@@ -104,7 +108,7 @@ class Disks:
 
 
 def append(disks: Disks) -> None:
-    disks.produce("bad", timeout_ms=3000)
+    disks.produce("bad")
 
 
 def nothing(disks: Disks) -> None:
@@ -202,10 +206,12 @@ def play_one(disks: Disks, operation: Operation, number: int) -> None:
     rule = Rule(operation.call, number, f"{disks.bad_dir}/{operation.files}" if operation.files else str(disks.bad_dir))
     count = disks.calls.count
     with disks.calls.failing(rule):
+        disks.patience_ms = PATIENT_MS if goes_offline or number == SHORT else IMPATIENT_MS
         try:
             operation.cause(disks)
         except (ApiError, ClusterUnreachable):
             assert number == errno.ENOSPC, "the leader has moved, or the call went on"
+        disks.patience_ms = PATIENT_MS
         wait_until("the fault has struck", lambda: disks.calls.count > count)
         if goes_offline:
             wait_until("the directory is offline", lambda: disks.error_of(disks.bad_dir) != "")

@@ -25,7 +25,7 @@ from kraftlab.wire.frames import (
     frame_parts,
 )
 from kraftlab.wire.network import Wire
-from kraftlab.wire.parts import NOTHING, PartLost, around, bin_header, in_memory
+from kraftlab.wire.parts import NOTHING, PartLost, around, bin_header, in_memory, joined
 from kraftlab.wire.rooms import ROOMS_MAX, Rooms
 from kraftlab.wire.transport import PeerIdentity, PeerPool, PeerRequest, PeerServer, PeerUnreachable
 
@@ -201,3 +201,11 @@ async def test_a_frame_whose_bytes_are_gone_ends_the_connection(peers: Callable[
     [answer] = await peers(LOST)
     assert isinstance(answer, PeerUnreachable)
     assert "lost" in str(answer)
+
+
+def test_parts_are_joined_and_stay_as_they_are() -> None:
+    """The sender may send them again: large batches of a producer are."""
+    large = bytearray(b"L" * 1_000_000)
+    found = joined([b"a", b"b", large, b"c", b"d"])
+    assert [bytes(part) for part in found] == [b"ab", bytes(large), b"cd"]
+    assert len(large) == 1_000_000
