@@ -5,7 +5,7 @@ The images are those of `recovery.cases`. On each one the real start runs, and t
 more record and one more compaction:
 
 - the log ends where it has to: at the acknowledged end after a kill, at the durable one or later after a loss of power;
-- each record is the one that was appended at its offset, and the last one of each key is there;
+- offsets rise, each record is the one that was appended at its offset, and the last one of each key is there;
 - a key that was deleted does not come back;
 - no key occurs twice in the part that counts as compacted;
 - the leader epochs are those of the records that were appended, with the same first offsets;
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -196,7 +197,11 @@ def _differences(log: PartitionLog, appended: Appended) -> str:
     end = log.log_end_offset
     if end > len(appended):
         return f"{log!r} ends after the last record that was appended, {len(appended)}"
-    records = {record.offset: record for record in decode_records(log.read(log.log_start_offset, 1 << 20))}
+    data = log.read(log.log_start_offset, 1 << 20)
+    for (_, before), (_, after) in pairwise(validate(data)):
+        if after.base_offset < before.end_offset:
+            return f"{after!r} comes after {before!r}"
+    records = {record.offset: record for record in decode_records(data)}
     for offset, record in records.items():
         _, key, value = appended[offset]
         if (record.key, record.value) != (key.encode(), value) and key != GONE:
