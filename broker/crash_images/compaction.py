@@ -276,18 +276,18 @@ def C5(_: object, directory: Path, base: int) -> None:
         path.unlink()
 
 
-@BUGS.row(compacting, "empty_batch", None)
-def C6(_: object, header: BatchHeader, batch: bytes) -> bytes:
+@BUGS.row(compacting, "without_records", None)
+def C6(_: object, header: BatchHeader) -> bytes:
     """The last batch of a segment is dropped."""
     return b""
 
 
 @BUGS.row(BatchFilter, "__call__", None)
-def C7(keep: object, self: BatchFilter, header: BatchHeader, batch: bytes, position: int = 0) -> bytes:
+def C7(keep: object, self: BatchFilter, header: BatchHeader, data: bytes, position: int = 0) -> bytes | None:
     """The first batch of a leader epoch is dropped."""
     self._epoch = max(self._epoch, header.leader_epoch)
     assert callable(keep)
-    kept: bytes = keep(self, header, batch, position)
+    kept: bytes | None = keep(self, header, data, position)
     return kept
 
 
@@ -300,12 +300,12 @@ def C8(lower: object, self: PartitionLog, offset: int) -> None:
     self._cleaned_to = cleaned_to
 
 
-@BUGS.row(compaction_filter, "empty_batch", None, also=(compacting,))
-def C9(empty: object, header: BatchHeader, batch: bytes) -> bytes:
+@BUGS.row(compaction_filter, "without_records", None, also=(compacting,))
+def C9(empty: object, header: BatchHeader) -> bytes | None:
     """A header that stays without its records has its last offset only."""
     assert callable(empty)
     moved = header._replace(base_offset=header.last_offset + 1, last_offset_delta=0, record_count=1)
-    kept: bytes = empty(moved, batch)
+    kept: bytes | None = empty(moved)
     return kept
 
 

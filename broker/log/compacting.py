@@ -30,12 +30,12 @@ from pathlib import Path
 
 from .codecs import CodecError
 from .compaction import Cleanable, groups
-from .compaction_filter import BatchFilter, LatestOffsets, empty_batch
+from .compaction_filter import BatchFilter, LatestOffsets, without_records
 from .errors import CorruptBatch, CorruptLog, LogError, OffsetOutOfRange, disk_errors
 from .files import fsync_directory
 from .partition_log import PartitionLog
-from .record_batch import BatchHeader, read_header, validate
-from .segment import CHUNK_BYTES, CLEANED_SUFFIX, SWAP_SUFFIX, Segment
+from .record_batch import BatchHeader, check_crc, iterate, read_header
+from .segment import CHUNK_BYTES, CLEANED_SUFFIX, SWAP_SUFFIX, Batches, Segment
 
 
 class Superseded(LogError):
@@ -97,7 +97,8 @@ class Compaction:
                 break
             with self._readable(latest.end_offset):
                 for position, header in batches:
-                    latest.take(header, data[position : position + header.size_bytes], position)
+                    check_crc(data, position, header)
+                    latest.take(header, data, position)
                     if latest.is_full:
                         break
             yield len(data)
@@ -111,10 +112,10 @@ class Compaction:
             yield from self._rewrite(group)
         log.set_cleaned_to(latest.end_offset, self._count)
 
-    def _read(self, offset: int, end_offset: int) -> tuple[bytes, list[tuple[int, BatchHeader]]]:
+    def _read(self, offset: int, end_offset: int) -> tuple[bytes, Batches]:
         data = self.log.read(offset, self._chunk_bytes, upto=end_offset)
         with self._readable(offset):
-            return data, validate(data)
+            return data, list(iterate(data))
 
     @contextmanager
     def _readable(self, offset: int) -> Iterator[None]:
@@ -147,24 +148,36 @@ class Compaction:
             data, batches = self._read(offset, end_offset)
             if not data:
                 return
-            kept: list[bytes] = []
-            headers: list[BatchHeader] = []
-            has_changed = False
             with self._readable(offset):
-                for position, header in batches:
-                    batch = data[position : position + header.size_bytes]
-                    stays = self.filter(header, batch, position)
-                    if not stays and header.end_offset >= end_offset:
-                        stays = empty_batch(header, batch)
-                    if stays:
-                        kept.append(stays)
-                        headers.append(header if stays is batch else read_header(stays))
-                    has_changed = has_changed or stays is not batch
+                written, headers = self._filtered(data, batches, end_offset)
             offset = batches[-1][1].end_offset
-            written = b"".join(kept)
             with self.log.staying_in(self._directory):
                 new.append(written, headers)
-            yield len(data), len(written), has_changed
+            yield len(data), len(written), len(written) < len(data) or written != data
+
+    def _filtered(self, data: bytes, batches: Batches, end_offset: int) -> tuple[bytes, list[BatchHeader]]:
+        """Return what stays of `batches`, and the headers of that. The batch that reaches to `end_offset` leaves its header."""
+        assert self.filter is not None
+        kept: list[bytes] = []
+        headers: list[BatchHeader] = []
+        begun = 0
+        """Position from which on the batches stay as they are."""
+        for position, header in batches:
+            if not self.latest.start_offset < header.end_offset <= self.latest.end_offset:
+                check_crc(data, position, header)  # The others were checked when their keys were read.
+            stays = self.filter(header, data, position)
+            if stays == b"" and header.end_offset >= end_offset:
+                stays = without_records(header)
+            if stays is None:
+                headers.append(header)
+                continue
+            kept.append(data[begun:position])
+            begun = position + header.size_bytes
+            if stays:
+                kept.append(stays)
+                headers.append(read_header(stays))
+        kept.append(data[begun:])
+        return b"".join(kept), headers
 
     def _exchange(self, group: Sequence[Segment], new: Segment) -> None:
         with self.log.staying_in(self._directory):

@@ -12,7 +12,7 @@ codec. A batch without records is dropped, but its header stays in three cases, 
 - it is the first batch of a leader epoch: a follower that copies the log, and a recovery that has lost the epoch file, then know
   the same epochs with the same first offsets, and agree with other replicas where logs diverge;
 - it is the last batch of a producer that is known: its sequence is needed to recognise a batch that is sent again;
-- it is the last one of a segment (`empty_batch`): the segment ends where the next one begins, so that neither the end
+- it is the last one of a segment (`without_records`): the segment ends where the next one begins, so that neither the end
   of the log nor the check for missing records depends on what was dropped.
 """
 
@@ -22,7 +22,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
-from .codecs import compress, decompress
+from .codecs import compress
 from .errors import CorruptBatch, LogError
 from .record_batch import (
     APPEND_TIME,
@@ -35,7 +35,7 @@ from .record_batch import (
     encode_batch,
     put_varint,
 )
-from .record_walk import boundaries, keys_of, offset_deltas, time_and_value, timestamp_delta
+from .record_walk import Records, boundaries, keys_of, offset_deltas, records_in, time_and_value, timestamp_delta
 
 KEY_OVERHEAD_BYTES = 200
 """Memory that a key takes in the map, beside its own bytes."""
@@ -56,13 +56,13 @@ class LatestOffsets:
         self._offsets: dict[bytes | None, int] = {}
         self._sorted: array[int] | None = None
 
-    def take(self, header: BatchHeader, batch: bytes, position: int = 0) -> None:
-        """Add the records of the next batch. CorruptBatch names `position`; CodecError."""
+    def take(self, header: BatchHeader, data: bytes, position: int = 0) -> None:
+        """Add the records of the next batch, which begins at `position`. CorruptBatch, CodecError."""
         if header.record_count and not header.is_control:
-            records = records_in(header, batch)
             try:
-                keys = keys_of(records, header.record_count)
-                deltas = _deltas(header, records)
+                found = records_in(header, data, position)
+                keys = keys_of(found.data, header.record_count, found.start, found.end)
+                deltas = _deltas(header, found)
             except IndexError as error:
                 raise _unreadable(header, position, error) from error
             before = len(self._offsets)
@@ -112,33 +112,35 @@ class BatchFilter:
         self._last_of_producers = last_of_producers
         self._epoch = NO_EPOCH
 
-    def __call__(self, header: BatchHeader, batch: bytes, position: int = 0) -> bytes:
-        """Return what stays of the next batch: `batch` itself if all does, b"" if nothing does. CorruptBatch, CodecError."""
+    def __call__(self, header: BatchHeader, data: bytes, position: int = 0) -> bytes | None:
+        """Return what stays of the next batch, which begins at `position`: None if all does, b"" if nothing does. CorruptBatch,
+        CodecError.
+        """
         begins_epoch = header.leader_epoch > self._epoch
         self._epoch = max(self._epoch, header.leader_epoch)
         self.records_read += header.record_count
         if header.is_control or header.base_offset >= self._latest.end_offset:
             self.records_kept += header.record_count
-            return batch
+            return None
         if header.record_count:
             try:
-                kept = self._filtered(header, batch)
+                kept = self._filtered(header, records_in(header, data, position))
             except IndexError as error:
                 raise _unreadable(header, position, error) from error
-            if kept:
+            if kept != b"":
                 return kept
         if begins_epoch or self._last_of_producers.get(header.producer_id) == header.end_offset:
-            return empty_batch(header, batch)
+            return without_records(header)
         return b""
 
-    def _filtered(self, header: BatchHeader, batch: bytes) -> bytes:
-        records = records_in(header, batch)
-        kept = self._latest_in(header, records)
+    def _filtered(self, header: BatchHeader, found: Records) -> bytes | None:
+        kept = self._latest_in(header, found)
         if not kept:
             return b""
-        starts = boundaries(records, header.record_count)
+        records = found.data
+        starts = boundaries(records, header.record_count, found.start, found.end)
         horizon_ms = header.delete_horizon_ms
-        if _TOMBSTONE_HINT in records:
+        if records.find(_TOMBSTONE_HINT, found.start, found.end) >= 0:
             has_value = [time_and_value(records, starts[index])[1] for index in kept]
             if horizon_ms is not None and horizon_ms <= self._now_ms:
                 kept = [index for index, stays in zip(kept, has_value, strict=True) if stays]
@@ -148,10 +150,10 @@ class BatchFilter:
         if not kept:
             return b""
         if len(kept) == header.record_count and horizon_ms == header.delete_horizon_ms:
-            return batch
+            return None
         return _rebuilt(header, records, starts, kept, horizon_ms)
 
-    def _latest_in(self, header: BatchHeader, records: bytes) -> Sequence[int]:
+    def _latest_in(self, header: BatchHeader, found: Records) -> Sequence[int]:
         """Return the indexes of the records that are the last ones of their keys."""
         base = header.base_offset
         if header.end_offset > self._latest.start_offset:
@@ -159,31 +161,25 @@ class BatchFilter:
             if not offsets or header.record_count == header.last_offset_delta + 1:
                 return [offset - base for offset in offsets]
             wanted = set(offsets)
-            return [index for index, delta in enumerate(_deltas(header, records)) if base + delta in wanted]
-        latest, keys = self._latest, keys_of(records, header.record_count)
+            return [index for index, delta in enumerate(_deltas(header, found)) if base + delta in wanted]
+        latest, keys = self._latest, keys_of(found.data, header.record_count, found.start, found.end)
         return [index for index, key in enumerate(keys) if key is not None and key not in latest]
 
 
-def empty_batch(header: BatchHeader, batch: bytes) -> bytes:
-    """Return the batch without its records: offsets, epoch, producer, sequence and time stay."""
+def without_records(header: BatchHeader) -> bytes | None:
+    """Return the batch without its records, None if it has none: offsets, epoch, producer, sequence and time stay."""
     if not header.record_count:
-        return batch
+        return None
     attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON)
     return encode_batch(header._replace(attributes=attributes, base_timestamp_ms=_NO_TIMESTAMP, record_count=0), b"")
 
 
-def records_in(header: BatchHeader, batch: bytes) -> bytes:
-    """Return the records of a whole batch, decompressed. CodecError."""
-    records = batch[HEADER_BYTES:]
-    return decompress(header.codec, records) if header.attributes & CODEC_MASK else records
-
-
-def _deltas(header: BatchHeader, records: bytes) -> Sequence[int]:
+def _deltas(header: BatchHeader, found: Records) -> Sequence[int]:
     """Return the offset delta of each record. A batch without gaps has one for each record."""
     count = header.record_count
     if count == header.last_offset_delta + 1:
         return range(count)
-    return offset_deltas(records, boundaries(records, count)[:-1])
+    return offset_deltas(found.data, boundaries(found.data, count, found.start, found.end)[:-1])
 
 
 def _rebuilt(header: BatchHeader, records: bytes, starts: Sequence[int], kept: Sequence[int], horizon_ms: int | None) -> bytes:

@@ -1,4 +1,5 @@
-"""Fast walks over the records of one batch, decompressed: their boundaries, keys and offsets, without decoding them.
+"""Fast walks over the records of one batch, decompressed: their boundaries, keys and offsets, without decoding them. The records
+may lie anywhere in a buffer, so that a batch need not be copied out of the file's bytes: they begin at `at` and end at `end`.
 
 A record is its length, attributes (one byte), timestamp delta, offset delta, key length, key, value length, value, and headers;
 all numbers are zigzag varints. Compaction reads every record of a topic, so the walks here are written out: most numbers take one
@@ -10,17 +11,35 @@ IndexError: the records end before the last one does. The caller knows which bat
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from .record_batch import get_varint
+from .codecs import decompress
+from .record_batch import CODEC_MASK, HEADER_BYTES, BatchHeader, get_varint
 
 _NOTHING = 1
 """Length -1."""
 
 
-def boundaries(records: bytes, count: int) -> list[int]:
+class Records(NamedTuple):
+    """Records of a batch, decompressed, from position `start` to `end` of `data`."""
+
+    data: bytes
+    start: int
+    end: int
+
+
+def records_in(header: BatchHeader, data: bytes, position: int = 0) -> Records:
+    """Find the records of the batch at `position`; only compressed ones are copied. CodecError."""
+    start, end = position + HEADER_BYTES, position + header.size_bytes
+    if not header.attributes & CODEC_MASK:
+        return Records(data, start, end)
+    records = decompress(header.codec, data[start:end])
+    return Records(records, 0, len(records))
+
+
+def boundaries(records: bytes, count: int, at: int, end: int) -> list[int]:
     """Return the positions at which the records begin, and the position after the last."""
-    at = 0
-    found = [0]
+    found = [at]
     note = found.append
     for _ in range(count):
         size = records[at]
@@ -32,13 +51,12 @@ def boundaries(records: bytes, count: int) -> list[int]:
                 size, at = _long(records, at - 2)
         at += size >> 1
         note(at)
-    _check_end(records, at)
+    _check_end(at, end)
     return found
 
 
-def keys_of(records: bytes, count: int) -> list[bytes | None]:
+def keys_of(records: bytes, count: int, at: int, end: int) -> list[bytes | None]:
     """Return the key of every record."""
-    at = 0
     found: list[bytes | None] = []
     note = found.append
     for _ in range(count):
@@ -65,7 +83,7 @@ def keys_of(records: bytes, count: int) -> list[bytes | None]:
                 length, at = _long(records, at - 2)
         note(None if length & 1 else records[at : at + (length >> 1)])
         at = following
-    _check_end(records, at)
+    _check_end(at, end)
     return found
 
 
@@ -113,6 +131,6 @@ def _long(records: bytes, at: int) -> tuple[int, int]:
     return (value << 1) ^ (value >> 63), at
 
 
-def _check_end(records: bytes, at: int) -> None:
-    if at != len(records):
-        raise IndexError(f"the records take {at} of {len(records)} bytes")
+def _check_end(at: int, end: int) -> None:
+    if at != end:
+        raise IndexError(f"they reach to position {at} instead of {end}")

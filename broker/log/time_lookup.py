@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .compaction_filter import records_in
 from .errors import CorruptBatch
 from .log_view import LogView
 from .partition_log import PartitionLog
 from .record_batch import APPEND_TIME, NO_EPOCH, BatchHeader
-from .record_walk import boundaries, offset_deltas, timestamp_delta
+from .record_walk import boundaries, offset_deltas, records_in, timestamp_delta
 from .segment import NO_TIMESTAMP, Segment
 
 LATEST = -1
@@ -102,13 +101,13 @@ def _latest_in(view: LogView, segment: Segment) -> tuple[int, int] | None:
 
 def _times(segment: Segment, position: int, header: BatchHeader) -> Iterator[tuple[int, int]]:
     """Yield offset and timestamp of each record of a batch, in order. CorruptBatch, CodecError."""
-    records = records_in(header, segment.read(position, header.size_bytes))
+    found = records_in(header, segment.read(position, header.size_bytes))
     try:
-        starts = boundaries(records, header.record_count)[:-1]
-        deltas = offset_deltas(records, starts)
+        starts = boundaries(found.data, header.record_count, found.start, found.end)[:-1]
+        deltas = offset_deltas(found.data, starts)
         for start, delta in zip(starts, deltas, strict=True):
             is_appended = header.attributes & APPEND_TIME
-            at_ms = header.max_timestamp_ms if is_appended else header.base_timestamp_ms + timestamp_delta(records, start)[0]
+            at_ms = header.max_timestamp_ms if is_appended else header.base_timestamp_ms + timestamp_delta(found.data, start)[0]
             yield header.base_offset + delta, at_ms
     except IndexError as error:
         raise CorruptBatch(position, f"its records cannot be read: {error}") from error
