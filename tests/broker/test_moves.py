@@ -310,6 +310,22 @@ async def test_records_that_are_deleted_during_a_move_go_from_both_copies(autoju
     assert broker.log("t", 0).digest() == before
 
 
+async def test_a_replica_of_a_topic_with_the_longest_name_moves_also_over_a_crash(autojump_clock: Any, world: Any) -> None:
+    broker, topic = await world.add_broker(0), "long." + "n" * 244
+    await world.create_topic(topic, [0])
+    for _ in range(10):
+        await broker.produce(topic, 0, batch(1, 5_000))
+    before, target = broker.log(topic, 0).digest(), broker.other_dir(topic)
+    await slow_down(world, 20_000)
+    assert await broker.alter(target, topic) == (ErrorCode.NONE, "")
+    await trio.sleep(1)
+    broker.crash()
+    await broker.restart()
+    await eventually(lambda: broker.log(topic, 0).log_dir == target, "the replica has moved")
+    assert broker.log(topic, 0).digest() == before
+    assert broker.log(topic, 0).directory.name == f"{topic}-0"
+
+
 async def test_a_move_goes_on_after_a_crash(autojump_clock: Any, world: Any) -> None:
     [broker] = await filled(world, [0])
     end, target = broker.log("t", 0).log_end_offset, broker.other_dir()

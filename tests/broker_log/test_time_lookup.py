@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 from kraftlab.broker.log.codecs import compress
 from kraftlab.broker.log.log_config import LogConfig
 from kraftlab.broker.log.partition_log import PartitionLog
-from kraftlab.broker.log.record_batch import APPEND_TIME, CODECS, HEADER_BYTES, Record, build_batch, encode_batch, read_header
+from kraftlab.broker.log.record_batch import (
+    APPEND_TIME,
+    CODECS,
+    HEADER_BYTES,
+    Record,
+    build_batch,
+    encode_batch,
+    read_header,
+    stamp,
+)
 from kraftlab.broker.log.segment import Segment
 from kraftlab.broker.log.time_lookup import FoundOffset, find_offset
 
@@ -41,7 +50,9 @@ def test_the_first_record_of_a_time_is_found_as_in_a_list(batches, start: int, i
         log = PartitionLog.open(Path(root), **arguments)
         times: list[int] = []
         for epoch, (records, codec, is_append_time) in enumerate(batches):
-            log.append_as_leader(encoded(records, codec, is_append_time), epoch // 3)
+            stored = bytearray(encoded(records, codec, is_append_time))
+            stamp(stored, 0, base_offset=len(times), leader_epoch=epoch // 3)
+            log.append_as_follower(stored)
             times += [max(records)] * len(records) if is_append_time else records
         start = min(start, len(times))
         log.advance_log_start(start)
