@@ -58,6 +58,7 @@ from .log.log_config import LogConfig
 from .log.log_manager import LogManager
 from .move_reports import MoveReports
 from .moves.mover import Mover
+from .producer_expiry import ProducerExpiry
 from .replica_manager import ReplicaManager, assigned_replicas
 from .replication.fetch_service import FetchService
 from .replication.fetcher import Fetchers
@@ -204,6 +205,7 @@ class BrokerNode:
             self.checkpoint_high_watermarks,
             self._remove_expired,
             Cleaner(self.replicas, self.configs).run,
+            ProducerExpiry(self.replicas, self.configs).run,
             Retention(self.replicas, self.configs, config.log_retention_check_interval_ms).run,
         )
         for task in tasks:

@@ -21,14 +21,22 @@ import msgspec
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.peer_rpc import (
     Api,
+    EpochEnd,
+    EpochEndsRequest,
+    EpochEndsResponse,
     FetchedPartition,
     FetchPartition,
+    ListedOffset,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
     LogDigestRequest,
     LogDigestResponse,
     ProduceRequest,
     ProduceResponse,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
+    WantedEpoch,
+    WantedOffset,
 )
 from kraftlab.metadata.uuids import Uuid, from_text
 from kraftlab.quorum.core.types import Endpoint, ReplicaKey
@@ -378,6 +386,25 @@ class DataClient:
         found = self._at_leader(topic, partition, build, ReplicaFetchResponse, _bounds_error, timeout_ms).partitions[0]
         return found.log_start_offset, found.high_watermark
 
+    def offset_for(self, topic: str, partition: int, timestamp_ms: int, *, timeout_ms: int | None = None) -> ListedOffset:
+        """Return the first committed offset with that time or a later one; or the one of a special timestamp (`WantedOffset`).
+
+        Offset -1: there is none. ApiError, ClusterUnreachable.
+        """
+
+        def build(topic_id: Uuid, left_ms: int) -> tuple[int, Sequence[InMemory]]:
+            return Api.LIST_OFFSETS, (_encode(ListOffsetsRequest((WantedOffset(topic_id, partition, timestamp_ms),))),)
+
+        return self._at_leader(topic, partition, build, ListOffsetsResponse, _first_fault, timeout_ms).partitions[0]
+
+    def epoch_end(self, topic: str, partition: int, leader_epoch: int, *, timeout_ms: int | None = None) -> EpochEnd:
+        """Return the end of a leader epoch in the leader's log. ApiError, ClusterUnreachable."""
+
+        def build(topic_id: Uuid, left_ms: int) -> tuple[int, Sequence[InMemory]]:
+            return Api.OFFSET_FOR_LEADER_EPOCH, (_encode(EpochEndsRequest((WantedEpoch(topic_id, partition, leader_epoch),))),)
+
+        return self._at_leader(topic, partition, build, EpochEndsResponse, _first_fault, timeout_ms).partitions[0]
+
     def log_digest(
         self, broker_id: int, replicas: Iterable[tuple[str, int]] | None = None, *, timeout_ms: int | None = None
     ) -> LogDigestResponse:
@@ -499,6 +526,10 @@ def _without_epochs(batches: InMemory) -> bytes:
     data = bytearray(batches)
     mask_epochs(data, iterate(batches))
     return bytes(data)
+
+
+def _first_fault(response: ListOffsetsResponse | EpochEndsResponse) -> tuple[int, str | None]:
+    return response.partitions[0].error, response.partitions[0].message
 
 
 def _fetch_error(response: ReplicaFetchResponse) -> tuple[int, str | None]:

@@ -15,6 +15,8 @@ class Api:
     """API numbers of peer frames, besides the quorum's. 1000 and above are kraftlab's own."""
 
     PRODUCE = 0
+    LIST_OFFSETS = 2
+    OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_QUORUM = 55
     ALTER_PARTITION = 56
     ENVELOPE = 58
@@ -316,6 +318,65 @@ class ProduceResponse(msgspec.Struct, frozen=True, array_like=True):
     log_append_time_ms: int = -1
     log_start_offset: int = -1
     record_errors: tuple[tuple[int, str], ...] = ()
+
+
+class WantedOffset(msgspec.Struct, frozen=True, array_like=True):
+    """`timestamp_ms`: a time, or -1 latest, -2 earliest, -3 largest timestamp, -4 earliest local, -5 latest tiered.
+    `leader_epoch` -1: not checked.
+    """
+
+    topic_id: Uuid
+    partition: int
+    timestamp_ms: int
+    leader_epoch: int = -1
+
+
+class ListOffsetsRequest(msgspec.Struct, frozen=True, array_like=True):
+    partitions: tuple[WantedOffset, ...]
+
+
+class ListedOffset(msgspec.Struct, frozen=True, array_like=True):
+    """`offset` -1: there is no such record. `timestamp_ms`: that of the record, -1 for an end of the log."""
+
+    topic_id: Uuid
+    partition: int
+    error: int
+    message: str | None = None
+    timestamp_ms: int = -1
+    offset: int = -1
+    leader_epoch: int = -1
+
+
+class ListOffsetsResponse(msgspec.Struct, frozen=True, array_like=True):
+    partitions: tuple[ListedOffset, ...]
+
+
+class WantedEpoch(msgspec.Struct, frozen=True, array_like=True):
+    """Asks for the end of `leader_epoch`. `current_leader_epoch` -1: not checked."""
+
+    topic_id: Uuid
+    partition: int
+    leader_epoch: int
+    current_leader_epoch: int = -1
+
+
+class EpochEndsRequest(msgspec.Struct, frozen=True, array_like=True):
+    partitions: tuple[WantedEpoch, ...]
+
+
+class EpochEnd(msgspec.Struct, frozen=True, array_like=True):
+    """The largest epoch of the leader's log at or below the wanted one, and the offset after its last record; -1: none."""
+
+    topic_id: Uuid
+    partition: int
+    error: int
+    message: str | None = None
+    leader_epoch: int = -1
+    end_offset: int = -1
+
+
+class EpochEndsResponse(msgspec.Struct, frozen=True, array_like=True):
+    partitions: tuple[EpochEnd, ...]
 
 
 class LogDigestRequest(msgspec.Struct, frozen=True, array_like=True):

@@ -1,4 +1,5 @@
-"""The data plane's calls over peer frames: produce (`produce.py`), fetch (`replication/fetch_service.py`), and digests."""
+"""The data plane's calls over peer frames: produce (`produce.py`), offsets (`offsets.py`), fetch
+(`replication/fetch_service.py`), and digests."""
 
 from __future__ import annotations
 
@@ -11,6 +12,8 @@ import trio
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import (
     Api,
+    EpochEndsRequest,
+    ListOffsetsRequest,
     LogDigestRequest,
     LogDigestResponse,
     ProduceRequest,
@@ -29,10 +32,13 @@ from ..replication.fetch_service import FetchService
 from ..replication.partition import ReplicaId
 from ..replication.replica_errors import ReplicaError, code_of
 from ..replication.stored_records import StoredRecords
+from .offsets import Offsets
 from .produce import Produce
 
 _encode = msgspec.msgpack.Encoder().encode
 _produce_request = Decoder(ProduceRequest)
+_list_offsets = Decoder(ListOffsetsRequest)
+_epoch_ends = Decoder(EpochEndsRequest)
 _fetch = Decoder(ReplicaFetchRequest)
 _digest = Decoder(LogDigestRequest)
 
@@ -45,12 +51,25 @@ class DataPlane:
         self._fetches = fetches
         self.producing = Produce(replicas)
         self.produce = self.producing.produce
+        self.offsets = Offsets(replicas)
 
     def handlers(self) -> Mapping[int, PeerHandler]:
-        return {Api.PRODUCE: self._on_produce, Api.REPLICA_FETCH: self._on_fetch, Api.LOG_DIGEST: self._on_digest}
+        return {
+            Api.PRODUCE: self._on_produce,
+            Api.LIST_OFFSETS: self._on_list_offsets,
+            Api.OFFSET_FOR_LEADER_EPOCH: self._on_epoch_ends,
+            Api.REPLICA_FETCH: self._on_fetch,
+            Api.LOG_DIGEST: self._on_digest,
+        }
 
     async def _on_produce(self, request: PeerRequest) -> bytes:
         return _encode(await self.produce(_produce_request.decode(request.body)))
+
+    async def _on_list_offsets(self, request: PeerRequest) -> bytes:
+        return _encode(await self.offsets.list_offsets(_list_offsets.decode(request.body)))
+
+    async def _on_epoch_ends(self, request: PeerRequest) -> bytes:
+        return _encode(await self.offsets.epoch_ends(_epoch_ends.decode(request.body)))
 
     async def _on_fetch(self, request: PeerRequest) -> Body:
         stored: dict[ReplicaId, StoredRecords] = {}

@@ -190,7 +190,7 @@ class FetchService:
         partition = self._replicas.hosted((wanted.topic_id, wanted.partition))
         role = partition.leader_role()
         log = partition.online_log()
-        error = _epoch_error(wanted.leader_epoch, role.epoch)
+        error = epoch_error(wanted.leader_epoch, role.epoch)
         if request.replica_id >= 0 and not error and request.replica_id not in partition.state.replicas:
             error = ErrorCode.UNKNOWN_LEADER_EPOCH
         if error:
@@ -225,7 +225,7 @@ class FetchService:
             except ReplicaError as error:
                 answers[key] = FetchedPartition(*key, error.code)
                 continue
-            if _epoch_error(wanted.leader_epoch, role.epoch):
+            if epoch_error(wanted.leader_epoch, role.epoch):
                 answers[key] = FetchedPartition(*key, ErrorCode.FENCED_LEADER_EPOCH)
                 continue
             is_follower = request.replica_id >= 0
@@ -330,7 +330,8 @@ class FetchService:
         return _Found(self._about(wanted, log, records=memoryview(found), bytes_left=bytes_left), size_bytes)
 
 
-def _epoch_error(asked: int, current: int) -> ErrorCode:
+def epoch_error(asked: int, current: int) -> ErrorCode:
+    """Return the error of a request that names a leader epoch (-1: none), NONE if it is the current one."""
     if asked == current or asked < 0:
         return ErrorCode.NONE
     return ErrorCode.FENCED_LEADER_EPOCH if asked < current else ErrorCode.UNKNOWN_LEADER_EPOCH

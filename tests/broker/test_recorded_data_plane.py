@@ -16,13 +16,22 @@ import pytest
 import trio
 
 from kraftlab.metadata.errors import ErrorCode
-from kraftlab.metadata.peer_rpc import FetchedPartition, FetchPartition, ProduceRequest, ReplicaFetchRequest
+from kraftlab.metadata.peer_rpc import (
+    EpochEndsRequest,
+    FetchedPartition,
+    FetchPartition,
+    ListOffsetsRequest,
+    ProduceRequest,
+    ReplicaFetchRequest,
+    WantedEpoch,
+    WantedOffset,
+)
 from kraftlab.metadata.records import RESOURCE_TOPIC
 
 from .conftest import Broker, World, eventually
 
 RECORDINGS = Path(__file__).parent / "recordings"
-PLAYED = ["402", "403", "405", "406", "408", "409", "411", "412", "414", "415", "417", "418"]
+PLAYED = ["402", "403", "405", "406", "408", "409", "411", "412", "414", "415", "417", "418", "421", "423", "424"]
 BY_HAND_UNTIL_MS = 1_790_000_000_000
 """Timestamps of recorded batches are older; the leader's own are newer."""
 
@@ -65,6 +74,8 @@ class Player:
         self.calls: dict[str, Callable[[dict[str, Any], Broker], Awaitable[list[Answer]]]] = {
             "Produce": self.produce,
             "Fetch": self.fetch,
+            "ListOffsets": self.list_offsets,
+            "OffsetForLeaderEpoch": self.epoch_ends,
         }
 
     async def play(self) -> None:
@@ -82,6 +93,11 @@ class Player:
                     assert answer == shaped({**recorded, **difference}, answer), f"step {index}: {answer}; {why}"
 
     async def act(self, step: dict[str, Any]) -> None:
+        if step["action"] == "stop_broker":
+            await self.stop(self.world.brokers[step["broker"]])
+            return
+        if step["action"] == "start_broker":
+            return
         assert step["action"] == "create_topic", step
         for replicas in step["assignment"].values():
             for broker_id in {*replicas, 0, 1, 3}:
@@ -93,6 +109,44 @@ class Player:
         await self.world.create_topic(step["topic"], *step["assignment"].values())
         # Kafka's high watermark was recorded after all replicas had the records.
         await eventually(lambda: all(broker.replicas.partitions for broker in self.hosts(step)), "the replicas are there")
+
+    async def stop(self, broker: Any) -> None:
+        """Stop a leader; the other replica of its partition leads from then on."""
+        ((topic_id, number),) = broker.replicas.partitions
+        topic = self.world.image.topics.by_id[topic_id].name
+        (heir,) = set(self.world.state(topic, number).replicas) - {broker.broker_id}
+        broker.crash()
+        await self.world.change(topic, number, leader=heir, isr=(heir,))
+
+    async def list_offsets(self, request: dict[str, Any], broker: Broker) -> list[Answer]:
+        answers = []
+        for topic, wanted in parts(request["topics"], "partitions"):
+            one = WantedOffset(
+                *(self.world.image.topics.by_name[topic["name"]], wanted["partition_index"], wanted["timestamp"]),
+                wanted["current_leader_epoch"],
+            )
+            (found,) = (await broker.data_plane.offsets.list_offsets(ListOffsetsRequest((one,)))).partitions
+            answers.append(
+                {
+                    "error": found.error,
+                    "timestamp": found.timestamp_ms,
+                    "offset": found.offset,
+                    "leader_epoch": found.leader_epoch,
+                }
+            )
+        return answers
+
+    async def epoch_ends(self, request: dict[str, Any], broker: Broker) -> list[Answer]:
+        answers: list[Answer] = []
+        for topic, wanted in parts(request["topics"], "partitions"):
+            topic_id = self.world.image.topics.by_name.get(topic["topic"])
+            if topic_id is None:
+                answers.append({"error": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+                continue
+            one = WantedEpoch(topic_id, wanted["partition"], wanted["leader_epoch"], wanted["current_leader_epoch"])
+            (found,) = (await broker.data_plane.offsets.epoch_ends(EpochEndsRequest((one,)))).partitions
+            answers.append({"error": found.error, "leader_epoch": found.leader_epoch, "end_offset": found.end_offset})
+        return answers
 
     def hosts(self, step: dict[str, Any]) -> Iterator[Any]:
         return (self.world.brokers[broker_id] for replicas in step["assignment"].values() for broker_id in replicas)
@@ -156,6 +210,9 @@ def fetched(part: FetchedPartition) -> Answer:
 
 def recorded_answers(response: dict[str, Any] | None) -> Iterator[Answer]:
     """Yield the recorded answers of the partitions, with our names."""
+    for topic in (response or {}).get("topics", ()):
+        for part in topic["partitions"]:
+            yield {**part, "error": part["error_code"]}
     for topic in (response or {}).get("responses", ()):
         for part in topic.get("partition_responses", ()):
             yield {

@@ -8,10 +8,13 @@ import msgspec
 import pytest
 import trio
 
+from kraftlab.broker.log.clock import wall_clock_ms
 from kraftlab.broker.log.record_batch import Record, build_batch, iterate
+from kraftlab.broker.producer_expiry import ProducerExpiry
 from kraftlab.broker.replication.partition import LeaderRole
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import FetchedPartition, FetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
+from kraftlab.metadata.records import RESOURCE_BROKER
 
 from .conftest import batch, eventually, same_data
 
@@ -381,3 +384,15 @@ async def test_a_broker_that_ends_while_a_disk_makes_its_logs_takes_up_no_part(
         await world.create_topic("t", [0], [1, 0])
     assert {path.rpartition("/")[2] for path in broker.directories()} == {"t-0", "t-1"}
     assert not broker.replicas.partitions
+
+
+async def test_producers_expire_as_configured_now(autojump_clock: Any, world: Any) -> None:
+    broker = await world.add_broker(0)
+    await world.create_topic("t", [0])
+    numbered = build_batch([Record(None, b"v", 1)], producer_id=7, producer_epoch=0, base_sequence=0)
+    await broker.produce("t", 0, numbered)
+    expiry, now_ms = ProducerExpiry(broker.replicas, broker.configs), wall_clock_ms()
+    assert await expiry.check(now_ms + 3_600_000) == 0
+    await world.configure(RESOURCE_BROKER, "", producer_id_expiration_ms="60000")
+    assert await expiry.check(now_ms + 3_600_000) == 1
+    assert (await broker.produce("t", 0, numbered)).base_offset == 1, "unknown again, as in Kafka"

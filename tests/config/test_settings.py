@@ -79,6 +79,7 @@ SEEN: dict[str, dict[str, tuple[str, ...]]] = {
         "test_a_topic_stores_the_time_of_the_producer_or_of_the_leader": ("message.timestamp.type",),
         "test_acks_all_is_refused_with_too_few_in_sync_and_acks_one_is_not": ("min.insync.replicas",),
         "test_the_leaders_file_says_how_long_a_follower_may_lag": ("replica.lag.time.max.ms",),
+        "test_producers_expire_as_configured_now": ("producer.id.expiration.ms",),
     },
     "broker_log/test_compacting.py": {
         "test_a_log_is_due_by_its_dirty_ratio_or_its_age": (
@@ -220,7 +221,6 @@ PENDING = {
     "log.flush.scheduler.interval.ms",
     "log.flush.start.offset.checkpoint.interval.ms",
     "num.recovery.threads.per.data.dir",
-    "producer.id.expiration.ms",
 }
 """Keys whose test is still to come."""
 

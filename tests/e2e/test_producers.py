@@ -152,3 +152,16 @@ def test_batches_without_acknowledgement_are_sent_and_stored(lab: Any) -> None:
     with DataClient(lab.admin) as data:
         wait_until("they are there", lambda: data.bounds(TOPIC, 0)[1] == start + 500)
         assert stored(data, start) == [str(number) for number in range(500)]
+
+
+def test_a_client_finds_offsets_by_time_and_the_ends_of_epochs(lab: Any) -> None:
+    with DataClient(lab.admin) as data:
+        _, start = data.bounds(TOPIC, 0)
+        for at_ms in (2_000, 3_000):
+            data.produce(TOPIC, 0, build_batch([Record(None, b"timed", at_ms)]))
+        found = data.offset_for(TOPIC, 0, 2_001)
+        assert (found.timestamp_ms, found.offset) == (3_000, start + 1)
+        assert data.offset_for(TOPIC, 0, 3_001).offset == -1
+        latest = data.offset_for(TOPIC, 0, -1)
+        assert latest.offset == start + 2
+        assert data.epoch_end(TOPIC, 0, latest.leader_epoch).end_offset == start + 2
