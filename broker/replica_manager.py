@@ -174,6 +174,11 @@ class ReplicaManager:
         broker = self.image.cluster.brokers.get(broker_id)
         return broker is not None and broker.is_active
 
+    def is_eligible(self, state: PartitionImage, broker_id: int) -> bool:
+        broker = self.image.cluster.brokers.get(broker_id)
+        directory = state.directory_of(broker_id)
+        return broker is not None and broker.is_active and (directory is None or broker.has_online(directory))
+
     def last_fetch_s(self, broker_id: int) -> float:
         return self._last_fetch_s.get(broker_id, NEVER_S)
 

@@ -53,14 +53,15 @@ class FollowerProgress(msgspec.Struct, frozen=True):
 
 
 def may_join(
-    progress: FollowerProgress, high_watermark: int, epoch_start_offset: int, registered_epoch: int | None, is_active: bool
+    progress: FollowerProgress, high_watermark: int, epoch_start_offset: int, registered_epoch: int | None, is_eligible: bool
 ) -> bool:
     """Return True if a follower outside the ISR may be proposed (KIP-841, KIP-903).
 
-    `registered_epoch` is the broker epoch in the metadata (None: not registered), `is_active`: neither fenced nor shutting down.
+    `registered_epoch` is the broker epoch in the metadata (None: not registered), `is_eligible`: neither fenced nor shutting
+    down, and with a working directory.
     """
     return (
-        is_active
+        is_eligible
         and progress.log_end_offset >= high_watermark
         and progress.log_end_offset >= epoch_start_offset
         and progress.broker_epoch == registered_epoch

@@ -79,6 +79,11 @@ class BrokerContext(Protocol):
     def is_active(self, broker_id: int) -> bool:
         """Return True if the broker is registered, and neither fenced nor shutting down."""
 
+    def is_eligible(self, state: PartitionImage, broker_id: int) -> bool:
+        """Return True if the broker is active and its directory for the replica works: only then the controller takes it into the
+        ISR.
+        """
+
     def min_insync_replicas(self, topic: str) -> int: ...
 
     def propose_isr(self, partition: Partition, change: IsrChange) -> None:
@@ -433,7 +438,7 @@ class Partition:
             log.high_watermark,
             role.epoch_start_offset,
             self._context.registered_epoch(follower_id),
-            self._context.is_active(follower_id),
+            self._context.is_eligible(self.state, follower_id),
         )
 
     def _propose(self, role: LeaderRole, isr: tuple[int, ...]) -> None:

@@ -17,6 +17,7 @@ from kraftlab.broker.log.errors import LogDirUnusable, ReplicaConflict
 from kraftlab.config import meta_properties
 from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.records import BrokerRegistrationChange
 from kraftlab.metadata.uuids import random_uuid
 
 from .conftest import Broker, batch, eventually, same_data
@@ -76,6 +77,26 @@ async def test_nothing_comes_back_while_the_controller_counts_on_the_lost_log(au
     assert brokers[0].replicas.counted_on() == ["t-0"]
     await world.change("t", 0, isr=(1,))
     assert await brokers[0].bring_back(bad_dir) == ["serve t-0"]
+
+
+async def test_a_follower_that_fetched_once_more_while_its_directory_failed_holds_nobody_up(
+    autojump_clock: Any, world: Any
+) -> None:
+    """The leader of the next epoch must not wait for it, nor propose it: it will not fetch again."""
+    brokers = await world.add_brokers(2)
+    await world.create_topic("t", [0, 1])
+    await world.fill(1, 100)
+    dead, alive = (brokers[0].logs.directory_id_of(path) for path in (brokers[0].log("t", 0).log_dir, brokers[0].other_dir()))
+    await eventually(lambda: world.state("t", 0).directory_of(0) == dead, "the directory is known")
+    await world.change("t", 0, isr=(1,), leader=1)
+    await world.commit(BrokerRegistrationChange(0, 0, brokers[0].epoch, log_dirs=(alive,)))
+    await trio.sleep(1)
+    assert brokers[1].partition("t", 0).role.progress[0].log_end_offset == 1, "it has fetched in the new epoch"
+    await brokers[0].lose(brokers[0].log("t", 0).log_dir)
+    begun = trio.current_time()
+    assert (await brokers[1].produce("t", 0, batch())).error == ErrorCode.NONE
+    assert trio.current_time() - begun < 1
+    assert world.state("t", 0).isr == (1,)
 
 
 async def test_the_only_replica_comes_back_with_its_records(autojump_clock: Any, world: Any) -> None:

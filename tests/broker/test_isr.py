@@ -73,7 +73,7 @@ def test_a_follower_is_caught_up_when_its_end_reached_the_leaders_within_the_lag
 
 def test_a_follower_joins_only_at_the_high_watermark_and_past_the_epochs_start() -> None:
     at_ten = FollowerProgress(log_end_offset=10, broker_epoch=7)
-    assert may_join(at_ten, high_watermark=10, epoch_start_offset=10, registered_epoch=7, is_active=True)
+    assert may_join(at_ten, high_watermark=10, epoch_start_offset=10, registered_epoch=7, is_eligible=True)
     assert not may_join(at_ten, 11, 0, 7, True)
     assert not may_join(at_ten, 0, 11, 7, True)
     assert not may_join(at_ten, 0, 0, 8, True), "it has restarted since it fetched"
