@@ -80,9 +80,9 @@ chaos: .venv/installed-chaos
 	$(BIN)/python -m kraftlab.cli.main chaos test-all --matrix nightly --time 20 --within 3600 $(ARGS)
 	$(BIN)/python -m kraftlab.cli.main chaos mutants
 
-# Ten minutes of producing, moving, compacting, filling disks and killing on real processes.
-soak: .venv/installed-chaos
-	$(BIN)/python -m kraftlab.cli.main chaos test -w records -n kill,pause,disk-full --time 600 --brokers 4 $(ARGS)
+# Ten minutes of producing, moving, compacting, filling and failing disks and killing on real processes.
+soak: .venv/installed
+	$(BIN)/python -m bench soak $(ARGS)
 
 # Plants bugs in consensus, storage and the controller, and sees that the simulator finds each.
 mutants: .venv/installed-dev
