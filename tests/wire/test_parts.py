@@ -71,6 +71,13 @@ async def test_a_message_around_bytes_decodes_as_the_message_with_them(size: int
     assert msgspec.msgpack.decode(received.body, type=Message) == Message(5, memoryview(records), after, 300)
 
 
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_a_frame_leaves_the_bytes_of_its_caller_as_they_are(size: int) -> None:
+    before, records, after = bytearray(b"before"), bytearray(size), bytearray(b"after")
+    frame_parts(head(), [before, records, after])
+    assert (before, len(records), after) == (b"before", size, b"after")
+
+
 def test_a_frame_in_parts_has_the_limit_of_every_frame() -> None:
     with pytest.raises(FrameError, match="over the limit"):
         frame_parts(head(), [bytes(MAX_FRAME_BYTES)])
