@@ -95,6 +95,7 @@ _ACCEPTED = {"auto.create.topics.enable": "false"}
 ONLY_IN_FILES: dict[str, str] = {
     "listener.security.protocol.map": "listeners open when the node starts",
     "listeners": "listeners open when the node starts",
+    "num.recovery.threads.per.data.dir": "log directories are loaded when the broker starts",
 }
 """Dynamic keys of Kafka's that a node reads when it starts → reason."""
 

@@ -19,7 +19,7 @@ from kraftlab.metadata.peer_rpc import ForwardingBroker
 
 from .resources import node_id_of
 
-_THREADS = ("num.recovery.threads.per.data.dir", "num.replica.fetchers")
+_THREADS = ("num.replica.fetchers",)
 _ENDPOINT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*://\S*:[0-9]{1,5}")
 
 
