@@ -383,6 +383,8 @@ class ReplicaManager:
     def _give_log(self, partition: Partition, log: PartitionLog) -> None:
         """Attach a log. One that was found at the start was opened before the topic's configuration was known."""
         log.config = self.configs.log_config(partition.topic)
+        if log.recovery.reason is not None and not partition.losses:
+            partition.losses.recovered(log.recovery.cut_bytes)
         partition.log = log
 
     def _role_failed(self, partition: Partition, state: PartitionImage, error: LogError) -> None:

@@ -165,6 +165,19 @@ class Reassignments(Result, frozen=True):
     metadata_offset: int
 
 
+class LostRecords(Result, frozen=True):
+    """Records that a replica has lost since its broker started (KIP-966). `acknowledged_records`: those below the high watermark.
+    `unclean_elections`: times that the replica led although it was not in sync.
+    """
+
+    truncations: int
+    records: int
+    acknowledged_records: int
+    size_bytes: int
+    unclean_elections: int
+    last_ms: int
+
+
 class LogDirReplica(Result, frozen=True):
     """A replica in a log directory. `is_future_key`: the replica is moving there, from `source_log_dir`."""
 
@@ -179,6 +192,7 @@ class LogDirReplica(Result, frozen=True):
     error: str
     log_end_offset: int
     source_log_dir: str | None
+    lost: LostRecords | None = None
 
 
 class KeptReplicaCopy(Result, frozen=True):
@@ -304,7 +318,14 @@ def log_dirs_of(response: pb.DescribeLogDirsResponse) -> tuple[LogDir, ...]:
             LogDir,
             entry,
             replicas=tuple(
-                _result(LogDirReplica, replica, topic=topic.name) for topic in entry.topics for replica in topic.partitions
+                _result(
+                    LogDirReplica,
+                    replica,
+                    topic=topic.name,
+                    lost=_result(LostRecords, replica.lost) if replica.HasField("lost") else None,
+                )
+                for topic in entry.topics
+                for replica in topic.partitions
             ),
         )
         for entry in response.results

@@ -253,6 +253,18 @@ class LogDirsApi:
             started_ms=-1,
         )
         log = None if partition is None else partition.future if replica.is_future else partition.log
+        if partition is not None and partition.losses and not replica.is_future:
+            losses = partition.losses
+            described.lost.CopyFrom(
+                admin_pb2.LostRecords(
+                    truncations=losses.truncations,
+                    records=losses.records,
+                    acknowledged_records=losses.acknowledged,
+                    size_bytes=losses.size_bytes,
+                    unclean_elections=losses.unclean_elections,
+                    last_ms=losses.last_ms,
+                )
+            )
         described.log_end_offset = -1 if log is None else log.log_end_offset
         if source is not None:
             described.source_log_dir = str(source)

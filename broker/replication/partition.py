@@ -35,7 +35,7 @@ from kraftlab.metadata.eligible_leaders import partition_min_isr
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.image import PartitionImage
 from kraftlab.metadata.peer_rpc import FetchedPartition, IsrChange, IsrChangeResult
-from kraftlab.metadata.records import RECOVERED
+from kraftlab.metadata.records import RECOVERED, RECOVERING
 from kraftlab.metadata.uuids import Uuid
 
 from ..log.disks import Disks
@@ -52,6 +52,7 @@ from .isr import (
     may_join,
     reaction_to,
 )
+from .losses import Losses
 from .replica_errors import ReplicaError
 
 logger = logging.getLogger("kraftlab.broker.partition")
@@ -130,6 +131,7 @@ class Partition:
         self.role: LeaderRole | FollowerRole | None = None
         self.lock = trio.Lock()
         self.move_lock = trio.Lock()
+        self.losses = Losses()
         self._context = context
         self._watchers: set[Watcher] = set()
 
@@ -208,6 +210,8 @@ class Partition:
         self._adopt(state)
         if began:
             self.role = LeaderRole(state.leader_epoch, log.log_end_offset)
+            if state.leader_recovery_state == RECOVERING:
+                self.losses.elected_uncleanly(self, log.log_end_offset)
             now_s = trio.current_time()
             # Members of the ISR count as caught up at the beginning of this epoch.
             self.role.progress = {
@@ -508,10 +512,10 @@ class Partition:
             log = self._following_log(leader_epoch)
             if log is None:
                 return
-            if offset < log.log_end_offset:
-                logger.info("%s: truncated from %d to %d", self, log.log_end_offset, offset)
+            before = log.log_end_offset, log.high_watermark, log.size_bytes
             # Even without records to remove: an epoch that this replica began as leader, without a record, is removed.
             await self._context.disks.run(log.log_dir, log.truncate_to, offset)
+            self._note_loss(log, *before)
             if self.future is not None and self.future.log_end_offset > offset:
                 await self._context.disks.run(self.future.log_dir, self.future.truncate_to, offset)
             self.notify()
@@ -529,6 +533,11 @@ class Partition:
             if self.future is not None:
                 await self._context.disks.run(self.future.log_dir, self.future.truncate_fully_and_start_at, offset)
             self.notify()
+
+    def _note_loss(self, log: PartitionLog, end: int, high_watermark: int, size_bytes: int) -> None:
+        """Note the records that a truncation has removed; the arguments are those of the log before."""
+        if log.log_end_offset < end:
+            self.losses.truncated(self, log.log_end_offset, end, high_watermark, size_bytes - log.size_bytes)
 
     def _following_log(self, leader_epoch: int) -> PartitionLog | None:
         return self.log if isinstance(self.role, FollowerRole) and self.role.epoch == leader_epoch else None

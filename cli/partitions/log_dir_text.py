@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from kraftlab.client.log_dirs import replicas_of
 from kraftlab.client.results import AllLogDirs, KeptReplicaCopy, LogDir, LogDirMove, LogDirMoves, LogDirReplica
 
@@ -65,6 +67,7 @@ def _partition(replica: LogDirReplica, extended: bool) -> dict[str, Any]:
             "etaSeconds": round(left / rate, 1) if left is not None and rate else None,
             "startedMs": _number(replica.started_ms),
             "moveError": replica.error or None,
+            "lost": None if replica.lost is None else msgspec.structs.asdict(replica.lost),
         }
     return shown
 
@@ -148,12 +151,29 @@ def directory_lines(described: AllLogDirs, width_max: int | None = None) -> list
             rows.append((str(broker_id), "all", "", *_counts(replicas), "", ""))
     header = ("BROKER", "LOG DIR", "STATE", "REPLICAS", "INCOMING", "SIZE", "FREE", "OF")
     lines = aligned([header, *rows], width_max=width_max) if rows else []
-    return lines + [
+    lines += [
         f"Broker {broker_id}: {found.log_dir} is offline: {found.error_message}"
         for broker_id, broker in described.brokers.items()
         for found in broker.log_dirs
         if found.error_message
     ]
+    return lines + [
+        f"Broker {broker_id}: {_lost_text(replica)}"
+        for broker_id, broker in described.brokers.items()
+        for found in broker.log_dirs
+        for replica in found.replicas
+        if replica.lost is not None
+    ]
+
+
+def _lost_text(replica: LogDirReplica) -> str:
+    lost = replica.lost
+    assert lost is not None, "only replicas that have lost records are described"
+    elected = f"; it led {lost.unclean_elections} times without being in sync" if lost.unclean_elections else ""
+    return (
+        f"{replica.topic}-{replica.partition_index} lost {lost.records} records ({lost.acknowledged_records} acknowledged), "
+        f"{bytes_text(lost.size_bytes)}, in {lost.truncations} truncations{elected}"
+    )
 
 
 def _directory_row(broker_id: int, found: LogDir) -> tuple[str, ...]:

@@ -8,13 +8,14 @@ import msgspec
 import pytest
 import trio
 
+from kraftlab.admin.v1 import admin_pb2
 from kraftlab.broker.log.clock import wall_clock_ms
 from kraftlab.broker.log.record_batch import Record, build_batch, iterate
 from kraftlab.broker.producer_expiry import ProducerExpiry
 from kraftlab.broker.replication.partition import LeaderRole
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import FetchedPartition, FetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
-from kraftlab.metadata.records import RESOURCE_BROKER
+from kraftlab.metadata.records import RECOVERING, RESOURCE_BROKER
 
 from .conftest import batch, eventually, same_data
 
@@ -396,3 +397,30 @@ async def test_producers_expire_as_configured_now(autojump_clock: Any, world: An
     await world.configure(RESOURCE_BROKER, "", producer_id_expiration_ms="60000")
     assert await expiry.check(now_ms + 3_600_000) == 1
     assert (await broker.produce("t", 0, numbered)).base_offset == 1, "unknown again, as in Kafka"
+
+
+async def test_records_that_a_truncation_removes_are_counted_and_logged(autojump_clock: Any, world: Any, caplog: Any) -> None:
+    brokers = await world.add_brokers(2)
+    await world.create_topic("t", [0, 1])
+    await brokers[0].produce("t", 0, batch(3))
+    world.unreachable.add(0)
+    await brokers[0].produce("t", 0, batch(2), acks=1)
+    await world.change("t", 0, leader=1, isr=(1,))
+    world.unreachable.clear()
+    await brokers[1].produce("t", 0, batch(1), acks=1)
+    await eventually(lambda: same_data("t", 0, brokers), "the former leader follows")
+    losses = brokers[0].partition("t", 0).losses
+    assert (losses.truncations, losses.records, losses.acknowledged) == (1, 2, 0)
+    assert any("t-0 lost offsets 3 to 4 in a truncation: 2 records, 0 of them below" in line for line in caplog.messages)
+    assert not brokers[1].partition("t", 0).losses
+
+
+async def test_an_unclean_election_is_counted_and_logged(autojump_clock: Any, world: Any, caplog: Any) -> None:
+    broker = await world.add_broker(0)
+    await world.create_topic("t", [0])
+    await world.change("t", 0, leader=0, isr=(0,), leader_recovery_state=RECOVERING)
+    assert broker.partition("t", 0).losses.unclean_elections == 1
+    assert any("leads after an unclean election" in line for line in caplog.messages)
+    described = await broker.log_dirs_api.describe(admin_pb2.DescribeLogDirsRequest())
+    (replica,) = (replica for entry in described.results for topic in entry.topics for replica in topic.partitions)
+    assert replica.lost.unclean_elections == 1

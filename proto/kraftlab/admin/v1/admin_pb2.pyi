@@ -1788,7 +1788,7 @@ class LogDirTopic(_message.Message):
     def __init__(self, name: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[LogDirPartition, _Mapping]]] = ...) -> None: ...
 
 class LogDirPartition(_message.Message):
-    __slots__ = ("partition_index", "partition_size", "offset_lag", "is_future_key", "bytes_left", "bytes_per_second", "started_ms", "error", "log_end_offset", "source_log_dir")
+    __slots__ = ("partition_index", "partition_size", "offset_lag", "is_future_key", "bytes_left", "bytes_per_second", "started_ms", "error", "log_end_offset", "source_log_dir", "lost")
     PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
     PARTITION_SIZE_FIELD_NUMBER: _ClassVar[int]
     OFFSET_LAG_FIELD_NUMBER: _ClassVar[int]
@@ -1799,6 +1799,7 @@ class LogDirPartition(_message.Message):
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     SOURCE_LOG_DIR_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
     partition_index: int
     partition_size: int
     offset_lag: int
@@ -1809,7 +1810,24 @@ class LogDirPartition(_message.Message):
     error: str
     log_end_offset: int
     source_log_dir: str
-    def __init__(self, partition_index: _Optional[int] = ..., partition_size: _Optional[int] = ..., offset_lag: _Optional[int] = ..., is_future_key: bool = ..., bytes_left: _Optional[int] = ..., bytes_per_second: _Optional[float] = ..., started_ms: _Optional[int] = ..., error: _Optional[str] = ..., log_end_offset: _Optional[int] = ..., source_log_dir: _Optional[str] = ...) -> None: ...
+    lost: LostRecords
+    def __init__(self, partition_index: _Optional[int] = ..., partition_size: _Optional[int] = ..., offset_lag: _Optional[int] = ..., is_future_key: bool = ..., bytes_left: _Optional[int] = ..., bytes_per_second: _Optional[float] = ..., started_ms: _Optional[int] = ..., error: _Optional[str] = ..., log_end_offset: _Optional[int] = ..., source_log_dir: _Optional[str] = ..., lost: _Optional[_Union[LostRecords, _Mapping]] = ...) -> None: ...
+
+class LostRecords(_message.Message):
+    __slots__ = ("truncations", "records", "acknowledged_records", "size_bytes", "unclean_elections", "last_ms")
+    TRUNCATIONS_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    UNCLEAN_ELECTIONS_FIELD_NUMBER: _ClassVar[int]
+    LAST_MS_FIELD_NUMBER: _ClassVar[int]
+    truncations: int
+    records: int
+    acknowledged_records: int
+    size_bytes: int
+    unclean_elections: int
+    last_ms: int
+    def __init__(self, truncations: _Optional[int] = ..., records: _Optional[int] = ..., acknowledged_records: _Optional[int] = ..., size_bytes: _Optional[int] = ..., unclean_elections: _Optional[int] = ..., last_ms: _Optional[int] = ...) -> None: ...
 
 class OnlineLogDirRequest(_message.Message):
     __slots__ = ("header", "log_dir")
