@@ -51,6 +51,7 @@ from .control.lifecycle import Lifecycle, RegistrationFailed
 from .control.metadata_publisher import MetadataPublisher, Publication
 from .control.producer_ids import ProducerIds
 from .directory_returns import DirectoryReturns
+from .flushing import Flushing
 from .log.clock import wall_clock_ms
 from .log.disks import Disks, InThread, in_thread, look_after_each
 from .log.errors import LogDirFailed, LogDirInUse, LogError, StartupRefused
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kraftlab.broker")
 
 EXPIRY_CHECK_MAX_S = 1.0
+RECOVERY_THREADS = "num.recovery.threads.per.data.dir"
 DIRECTORIES_LEVEL = 17
 """The first metadata.version whose registrations hold log directories (3.7-IV2)."""
 
@@ -182,6 +184,7 @@ class BrokerNode:
             config=LogConfig(segment_bytes=config.log_segment_bytes),
             delete_delay_ms=config.log_segment_delete_delay_ms,
             metadata_dir=config.metadata_log_dir,
+            recovery_threads=config.num_recovery_threads_per_data_dir,
         )
         if config.metadata_log_dir in self.logs.offline_dirs:
             raise AllDirectoriesFailed(f"the metadata directory failed: {self.logs.offline_dirs[config.metadata_log_dir]}")
@@ -206,6 +209,7 @@ class BrokerNode:
             self._remove_expired,
             Cleaner(self.replicas, self.configs).run,
             ProducerExpiry(self.replicas, self.configs).run,
+            Flushing(self.logs, self.disks, config.log_flush_scheduler_interval_ms).run,
             Retention(self.replicas, self.configs, config.log_retention_check_interval_ms).run,
         )
         for task in tasks:
@@ -321,6 +325,7 @@ class BrokerNode:
 
     async def _publish_configs(self, publication: Publication) -> None:
         self.configs.update(publication)
+        self.logs.recovery_threads = int(self.configs.broker(RECOVERY_THREADS) or 1)
         self._cordon()
 
     def _cordon(self) -> None:

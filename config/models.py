@@ -137,6 +137,8 @@ class BrokerConfig(NodeConfig, frozen=True, kw_only=True):
     """None: one per log directory."""
     log_segment_bytes: Annotated[int, msgspec.Meta(ge=1_048_576, le=2_147_483_647)] = _key("log.segment.bytes", 1_073_741_824)
     log_retention_check_interval_ms: AtLeast1 = _key("log.retention.check.interval.ms", 300_000)
+    log_flush_scheduler_interval_ms: AtLeast1 = _key("log.flush.scheduler.interval.ms", 2**63 - 1)
+    num_recovery_threads_per_data_dir: AtLeast1 = _key("num.recovery.threads.per.data.dir", 2)
     log_segment_delete_delay_ms: AtLeast0 = _key("log.segment.delete.delay.ms", 60_000)
     log_dir_failure_timeout_ms: AtLeast1 = _key("log.dir.failure.timeout.ms", 30_000)
     replica_high_watermark_checkpoint_interval_ms: AtLeast1 = _key("replica.high.watermark.checkpoint.interval.ms", 5_000)

@@ -16,6 +16,7 @@ _NO_SHARE_GROUPS = "kraftlab has no share groups"
 _NO_STREAMS = "kraftlab has no streams groups"
 _NO_TRANSACTIONS = "kraftlab has no transactions yet"
 _NO_TIERS = "kraftlab has no remote storage; all segments are local"
+_TOGETHER = "all offsets of a directory are written every replica.high.watermark.checkpoint.interval.ms"
 _NO_TLS = "kraftlab's listeners do not speak TLS"
 _ONE_LOOP = "a kraftlab node serves all connections on one event loop"
 _NO_LIMIT = "kraftlab does not limit connections"
@@ -50,6 +51,8 @@ UNUSED: dict[str, str] = {
     "controller.quorum.retry.backoff.ms": _QUORUM_FIXED,
     "local.retention.bytes": _NO_TIERS,
     "local.retention.ms": _NO_TIERS,
+    "log.flush.offset.checkpoint.interval.ms": _TOGETHER,
+    "log.flush.start.offset.checkpoint.interval.ms": _TOGETHER,
     "log.local.retention.bytes": _NO_TIERS,
     "log.local.retention.ms": _NO_TIERS,
     "remote.log.copy.disable": _NO_TIERS,

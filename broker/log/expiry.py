@@ -1,6 +1,13 @@
-"""The slow part of retention, made before the log is locked: timestamps are read, and missing indexes are built."""
+"""The slow parts of retention, for which the log is not locked.
+
+Before segments are deleted, their timestamps are read and missing indexes are built. Afterwards their files lie in the log's
+directory as `.deleted` until `file.delete.delay.ms` is over.
+"""
 
 from __future__ import annotations
+
+import os
+from contextlib import suppress
 
 from .clock import wall_clock_ms
 from .log_view import ages_of
@@ -34,3 +41,14 @@ def _build_indexes(log: PartitionLog, segment: Segment, cuts: int) -> None:
     while not is_done:
         with log.pinned() as view, log.reading():
             is_done = log.cuts != cuts or segment not in view.segments[:-1] or bool(next(steps, True))
+
+
+def remove_deleted(log: PartitionLog, now_ms: int) -> int:
+    """Remove the files of deleted segments whose delay is over; return their number. LogError."""
+    with log.pinned(), log.reading():
+        expired = [item for item in log.removals if item.deadline_ms <= now_ms]
+        for item in expired:
+            with suppress(FileNotFoundError):
+                os.unlink(log.directory / item.name)
+        log.removals = tuple(item for item in log.removals if item not in expired)
+        return len(expired)

@@ -25,6 +25,7 @@ from .log_config import LogConfig
 from .log_dir import UNKNOWN_EPOCH, LogDir
 from .partition_log import PartitionLog
 from .startup import FoundDir
+from .threads import work_in_threads
 
 NAMED_MAX = 5
 """Number of replicas that a log line names."""
@@ -152,10 +153,14 @@ def found_dir(log: PartitionLog, name: str, topic_id: Uuid | None) -> FoundDir:
     )
 
 
-def load_log_dir(log_dir: LogDir, config: LogConfig, before_truncation: Callable[[], None]) -> list[LoadedDir]:
-    """Open the logs in `log_dir`. OSError, LogError: the whole directory is offline. TooManyOpenFiles: it is not at fault."""
-    loaded: list[LoadedDir] = []
-    for path, name in log_dir.scan():
+def load_log_dir(log_dir: LogDir, config: LogConfig, before_truncation: Callable[[], None], threads: int = 1) -> list[LoadedDir]:
+    """Open the logs in `log_dir`, some at a time.
+
+    OSError, LogError: the whole directory is offline. TooManyOpenFiles: it is not at fault.
+    """
+
+    def load(item: tuple[Path, DirName]) -> LoadedDir:
+        path, name = item
         topic = _topic(path, name)
         topic_id = _topic_id(path)
         log = None
@@ -165,7 +170,9 @@ def load_log_dir(log_dir: LogDir, config: LogConfig, before_truncation: Callable
             found = found_dir(log, path.name, topic_id)
         else:
             found = FoundDir(log_dir.directory_id, path.name, name.kind, topic, name.partition, topic_id)
-        loaded.append(LoadedDir(found, path, log_dir, log))
+        return LoadedDir(found, path, log_dir, log)
+
+    loaded = work_in_threads(threads, load, log_dir.scan())
     if log_dir.was_clean:
         _compare_with_the_stop(log_dir, loaded)
     return loaded

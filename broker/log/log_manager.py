@@ -60,6 +60,7 @@ from .errors import (
     TooManyOpenFiles,
     disk_errors,
 )
+from .expiry import remove_deleted
 from .files import fsync_directory, sync_new_directories
 from .loading import LoadedDir, ReturningDir, as_loaded, load_log_dir, load_together, open_again, open_dirs, open_stray
 from .log_config import LogConfig
@@ -78,6 +79,7 @@ from .startup import (
     plan_return,
     plan_startup,
 )
+from .threads import work_in_threads
 from .unserved import Unserved, remove_tree
 
 DELETE_DELAY_MS_DEFAULT = 60_000
@@ -110,6 +112,8 @@ class LogManager:
         self._cordoned: frozenset[Path] = frozenset()
         self._counted: Counter[Path] | None = None
         """Number of open logs in each directory, None if they have to be counted again."""
+        self.recovery_threads = 1
+        """Logs of one directory that are opened, or flushed at the end, at a time."""
         self._lock = threading.RLock()
 
     # Starting
@@ -125,8 +129,10 @@ class LogManager:
         delete_delay_ms: int = DELETE_DELAY_MS_DEFAULT,
         stray_grace_ms: int = STRAY_GRACE_MS_DEFAULT,
         metadata_dir: Path | None = None,
+        recovery_threads: int = 1,
     ) -> LogManager:
-        """Lock, read and recover the log directories. `metadata_dir` keeps the remembered destinations (default: the first one).
+        """Lock, read and recover the log directories, each with a number of threads. `metadata_dir` keeps the remembered
+        destinations (default: the first one).
 
         A directory that is missing, not formatted, of another node, or unreadable is offline. LogDirInUse; StartupRefused if
         none works, two are copies of one, or too many files are open.
@@ -134,6 +140,7 @@ class LogManager:
         manager = cls(config or LogConfig(), delete_delay_ms=delete_delay_ms, stray_grace_ms=stray_grace_ms)
         manager.log_dirs = tuple(path.absolute() for path in log_dirs)
         manager._owner = node_id, cluster_id
+        manager.recovery_threads = recovery_threads
         try:
             manager._open_dirs()
             manager.destinations = Destinations.open(metadata_dir or manager.log_dirs[0])
@@ -159,7 +166,7 @@ class LogManager:
 
     def _load(self, log_dir: LogDir) -> list[LoadedDir]:
         log_dir.begin_use()
-        return load_log_dir(log_dir, self.config, partial(self._write_before_truncation, log_dir))
+        return load_log_dir(log_dir, self.config, partial(self._write_before_truncation, log_dir), self.recovery_threads)
 
     def start(self, assigned: Iterable[AssignedReplica], now_ms: int) -> list[Action]:
         """Carry out the start-up plan for the replicas that the metadata assigns to this broker; return the plan.
@@ -325,8 +332,7 @@ class LogManager:
             for log_dir in list(self._online.values()):
                 logs = self._logs_in(log_dir.path)
                 try:
-                    for log in logs:
-                        log.flush(with_index=True)
+                    work_in_threads(self.recovery_threads, lambda log: log.flush(with_index=True), logs)
                     with disk_errors(log_dir.path):
                         sync_new_directories([log.directory for log in logs if log.write_producers()])
                     log_dir.write_checkpoints(partial(self._logs_in, log_dir.path))
@@ -740,7 +746,7 @@ class LogManager:
                 self._unserved.removed(path)
         for log in self._with_removals():
             with suppress(LogClosed):
-                log.remove_deleted(now_ms)
+                remove_deleted(log, now_ms)
         return count + len(expired)
 
     def next_expiry_ms(self) -> int | None:

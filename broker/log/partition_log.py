@@ -17,10 +17,9 @@ state of the disk is unknown, so the directory goes offline too (LogDirFailed), 
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -111,8 +110,8 @@ class PartitionLog:
         self._cuts = 0
         self._refusal: LogError | None = None
         self._names_are_durable = False
-        self._rolled_at_ms = wall_clock_ms()
-        """Time at which the active segment was made or opened."""
+        self._rolled_at_ms = self.flushed_at_ms = wall_clock_ms()
+        """Time at which the active segment was made or opened, and time of the last flush."""
         self._sealed: tuple[Segment, ...] = ()
         """Rolled segments whose indexes are not durable yet."""
         self.removals: tuple[Removal, ...] = ()
@@ -325,7 +324,9 @@ class PartitionLog:
                 position += header.size_bytes
                 next_offset = stamped[-1].end_offset
             self._append(data, stamped, now_ms)
-            return Appended((stored or stamped)[0].base_offset, self.log_end_offset, append_time_ms)
+            appended = Appended((stored or stamped)[0].base_offset, self.log_end_offset, append_time_ms)
+        self._flush_if_due()
+        return appended
 
     def _stored_before(self, headers: Sequence[BatchHeader], may_be_stored: bool) -> list[StoredBatch]:
         """Return the first batches as the log has them, if it has; check the first new one. The lock is held over the append."""
@@ -365,7 +366,9 @@ class PartitionLog:
             self._append(batches, headers, now_ms)
             if begins_within:
                 self._epochs.truncate_from_start(self._log_start_offset)
-            return self.log_end_offset
+            end_offset = self.log_end_offset
+        self._flush_if_due()
+        return end_offset
 
     def _begins_within(self, header: BatchHeader) -> bool:
         return not self.size_bytes and header.base_offset < self._log_start_offset == self.log_end_offset < header.end_offset
@@ -699,20 +702,6 @@ class PartitionLog:
         deadline_ms = wall_clock_ms() + self.config.file_delete_delay_ms
         self.removals += tuple(Removal(deadline_ms, name) for name in segment.set_aside())
 
-    def remove_deleted(self, now_ms: int) -> int:
-        """Remove the files of deleted segments whose delay is over; return their number."""
-        with self.pinned():
-            expired = [item for item in self.removals if item.deadline_ms <= now_ms]
-            for item in expired:
-                try:
-                    with suppress(FileNotFoundError):
-                        os.unlink(self.directory / item.name)
-                except OSError as error:
-                    raise self._translate(error) from error
-            with self._lock:
-                self.removals = tuple(item for item in self.removals if item not in expired)
-            return len(expired)
-
     # Compaction
 
     def cleanable(self, now_ms: int) -> Cleanable:
@@ -787,6 +776,11 @@ class PartitionLog:
                     self._sealed = (*self._sealed, self._segments[-1])
         self._flush(through_active=True)
 
+    def _flush_if_due(self) -> None:
+        """Flush after every `flush.messages` records."""
+        if self._log_end_offset - self._recovery_point >= self.config.flush_messages:
+            self.flush()
+
     def flush_rolled(self) -> None:
         """As `flush`, for the segments that are no longer written to."""
         self._flush(through_active=False)
@@ -814,6 +808,7 @@ class PartitionLog:
             raise self._translate(error) from error
         with self._lock:
             self._recovery_point = max(self._recovery_point, reached)
+            self.flushed_at_ms = wall_clock_ms()
 
     def _flush_beside(self, reached: int) -> None:
         """Make indexes of rolled segments, leader epochs and names durable, which can be written again if that fails."""

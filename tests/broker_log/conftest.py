@@ -77,12 +77,16 @@ class Broker:
             meta_properties.write(path, MetaProperties("cluster", 1, directory_id))
         self.manager: LogManager | None = None
 
-    def open(self) -> LogManager:
+    def open(self, **options: Any) -> LogManager:
         """A new manager; the one before, if it was not closed, loses its locks as in a crash."""
         if self.manager is not None:
             self.manager.abandon()
         self.manager = LogManager.open(
-            self.dirs, node_id=1, cluster_id="cluster", config=LogConfig(segment_bytes=2000, max_message_bytes=12 << 20)
+            self.dirs,
+            node_id=1,
+            cluster_id="cluster",
+            config=LogConfig(segment_bytes=2000, max_message_bytes=12 << 20),
+            **options,
         )
         return self.manager
 

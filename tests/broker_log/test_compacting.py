@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from kraftlab.broker.log.compacting import Compaction, Superseded
 from kraftlab.broker.log.errors import CorruptLog, LogClosed, NoSpace, TooManyOpenFiles
+from kraftlab.broker.log.expiry import remove_deleted
 from kraftlab.broker.log.log_config import LogConfig
 from kraftlab.broker.log.partition_log import PartitionLog
 from kraftlab.broker.log.record_batch import CODECS, Record, StoredRecord, build_batch, read_header, validate
@@ -40,7 +41,7 @@ def compact(log: PartitionLog, now_ms: int = NOW_MS, map_bytes: int = MUCH, **op
     compaction = Compaction(log, now_ms=now_ms, map_bytes=map_bytes, **options)
     for _ in compaction.steps():
         pass
-    log.remove_deleted(2 * now_ms)
+    remove_deleted(log, 2 * now_ms)
     return compaction
 
 

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kraftlab.broker.log import partition_log as partition_log_module
-from kraftlab.broker.log.expiry import has_expired
+from kraftlab.broker.log.expiry import has_expired, remove_deleted
 from kraftlab.broker.log.log_config import NO_LIMIT, LogConfig
 from kraftlab.broker.log.partition_log import PartitionLog
 from kraftlab.broker.log.segment_rules import Aging, expired_count, room_in, segment_time_ms
@@ -160,7 +160,7 @@ def test_deleted_segments_are_removed_after_the_topics_delay(open_log) -> None:
     set_aside = sorted(path.name for path in log.directory.glob("*.deleted"))
     assert set_aside == [f"{base:020d}.{kind}.deleted" for base in (0, 1) for kind in ("log", "timeindex")]
     log.rename(log.log_dir / "orders-0.x-future")
-    assert (log.remove_deleted(deadline_ms - 1), log.remove_deleted(deadline_ms + 1000), log.removals) == (0, 6, ())
+    assert (remove_deleted(log, deadline_ms - 1), remove_deleted(log, deadline_ms + 1000), log.removals) == (0, 6, ())
     assert list(log.directory.glob("*.deleted")) == []
 
 
