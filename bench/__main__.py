@@ -23,6 +23,7 @@ MEASUREMENTS = {
     "replication": "bench.replication:main",
     "compaction": "bench.compaction:main",
     "large-cluster": "bench.large_cluster:main",
+    "partitions": "bench.partitions:main",
     "planner": "bench.planner:main",
     "pipeline": "bench.pipeline:main",
     "sim": "bench.sim:main",

@@ -9,6 +9,7 @@ ended. Processor time is that of all nodes together.
 from __future__ import annotations
 
 import os
+import resource
 import tempfile
 import threading
 import time
@@ -61,6 +62,8 @@ class LargeClusterResult(msgspec.Struct, frozen=True):
     """Time of one listing of the moves during the moves."""
     controller_mib: float
     broker_mib: float
+    broker_descriptors: int
+    """Open files of the broker with the most, after the moves."""
     create_processor_s: float
     move_processor_s: float
     load_before: float
@@ -127,6 +130,14 @@ class Nodes:
     def peak_mib(self, node_ids: tuple[int, ...]) -> float:
         return max(memory_mib("VmHWM", self._pids[node_id]) for node_id in node_ids)
 
+    def descriptors(self, node_ids: tuple[int, ...]) -> int:
+        return max(len(os.listdir(f"/proc/{self._pids[node_id]}/fd")) for node_id in node_ids)
+
+
+def limit_descriptors(limit: int) -> None:
+    """Lower the limit of open files of this process and of the nodes that it starts."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+
 
 def timed(work: Callable[[], pb.ResponseHeader]) -> tuple[float, float, int]:
     """Return (start time, seconds until the answer, metadata offset in the answer)."""
@@ -135,7 +146,7 @@ def timed(work: Callable[[], pb.ResponseHeader]) -> tuple[float, float, int]:
     return started, time.perf_counter() - started, header.metadata_offset
 
 
-def measure(topics: int, partitions_per_topic: int) -> LargeClusterResult:
+def measure(topics: int, partitions_per_topic: int, moves: int | None = None) -> LargeClusterResult:
     with tempfile.TemporaryDirectory(prefix="kraftlab-bench-") as directory:
         cluster = LocalCluster(directory, CONTROLLERS, BROKERS, LOG_DIRS)
         try:
@@ -143,14 +154,16 @@ def measure(topics: int, partitions_per_topic: int) -> LargeClusterResult:
             cluster.wait_ready(120.0)
             nodes = Nodes(cluster)
             try:
-                return _measure(cluster, nodes, topics, partitions_per_topic)
+                return _measure(cluster, nodes, topics, partitions_per_topic, moves)
             finally:
                 nodes.close()
         finally:
             cluster.close()
 
 
-def _measure(cluster: LocalCluster, nodes: Nodes, topics: int, partitions_per_topic: int) -> LargeClusterResult:
+def _measure(
+    cluster: LocalCluster, nodes: Nodes, topics: int, partitions_per_topic: int, moves: int | None
+) -> LargeClusterResult:
     load_before = os.getloadavg()[0]
     before = nodes.processor_seconds()
     started, create_answered, offset = timed(lambda: create(nodes.admin, topics, partitions_per_topic))
@@ -167,7 +180,7 @@ def _measure(cluster: LocalCluster, nodes: Nodes, topics: int, partitions_per_to
     brokers = cluster.broker_ids
     targets = {
         key: [*orders[key][:-1], next(broker for broker in brokers if broker not in orders[key])]
-        for key in sorted(orders)[: len(orders) // 3]
+        for key in sorted(orders)[: moves or len(orders) // 3]
     }
     middle = nodes.processor_seconds()
     started, move_answered, _ = timed(lambda: reassign(nodes.admin, targets))
@@ -193,6 +206,7 @@ def _measure(cluster: LocalCluster, nodes: Nodes, topics: int, partitions_per_to
         list_answered,
         nodes.peak_mib(cluster.controller_ids),
         nodes.peak_mib(cluster.broker_ids),
+        nodes.descriptors(cluster.broker_ids),
         created - before,
         nodes.processor_seconds() - middle,
         load_before,
@@ -231,6 +245,7 @@ def render(result: LargeClusterResult) -> str:
         "moved: done": f"{result.move_done_s:.1f} s",
         "memory of a controller": f"{result.controller_mib:.0f} MiB",
         "memory of a broker": f"{result.broker_mib:.0f} MiB",
+        "open files of a broker": f"{result.broker_descriptors:,}",
     }
     is_comparable = result.partitions == TOPICS * PARTITIONS_PER_TOPIC
     title = f"{result.partitions:,} partitions, {result.moved:,} moved"
@@ -246,7 +261,11 @@ def render(result: LargeClusterResult) -> str:
 @measurement("large-cluster", __doc__, quick="3 topics of 100 partitions.")
 @click.option("--topics", type=int, help=f"Number of topics (default {TOPICS}).")
 @click.option("--partitions", type=int, help=f"Partitions of each topic (default {PARTITIONS_PER_TOPIC}).")
-def main(quick: bool, topics: int | None, partitions: int | None) -> Report:
+@click.option("--moves", type=int, help="Number of partitions to move (default a third).")
+@click.option("--descriptors", type=int, help="Limit of open files of each process (default this shell's).")
+def main(quick: bool, topics: int | None, partitions: int | None, moves: int | None, descriptors: int | None) -> Report:
+    if descriptors is not None:
+        limit_descriptors(descriptors)
     topics = topics or (3 if quick else TOPICS)
-    result = measure(topics, partitions or (100 if quick else PARTITIONS_PER_TOPIC))
+    result = measure(topics, partitions or (100 if quick else PARTITIONS_PER_TOPIC), moves)
     return Report([{"large-cluster": result}], render(result))
