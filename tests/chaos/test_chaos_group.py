@@ -64,7 +64,8 @@ def test_a_failed_harness_is_not_a_violation(
 
 def test_workloads_and_faults_are_completed() -> None:
     completion = BashComplete(main.build(), {}, "kraftlab", "_KRAFTLAB_COMPLETE")
-    assert [item.value for item in completion.get_completions(["chaos", "test", "-w"], "re")] == ["registers", "reassignments"]
+    names = [item.value for item in completion.get_completions(["chaos", "test", "-w"], "re")]
+    assert names == ["registers", "reassignments", "records"]
     assert [item.value for item in completion.get_completions(["chaos", "test", "-n"], "kill,pa")] == [
         "kill,pause",
         "kill,partition",
