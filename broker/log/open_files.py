@@ -51,7 +51,7 @@ class LogFile:
     `volume` names what a sync of the file may have to wait for: the log directory.
     """
 
-    __slots__ = ("descriptor", "failure", "is_closed", "is_dirty", "path", "pins", "volume")
+    __slots__ = ("descriptor", "failure", "is_closed", "is_dirty", "is_syncing", "path", "pins", "volume")
 
     def __init__(self, path: str, volume: str) -> None:
         self.path = path
@@ -60,6 +60,8 @@ class LogFile:
         self.pins = 0
         self.is_dirty = False
         """The file has writes that were not synced. Set by the owner after each write, under a pin."""
+        self.is_syncing = False
+        """A sync is under way: writes may not be durable yet although the file is not dirty."""
         self.is_closed = False
         self.failure: OSError | None = None
         """The error of a failed sync: the content of the disk is unknown since."""
@@ -75,6 +77,7 @@ class OpenFiles:
     def __init__(self, capacity: int | None = None) -> None:
         self._capacity = capacity
         self._lock = threading.Lock()
+        self._sync_ended = threading.Condition(self._lock)
         self._open = 0
         self._clean: OrderedDict[LogFile, None] = OrderedDict()
         """Open files that nobody uses, least recently used first."""
@@ -112,9 +115,9 @@ class OpenFiles:
 
     def sync(self, file: LogFile) -> None:
         """Make all writes that were made before the call durable. An OSError is final: the content of the disk is unknown."""
-        if file.is_dirty or file.failure is not None:
+        if file.is_dirty or file.is_syncing or file.failure is not None:
             with self.pinned(file) as descriptor:
-                _sync(file, descriptor)
+                self._sync(file, descriptor)
 
     def close(self, file: LogFile) -> None:
         """Close the file for good, without a sync: now, or when it is no longer pinned."""
@@ -217,8 +220,8 @@ class OpenFiles:
     def _sync_unused(self, file: LogFile) -> None:
         """Sync a file that was pinned for that, and let it be closed. It keeps the error if that fails."""
         try:
-            with suppress(OSError):
-                _sync(file, file.descriptor)
+            with suppress(OSError, LogClosed):
+                self._sync(file, file.descriptor)
         finally:
             with self._lock:
                 is_unused = file.pins == 1 and not file.is_dirty
@@ -230,6 +233,28 @@ class OpenFiles:
             else:
                 self._unpin(file)
 
+    def _sync(self, file: LogFile, descriptor: int) -> None:
+        """Sync a pinned file, unless another thread's sync leaves nothing to do. What is written meanwhile makes it dirty again.
+
+        Only one sync of a file runs at a time: Linux reports a failed write-back to one of two.
+        """
+        with self._sync_ended:
+            while file.is_syncing:
+                self._sync_ended.wait()
+            _check(file)
+            if not file.is_dirty:
+                return
+            file.is_dirty, file.is_syncing = False, True
+        try:
+            os.fdatasync(descriptor)
+        except OSError as error:
+            file.failure = error
+            raise
+        finally:
+            with self._sync_ended:
+                file.is_syncing = False
+                self._sync_ended.notify_all()
+
     def _close_some(self) -> bool:
         """Close unused files because the process has too many open; return False if there is none."""
         with self._lock:
@@ -238,16 +263,6 @@ class OpenFiles:
         for descriptor in descriptors:
             os.close(descriptor)
         return bool(descriptors)
-
-
-def _sync(file: LogFile, descriptor: int) -> None:
-    """Sync a pinned file. What is written meanwhile makes it dirty again, since the mark is removed first."""
-    file.is_dirty = False
-    try:
-        os.fdatasync(descriptor)
-    except OSError as error:
-        file.failure = error
-        raise
 
 
 def _check(file: LogFile) -> None:

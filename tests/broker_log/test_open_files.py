@@ -258,3 +258,42 @@ def test_a_sync_that_fails_while_room_is_made_takes_the_directory_offline_at_the
 
 def test_the_process_has_one_table() -> None:
     assert segment_module.OPEN_FILES is open_files.OPEN_FILES
+
+
+@pytest.mark.parametrize("error", [None, OSError(errno.EIO, "write-back failed")])
+def test_a_sync_waits_for_one_that_is_under_way_and_shares_its_failure(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, error: OSError | None
+) -> None:
+    table = OpenFiles(4)
+    [file] = disk.files(table, 1)
+    write(table, file)
+    started, may_end = threading.Event(), threading.Event()
+    ended: list[str] = []
+
+    def fdatasync(_: int) -> None:
+        started.set()
+        assert may_end.wait(10)
+        ended.append("sync")
+        if error is not None:
+            raise error
+
+    def sync(name: str) -> None:
+        try:
+            table.sync(file)
+        except OSError:
+            name += " failed"
+        ended.append(name)
+
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
+    first = threading.Thread(target=sync, args=("first",))
+    first.start()
+    assert started.wait(10)
+    second = threading.Thread(target=sync, args=("second",))
+    second.start()
+    second.join(0.05)
+    assert ended == []
+    may_end.set()
+    first.join(10)
+    second.join(10)
+    assert ended[0] == "sync"
+    assert sorted(ended[1:]) == (["first", "second"] if error is None else ["first failed", "second failed"])
