@@ -13,8 +13,10 @@ import resource
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from itertools import islice
+from typing import TypeVar
 
 import click
 import msgspec
@@ -31,6 +33,10 @@ from .measure import NoResult, Report, measurement, table
 CONTROLLERS, BROKERS, LOG_DIRS, REPLICAS = 3, 4, 2, 3
 TOPICS, PARTITIONS_PER_TOPIC = 9, 1000
 DONE_WITHIN_S = 600.0
+PARTITIONS_PER_REQUEST = 9_000
+"""A controller takes at most 10,000 in one request."""
+
+Item = TypeVar("Item")
 POLL_S = 0.1
 LOOK_S = 0.05
 ELSEWHERE = {
@@ -216,20 +222,29 @@ def _measure(
 
 
 def create(admin: AdminClient, topics: int, partitions: int) -> pb.ResponseHeader:
-    wanted = [
+    wanted = (
         pb.CreatableTopic(name=f"topic-{number}", num_partitions=partitions, replication_factor=REPLICAS)
         for number in range(topics)
-    ]
-    answer = admin.create_topics(wanted)
-    raise_first_error(answer.topics)
+    )
+    for some in batched(wanted, max(PARTITIONS_PER_REQUEST // partitions, 1)):
+        answer = admin.create_topics(some)
+        raise_first_error(answer.topics)
     return answer.header
 
 
 def reassign(admin: AdminClient, targets: dict[tuple[str, int], list[int]]) -> pb.ResponseHeader:
-    answer = admin.alter_partition_reassignments(targets)
-    for topic in answer.responses:
-        raise_first_error(topic.partitions)
+    for some in batched(targets.items(), PARTITIONS_PER_REQUEST):
+        answer = admin.alter_partition_reassignments(dict(some))
+        for topic in answer.responses:
+            raise_first_error(topic.partitions)
     return answer.header
+
+
+def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Yield the items in lists of `size`, the last one shorter."""
+    left = iter(items)
+    while some := list(islice(left, size)):
+        yield some
 
 
 def render(result: LargeClusterResult) -> str:
