@@ -74,7 +74,7 @@ def read_partition_metadata(directory: Path) -> Uuid | None:
     """Return the topic id in `directory`, None if there is no file. CorruptFile if it cannot be read."""
     path = directory / PARTITION_METADATA
     try:
-        fields = dict(line.split(": ", 1) for line in path.read_text(encoding="utf-8").splitlines() if line)
+        fields = dict(line.split(": ", 1) for line in path.read_bytes().decode().splitlines() if line)
         if fields["version"] != "0":
             raise CorruptFile(path, f"version {fields['version']}; expected 0")
         return from_text(fields["topic_id"])

@@ -18,7 +18,7 @@ from kraftlab.metadata.uuids import ZERO, Uuid, to_text
 
 from . import checkpoints
 from .checkpoints import TopicPartition
-from .dir_names import DirKind, DirName, parse
+from .dir_names import DirKind, DirName, keeps_name_inside, parse
 from .errors import CorruptFile, LogClosed, LogDirUnusable, LogError, StartupRefused, TooManyOpenFiles
 from .files import forget_cached
 from .log_config import LogConfig
@@ -154,7 +154,8 @@ def found_dir(log: PartitionLog, name: str, topic_id: Uuid | None) -> FoundDir:
 
 
 def load_log_dir(log_dir: LogDir, config: LogConfig, before_truncation: Callable[[], None], threads: int = 1) -> list[LoadedDir]:
-    """Open the logs in `log_dir`, some at a time.
+    """Open the logs in `log_dir`, some at a time after a crash. After a clean stop there is nothing to wait for but the
+    interpreter, and several threads take longer than one.
 
     OSError, LogError: the whole directory is offline. TooManyOpenFiles: it is not at fault.
     """
@@ -172,7 +173,7 @@ def load_log_dir(log_dir: LogDir, config: LogConfig, before_truncation: Callable
             found = FoundDir(log_dir.directory_id, path.name, name.kind, topic, name.partition, topic_id)
         return LoadedDir(found, path, log_dir, log)
 
-    loaded = work_in_threads(threads, load, log_dir.scan())
+    loaded = work_in_threads(1 if log_dir.was_clean else threads, load, log_dir.scan())
     if log_dir.was_clean:
         _compare_with_the_stop(log_dir, loaded)
     return loaded
@@ -199,6 +200,8 @@ def _compare_with_the_stop(log_dir: LogDir, loaded: list[LoadedDir]) -> None:
 
 def _topic(path: Path, name: DirName) -> str:
     """Return the whole name: the one in the file inside, if it continues the truncated name of the directory."""
+    if name.kind is DirKind.CURRENT and not keeps_name_inside(name.topic):
+        return name.topic
     inside = checkpoints.read_topic_name(path)
     if inside is None or inside == name.topic:
         return name.topic
