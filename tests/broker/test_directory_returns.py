@@ -263,7 +263,7 @@ async def test_another_disk_in_its_place_does_not_come_back(autojump_clock: Any,
 
 
 async def test_a_directory_may_fail_and_come_back_again_and_again(autojump_clock: Any, world: Any) -> None:
-    """What its old logs answer does not take it offline again."""
+    """Errors of its old logs do not take the directory offline again."""
     brokers = await world.add_brokers(2)
     await world.create_topic("t", [0, 1])
     for _ in range(3):

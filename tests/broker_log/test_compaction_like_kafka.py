@@ -39,7 +39,7 @@ def recorded(name: str) -> list[tuple[BatchHeader, list[StoredRecord]]]:
 
 
 def compacted(name: str, directory: Path, now_ms: int) -> list[tuple[BatchHeader, list[StoredRecord]]]:
-    """What our compaction leaves of recorded segments."""
+    """The records that compaction keeps of recorded segments."""
     shutil.copytree(RECORDED / name, directory)
     log = PartitionLog.open(directory, topic="t", partition=0, topic_id=TOPIC_ID, directory_id=DIRECTORY_ID, config=CONFIG)
     log.high_watermark = log.log_end_offset

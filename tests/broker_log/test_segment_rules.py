@@ -193,7 +193,7 @@ def test_the_manager_removes_deleted_segments_and_knows_when(broker: Broker) -> 
 
 @pytest.mark.parametrize("step", range(10))
 def test_a_crash_while_segments_are_deleted_leaves_a_log_without_a_hole(open_log, step: int) -> None:
-    """Of each of the three segments, three files are renamed, the first of which is not there, and the last is the log."""
+    """A deletion renames three files of each segment: one that is missing, then the others, the log last."""
     config = LogConfig(segment_bytes=100)
     log = open_log(config=config)
     for number in range(4):
