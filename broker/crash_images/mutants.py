@@ -159,10 +159,15 @@ def X1_align(_: object, current: PartitionLog, future: PartitionLog) -> None:
     future.truncate_to(min(current.log_end_offset, future.log_end_offset))
 
 
-@BUGS.row(FoundDir, "progress", Images(("follower",)))
+@BUGS.row(FoundDir, "progress", Images(("follower",), masked_by="truncations are durable before anything is appended"))
 def X1_level(_: object, self: FoundDir) -> tuple[int, int]:
     """A copy that is found at a start is compared by length."""
     return 0, self.log_end_offset
+
+
+@BUGS.row(PartitionLog, "_sync_truncation", Images(("follower",), masked_by="a start compares leader epochs"))
+def X1_sync(_: object, self: PartitionLog, *, has_removed: bool) -> None:
+    """A truncation is not durable before the next append."""
 
 
 @BUGS.row(copying, "copy_chunk", Images(("full-target",)))

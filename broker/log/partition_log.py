@@ -607,8 +607,12 @@ class PartitionLog:
             active.delete()
             self._segments = self._segments[:-1]
         self._sealed = tuple(segment for segment in self._sealed if segment in self._segments[:-1])
+        self._sync_truncation(has_removed=len(self._segments) < count)
+
+    def _sync_truncation(self, *, has_removed: bool) -> None:
+        """Make a truncation durable: of the last segment, and of the names if whole segments were removed. OSError."""
         self._segments[-1].sync()
-        if len(self._segments) < count:
+        if has_removed:
             fsync_directory(self.directory)
 
     def _remove_snapshots(self, end_offset: int) -> None:

@@ -111,7 +111,7 @@ _ROWS = (
     ("M6", "recovery promotes an incomplete copy", "M6"),
     ("M7", "recovery creates an empty log", "M7"),
     ("M8", "epoch cache or checkpoints not carried along", "M8-epochs", "M8-checkpoints"),
-    ("X1", "copy verified by length only", "X1-level+X1-align"),
+    ("X1", "copy verified by length only", "X1-level+X1-align+X1-sync"),
     ("X2", "no space during a copy counts as done", "X2-append", "X2-copy"),
     ("X3", "truncation during a copy not mirrored", "X3-cut+X3-align"),
     ("X4", "election timer not reset by fetches", "timer-runs-on"),
