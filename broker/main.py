@@ -275,6 +275,14 @@ class BrokerNode:
 
         at = self._config.grpc
         await nursery.start(AdminServer(service.dispatch, at.host, at.port, users=self._config.users).serve)
+        kafka = self._config.kafka
+        if kafka is not None:
+            await self._in_thread(None, importlib.import_module, "kraftlab.gateway.listener")
+            from kraftlab.gateway.door import Door
+            from kraftlab.gateway.listener import KafkaListener
+
+            door = Door(service.dispatch, self._config.node_id, lambda: self.publisher.image)
+            await nursery.start(KafkaListener(door, kafka.host, kafka.port).serve)
 
     async def _admin_service(self) -> AdminService:
         """Make the admin API. Its imports run in a worker thread, so that fetching and heartbeats go on meanwhile."""

@@ -33,8 +33,10 @@ from .unused_keys import unused_fault
 CONTROLLER_LISTENER = "CONTROLLER"
 PEER_LISTENER = "PEER"
 GRPC_LISTENER = "GRPC"
+KAFKA_LISTENER = "KAFKA"
 
 _LISTENERS_OF_ROLE = {"controller": (CONTROLLER_LISTENER, GRPC_LISTENER), "broker": (PEER_LISTENER, GRPC_LISTENER)}
+_OPTIONAL_LISTENERS_OF_ROLE: dict[str, tuple[str, ...]] = {"controller": (), "broker": (KAFKA_LISTENER,)}
 _ALIASES = {"broker.id": "node.id", "file.delete.delay.ms": "log.segment.delete.delay.ms"}
 
 NO_VOTERS = VoterSet(())
@@ -147,6 +149,11 @@ class BrokerConfig(NodeConfig, frozen=True, kw_only=True):
     def peer(self) -> Endpoint:
         """Listener for other nodes."""
         return self.listeners[PEER_LISTENER]
+
+    @property
+    def kafka(self) -> Endpoint | None:
+        """Listener of the Kafka protocol, None without one."""
+        return self.listeners.get(KAFKA_LISTENER)
 
 
 Config = TypeVar("Config", bound=NodeConfig)
@@ -332,7 +339,8 @@ def build(values: Mapping[str, str], source: str, role: str, model: type[Config]
     _check_fixed_names(reader, role)
     reader.need("node.id", "0")
     names = _LISTENERS_OF_ROLE[role]
-    listeners = _listeners(reader, "listeners", names)
+    served = (*names, *_OPTIONAL_LISTENERS_OF_ROLE[role])
+    listeners = _listeners(reader, "listeners", served)
     missing = [name for name in names if name not in listeners]
     if missing:
         reader.fail("listeners", f"has no {missing[0]} listener; add {missing[0]}://HOST:PORT")
@@ -348,7 +356,7 @@ def build(values: Mapping[str, str], source: str, role: str, model: type[Config]
         _VOTERS: voters,
         _BOOTSTRAP_SERVERS: bootstrap_servers,
         "listeners": listeners,
-        "advertised.listeners": _advertised(reader, names, listeners),
+        "advertised.listeners": _advertised(reader, served, listeners),
         "metadata.log.dir": metadata_log_dir,
         "log.dirs": log_dirs,
         "source": source,

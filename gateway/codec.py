@@ -1,0 +1,73 @@
+"""Bytes of the Kafka protocol to request entities of kio, and response entities to bytes.
+
+A request has an int32 length, then a header: API key, version, correlation id and client id; in flexible versions, tagged fields.
+The client id is never compact (KIP-482). Bytes after the body are ignored: librdkafka writes three too many in Metadata.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from typing import Any, NamedTuple
+
+from kio.index import load_request_schema, load_response_schema
+from kio.serial import entity_reader, entity_writer
+from kio.static.protocol import RequestPayload, ResponsePayload
+
+_PREFIX = struct.Struct(">hhi")
+_LENGTH = struct.Struct(">i")
+API_VERSIONS = 18
+
+
+class MalformedRequest(ValueError):
+    """The bytes are not a request of the Kafka protocol. The text gives the reason."""
+
+
+class Header(NamedTuple):
+    """The first eight bytes of every request."""
+
+    key: int
+    version: int
+    correlation_id: int
+
+
+class KafkaRequest(NamedTuple):
+    """A decoded request: its header, the client's name for itself, and kio's entity."""
+
+    header: Header
+    client_id: str
+    body: RequestPayload
+
+
+def peek(frame: bytes) -> Header:
+    """Return the first fields of a request, without its length. MalformedRequest if the frame is too short."""
+    if len(frame) < _PREFIX.size:
+        raise MalformedRequest(f"a request of {len(frame)} bytes is shorter than its header")
+    return Header(*_PREFIX.unpack_from(frame))
+
+
+def decode_request(frame: bytes) -> KafkaRequest:
+    """Decode a request in a version that is served. MalformedRequest for bytes that do not fit its schema."""
+    head = peek(frame)
+    schema: Any = load_request_schema(head.key, head.version)
+    try:
+        header, size = entity_reader(schema.__header_schema__)(frame, 0)
+        body, _ = entity_reader(schema)(frame, size)
+    except Exception as error:  # kio raises errors of several kinds for bytes that do not fit
+        raise MalformedRequest(f"{schema.__name__} version {head.version}: {type(error).__name__}: {error}") from error
+    return KafkaRequest(head, header.client_id or "", body)
+
+
+def response_schema(key: int, version: int) -> type[ResponsePayload]:
+    """Return the class of a response, whose fields are those of that version."""
+    return load_response_schema(key, version)
+
+
+def encode_response(correlation_id: int, response: ResponsePayload) -> bytes:
+    """Encode a response entity as a frame with its length."""
+    buffer = io.BytesIO()
+    header: Any = type(response).__header_schema__
+    entity_writer(header)(buffer, header(correlation_id=correlation_id))
+    entity_writer(type(response))(buffer, response)
+    body = buffer.getvalue()
+    return _LENGTH.pack(len(body)) + body

@@ -1,0 +1,188 @@
+"""Entities of kio to protobuf messages of the Admin service and back, by the names of their fields.
+
+Theory of operation. Messages of the Admin service have Kafka's field names, so one walk over the fields serves every call. The
+differences are the same everywhere: an absent `optional` field is null; a message with nothing but one repeated field is a list
+that can be null; error, throttle time, timeout and cluster id are in the message's header; ids are 22 characters; kio's durations
+have no `_ms` in their names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import types
+import typing
+import uuid
+from typing import Any, NamedTuple
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+from kio.schema.errors import ErrorCode as KafkaError
+from kio.static.protocol import RequestPayload, ResponsePayload
+
+from kraftlab.metadata.uuids import from_text, to_text
+from kraftlab.rpc.methods import AdminRequest
+
+_NO_ID = uuid.UUID(int=0)
+_MILLISECOND = datetime.timedelta(milliseconds=1)
+
+
+class _Field(NamedTuple):
+    """One field of an entity. `nested`: class of the entities in it."""
+
+    name: str
+    kind: str
+    is_list: bool
+    is_nullable: bool
+    nested: Any
+    default: Any
+
+
+# --- requests -----------------------------------------------------------------------------------------------------------
+
+
+def to_message(entity: RequestPayload, version: int, message: AdminRequest) -> None:
+    """Fill a request of the Admin service from a request entity."""
+    message.header.api_version = version
+    for field in _fields(type(entity)):
+        value = getattr(entity, field.name)
+        if _found(message, field.name):
+            _set(message, _found(message, field.name), value)
+        elif _found(message.header, field.name):
+            _set(message.header, _found(message.header, field.name), value)
+
+
+def _fill(message: Any, entity: Any) -> None:
+    message.SetInParent()
+    for field in _fields(type(entity)):
+        name = _found(message, field.name)
+        if name:
+            _set(message, name, getattr(entity, field.name))
+
+
+def _found(message: Any, name: str) -> str:
+    """Return the message's name for a field of an entity, "" if the message does not have that field."""
+    known = message.DESCRIPTOR.fields_by_name
+    return next((each for each in (name, f"{name}_ms") if each in known and each != "header"), "")
+
+
+def _set(message: Any, name: str, value: Any) -> None:
+    if value is None:
+        return
+    field = message.DESCRIPTOR.fields_by_name[name]
+    if field.is_repeated:
+        _extend(message, field, value)
+    elif field.message_type is not None:
+        inner = getattr(message, name)
+        inner.SetInParent()
+        if isinstance(value, tuple):
+            _extend(inner, field.message_type.fields[0], value)
+        else:
+            _fill(inner, value)
+    else:
+        setattr(message, name, _to_scalar(field, value))
+
+
+def _extend(message: Any, field: FieldDescriptor, values: Any) -> None:
+    target = getattr(message, field.name)
+    for value in values:
+        if field.message_type is not None:
+            _fill(target.add(), value)
+        else:
+            # A list of entities with nothing but a name is a list of names.
+            only = getattr(value, _fields(type(value))[0].name) if dataclasses.is_dataclass(value) else value
+            target.append(_to_scalar(field, only))
+
+
+def _to_scalar(field: FieldDescriptor, value: Any) -> Any:
+    if isinstance(value, datetime.timedelta):
+        return value // _MILLISECOND
+    if isinstance(value, uuid.UUID):
+        return to_text(value.bytes)
+    if field.cpp_type == FieldDescriptor.CPPTYPE_STRING or isinstance(value, bool):
+        return value
+    return float(value) if isinstance(value, float) else int(value)
+
+
+# --- responses ----------------------------------------------------------------------------------------------------------
+
+
+def to_entity(message: Message, kind: type[ResponsePayload]) -> ResponsePayload:
+    """Return a response entity of class `kind` from a response of the Admin service."""
+    entity: ResponsePayload = _entity((message, getattr(message, "header", None)), kind)
+    return entity
+
+
+def _entity(sources: tuple[Any, ...], kind: Any) -> Any:
+    return kind(**{field.name: _value(sources, field) for field in _fields(kind)})
+
+
+def _value(sources: tuple[Any, ...], field: _Field) -> Any:
+    for source in sources:
+        name = _found(source, field.name) if source is not None else ""
+        if name:
+            return _from(source, source.DESCRIPTOR.fields_by_name[name], field)
+    return _absent(field)
+
+
+def _absent(field: _Field) -> Any:
+    if field.default is not dataclasses.MISSING:
+        return field.default
+    if field.is_list:
+        return ()
+    return None if field.is_nullable else _to_kind("", field) if field.kind == "string" else _to_kind(0, field)
+
+
+def _from(source: Any, known: FieldDescriptor, field: _Field) -> Any:
+    if not known.is_repeated and known.has_presence and not source.HasField(known.name):
+        return None if field.is_nullable else _absent(field)
+    value = getattr(source, known.name)
+    if not field.is_list:
+        return _entity((value,), field.nested) if field.nested is not None else _to_kind(value, field)
+    if not known.is_repeated:
+        assert known.message_type is not None, "a list that can be null is in a message"
+        value = getattr(value, known.message_type.fields[0].name)
+    if field.nested is None:
+        return tuple(_to_kind(each, field) for each in value)
+    if known.is_repeated and known.message_type is None:
+        only = _fields(field.nested)[0]
+        return tuple(field.nested(**{only.name: _to_kind(each, only)}) for each in value)
+    return tuple(_entity((each,), field.nested) for each in value)
+
+
+def _to_kind(value: Any, field: _Field) -> Any:
+    if field.kind == "error_code":
+        return KafkaError(int(value))
+    if field.kind == "uuid":
+        return uuid.UUID(bytes=from_text(value)) if value else _NO_ID if not field.is_nullable else None
+    if field.kind.startswith("timedelta"):
+        return datetime.timedelta(milliseconds=value)
+    if field.kind == "bool":
+        return bool(value)
+    return int(value) if field.kind.startswith(("int", "uint")) else value
+
+
+_known: dict[Any, tuple[_Field, ...]] = {}
+"""Fields of each class that has been seen."""
+
+
+def _fields(kind: Any) -> tuple[_Field, ...]:
+    if kind not in _known:
+        _known[kind] = _read_fields(kind)
+    return _known[kind]
+
+
+def _read_fields(kind: Any) -> tuple[_Field, ...]:
+    """Fields of an entity's class, from its annotations."""
+    hints = typing.get_type_hints(kind)
+    found = []
+    for field in dataclasses.fields(kind):
+        hint = hints[field.name]
+        arguments = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+        is_nullable = type(None) in arguments
+        inner = next(each for each in arguments if each is not type(None))
+        is_list = typing.get_origin(inner) is tuple
+        item = typing.get_args(inner)[0] if is_list else inner
+        nested = item if dataclasses.is_dataclass(item) else None
+        found.append(_Field(field.name, field.metadata.get("kafka_type", ""), is_list, is_nullable, nested, field.default))
+    return tuple(found)

@@ -1,0 +1,85 @@
+"""The admin clients of kafka-python and librdkafka drive a real cluster over the KAFKA listener."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from confluent_kafka import admin as librdkafka
+from kafka import KafkaAdminClient
+from kafka.admin import NewTopic
+
+from kraftlab.lab.cluster_plan import free_ports
+from kraftlab.lab.local import LocalCluster
+
+
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+    """Start one controller and two brokers; return the KAFKA listeners."""
+    path: Path = tmp_path_factory.mktemp("kafka")
+    with_ports = list(free_ports(2))
+    cluster = LocalCluster(path, 1, 2, 1)
+    for broker_id, port in zip(cluster.broker_ids, with_ports, strict=True):
+        properties = path / f"broker-{broker_id}" / "server.properties"
+        lines = properties.read_text().splitlines()
+        edited = [f"{line},KAFKA://127.0.0.1:{port}" if line.startswith("listeners=") else line for line in lines]
+        assert edited != lines
+        properties.write_text("\n".join(edited) + "\n")
+    with cluster:
+        yield [f"127.0.0.1:{port}" for port in with_ports]
+
+
+def test_topics_are_created_described_and_deleted(bootstrap: list[str]) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    try:
+        admin.create_topics([NewTopic("orders", 3, 2)])
+        assert "orders" in admin.list_topics()
+        (described,) = admin.describe_topics(["orders"])
+        assert [sorted(each["replica_nodes"]) for each in described["partitions"]] == [[0, 1]] * 3
+        admin.delete_topics(["orders"])
+        assert "orders" not in admin.list_topics()
+    finally:
+        admin.close()
+
+
+def test_brokers_are_named_by_their_kafka_listeners(bootstrap: list[str]) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    try:
+        named = {f"{broker['host']}:{broker['port']}" for broker in admin.describe_cluster()["brokers"]}
+    finally:
+        admin.close()
+    assert named == set(bootstrap)
+
+
+@pytest.mark.parametrize(
+    "bytes_sent", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", struct.pack(">ihhi", 8, 999, 0, 1)]
+)
+def test_other_protocols_are_hung_up_on(bootstrap: list[str], bytes_sent: bytes) -> None:
+    host, _, port = bootstrap[0].partition(":")
+    with socket.create_connection((host, int(port)), timeout=10) as client:
+        client.sendall(bytes_sent)
+        with suppress(ConnectionResetError):
+            assert client.recv(1) == b""
+
+
+def test_an_unknown_version_of_api_versions_is_answered_in_version_0(bootstrap: list[str]) -> None:
+    host, _, port = bootstrap[0].partition(":")
+    with socket.create_connection((host, int(port)), timeout=10) as client, client.makefile("rb") as answers:
+        client.sendall(struct.pack(">ihhih", 10, 18, 99, 7, -1))
+        (size,) = struct.unpack(">i", answers.read(4))
+        correlation_id, error, count = struct.unpack(">ihi", answers.read(size)[:10])
+    assert (correlation_id, error) == (7, 35)
+    assert count > 0
+
+
+def test_librdkafka_creates_a_topic_and_reads_its_configs(bootstrap: list[str]) -> None:
+    admin = librdkafka.AdminClient({"bootstrap.servers": ",".join(bootstrap)})
+    created = admin.create_topics([librdkafka.NewTopic("clicks", 2, 1, config={"retention.ms": "1000"})])
+    assert created["clicks"].result(timeout=20) is None
+    assert len(admin.list_topics(timeout=20).topics["clicks"].partitions) == 2
+    (described,) = admin.describe_configs([librdkafka.ConfigResource("topic", "clicks")]).values()
+    assert described.result(timeout=20)["retention.ms"].value == "1000"
