@@ -167,7 +167,9 @@ class BrokerNode:
     async def _serve(self, nursery: trio.Nursery) -> None:
         await self.take_part(nursery, self._serve_admin)
         tame_interpreter()
-        logger.info("broker %d ready: data on %s, admin API on %s", self._config.node_id, self._config.peer, self._config.grpc)
+        config = self._config
+        kafka = f", Kafka clients on {config.kafka}" if config.kafka is not None else ""
+        logger.info("broker %d ready: data on %s, admin API on %s%s", config.node_id, config.peer, config.grpc, kafka)
 
     async def take_part(self, nursery: trio.Nursery, open_door: Callable[[trio.Nursery, AdminService], Awaitable[None]]) -> None:
         """Start the tasks of a broker; `open_door` serves the admin API, before the broker is unfenced. Return when it is

@@ -12,6 +12,7 @@ from typing import Any
 from kio.static.protocol import ResponsePayload
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.config.models import KAFKA_LISTENER
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.rpc.methods import METHODS
@@ -19,14 +20,18 @@ from kraftlab.rpc.server import Call, Dispatch
 from kraftlab.rpc.versions import BROKER_OFFERS, Offer
 
 from .codec import API_VERSIONS, KafkaRequest, response_schema
-from .translation import to_entity, to_message
+from .translation import says_error, to_entity, to_message
 
-LISTENER = "KAFKA"
-_NOT_SERVED = frozenset({"AllocateProducerIds", "InitProducerId"})
 OFFERS: dict[int, Offer] = {
-    offer.key: offer for offer in BROKER_OFFERS if offer.name in METHODS and offer.name not in _NOT_SERVED
+    offer.key: offer for offer in BROKER_OFFERS if offer.name in METHODS and offer.name != "InitProducerId"
 }
-"""The served requests by API key."""
+"""The served requests by API key. A producer id is of no use without Produce."""
+UNSERVED_FEATURES = frozenset({"group.version", "share.version", "streams.version", "transaction.version"})
+"""A client that sees one of them uses requests that are not served."""
+
+
+class Unanswerable(Exception):
+    """The request failed as a whole, and its response has no field for that. The text gives the request and the reason."""
 
 
 class Door:
@@ -38,7 +43,9 @@ class Door:
         self._image = image
 
     async def answer(self, request: KafkaRequest, principal: str, host: str) -> ResponsePayload:
-        """Return the response entity of a request that is offered."""
+        """Return the response entity of a request that is offered. Unanswerable: close the connection, and the client tries
+        again.
+        """
         key, version, _ = request.header
         method = METHODS[OFFERS[key].name]
         message: Any = method.request()
@@ -48,7 +55,10 @@ class Door:
             return self._api_versions(response, version)
         if method.api in ("Metadata", "DescribeCluster"):
             self._name_kafka_listeners(response)
-        return to_entity(response, response_schema(key, version))
+        kind = response_schema(key, version)
+        if response.header.error_code and not says_error(response, kind):
+            raise Unanswerable(f"{method.api} failed: {response.header.error_message}")
+        return to_entity(response, kind)
 
     def unsupported(self) -> ResponsePayload:
         """Return the answer to an ApiVersions request in an unknown version: version 0, which any client reads (KIP-511)."""
@@ -62,8 +72,7 @@ class Door:
         for offer in OFFERS.values():
             response.api_keys.add(api_key=offer.key, min_version=offer.lowest, max_version=offer.highest)
         for features in (response.supported_features, response.finalized_features):
-            # A client that sees transaction.version or group.version uses requests that are not served.
-            kept = [feature for feature in features if feature.name in ("metadata.version", "kraft.version")]
+            kept = [feature for feature in features if feature.name not in UNSERVED_FEATURES]
             del features[:]
             features.extend(kept)
         return to_entity(response, kind)
@@ -74,9 +83,11 @@ class Door:
         for index in reversed(range(len(response.brokers))):
             described = response.brokers[index]
             broker = known.get(getattr(described, id_field))
-            listener = broker.listener(LISTENER) if broker is not None else None
+            listener = broker.listener(KAFKA_LISTENER) if broker is not None else None
             if listener is None:
                 del response.brokers[index]
             else:
                 described.host, described.port = listener.host, listener.port
-        response.controller_id = self._node_id
+        named = [getattr(described, id_field) for described in response.brokers]
+        # A client takes the controller's address from the list of brokers.
+        response.controller_id = self._node_id if self._node_id in named else next(iter(named), -1)

@@ -13,11 +13,12 @@ import struct
 import trio
 
 from kraftlab.access.users import ANONYMOUS
+from kraftlab.quorum.core.types import Endpoint
 from kraftlab.wire.line_limit import LineLimit
 from kraftlab.wire.transport import ListenError
 
 from .codec import API_VERSIONS, MalformedRequest, decode_request, encode_response, peek
-from .door import OFFERS, Door
+from .door import OFFERS, Door, Unanswerable
 
 logger = logging.getLogger("kraftlab.gateway")
 
@@ -49,13 +50,19 @@ class KafkaListener:
         try:
             listeners = await trio.open_tcp_listeners(self._port, host=self._host or None)
         except OSError as error:
-            raise ListenError(f"cannot listen on {self._host}:{self._port} for KAFKA: {error.strerror or error}") from error
+            wanted = Endpoint(self._host or "*", self._port)
+            why = f"{error.strerror or error}; is another process using the port?"
+            raise ListenError(f"cannot listen on {wanted} for KAFKA: {why}") from error
         async with trio.open_nursery() as nursery:
             task_status.started(listeners[0].socket.getsockname()[1])
             await trio.serve_listeners(self._connection, listeners, handler_nursery=nursery)
 
     async def _connection(self, stream: trio.SocketStream) -> None:
-        peer = stream.socket.getpeername()[0]
+        try:
+            peer = stream.socket.getpeername()[0].removeprefix("::ffff:")
+        except OSError:  # The client has reset the connection already.
+            await stream.aclose()
+            return
         if self._connections >= CONNECTIONS_MAX:
             self._warn(f"closed a connection of {peer}: {CONNECTIONS_MAX} connections are open already")
             await stream.aclose()
@@ -64,7 +71,7 @@ class KafkaListener:
         try:
             async with stream:
                 await self._requests(stream, peer)
-        except MalformedRequest as error:
+        except (MalformedRequest, Unanswerable) as error:
             self._warn(f"closed a connection of {peer}: {error}")
         except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
             logger.debug("a connection of %s ended", peer)
@@ -83,7 +90,7 @@ class KafkaListener:
             offer = OFFERS.get(header.key)
             if offer is None or not offer.lowest <= header.version <= offer.highest:
                 if header.key != API_VERSIONS:
-                    raise MalformedRequest(f"API {header.key} version {header.version} is not served here")
+                    raise MalformedRequest(f"API {header.key} version {header.version} is not served; see docs/kafka-clients.md")
                 response = self._door.unsupported()
             else:
                 response = await self._door.answer(decode_request(frame), ANONYMOUS, peer)
@@ -109,7 +116,7 @@ async def _frame(stream: trio.SocketStream) -> bytes | None:
     if not 0 < size <= REQUEST_BYTES_MAX:
         advice = {0x16: " (a TLS handshake)", 0x47: " (HTTP)", 0x50: " (HTTP)"}.get(start[0], "")
         raise MalformedRequest(
-            f"a request of {size} bytes, more than {REQUEST_BYTES_MAX} or none{advice}; is this a Kafka client?"
+            f"the length of a request is {size}{advice}, expected 1 to {REQUEST_BYTES_MAX}; is this a Kafka client?"
         )
     body = await _exactly(stream, size)
     return body or None

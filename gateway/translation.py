@@ -23,6 +23,8 @@ from kio.static.protocol import RequestPayload, ResponsePayload
 from kraftlab.metadata.uuids import from_text, to_text
 from kraftlab.rpc.methods import AdminRequest
 
+_KAFKA_ERRORS = frozenset(int(code) for code in KafkaError)
+"""Clients do not know our own codes, from 1000 on."""
 _NO_ID = uuid.UUID(int=0)
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 
@@ -113,6 +115,12 @@ def to_entity(message: Message, kind: type[ResponsePayload]) -> ResponsePayload:
     return entity
 
 
+def says_error(message: Message, kind: type[ResponsePayload]) -> bool:
+    """Return True if a response entity of class `kind` can show that the request failed: by a field, or by its entries."""
+    is_repeated = any(field.is_repeated for field, _ in message.ListFields())
+    return is_repeated or any(field.name == "error_code" for field in _fields(kind))
+
+
 def _entity(sources: tuple[Any, ...], kind: Any) -> Any:
     return kind(**{field.name: _value(sources, field) for field in _fields(kind)})
 
@@ -152,7 +160,7 @@ def _from(source: Any, known: FieldDescriptor, field: _Field) -> Any:
 
 def _to_kind(value: Any, field: _Field) -> Any:
     if field.kind == "error_code":
-        return KafkaError(int(value))
+        return KafkaError(value if value in _KAFKA_ERRORS else KafkaError.unknown_server_error)
     if field.kind == "uuid":
         return uuid.UUID(bytes=from_text(value)) if value else _NO_ID if not field.is_nullable else None
     if field.kind.startswith("timedelta"):

@@ -83,3 +83,17 @@ def test_librdkafka_creates_a_topic_and_reads_its_configs(bootstrap: list[str]) 
     assert len(admin.list_topics(timeout=20).topics["clicks"].partitions) == 2
     (described,) = admin.describe_configs([librdkafka.ConfigResource("topic", "clicks")]).values()
     assert described.result(timeout=20)["retention.ms"].value == "1000"
+
+
+def test_a_broker_survives_connections_that_are_reset_at_once(bootstrap: list[str]) -> None:
+    host, _, port = bootstrap[1].partition(":")
+    for _ in range(200):
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.connect((host, int(port)))
+        client.close()
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap[1])
+    try:
+        assert len(admin.describe_cluster()["brokers"]) == 2
+    finally:
+        admin.close()

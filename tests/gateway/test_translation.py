@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, get_args, get_type_hints
 
 import pytest
+from google.protobuf.message import Message
 from hypothesis import given
 from hypothesis import strategies as st
+from kio.index import load_request_schema
 from kio.schema.alter_partition_reassignments.v1 import request as kafka
 from kio.serial import entity_reader, entity_writer
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.gateway.codec import MalformedRequest, decode_request, encode_response, response_schema
-from kraftlab.gateway.door import OFFERS
+from kraftlab.gateway.codec import (
+    API_VERSIONS,
+    Header,
+    KafkaRequest,
+    MalformedRequest,
+    decode_request,
+    encode_response,
+    response_schema,
+)
+from kraftlab.gateway.door import OFFERS, Door, Unanswerable
 from kraftlab.gateway.translation import to_entity, to_message
+from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.image import EMPTY
 from kraftlab.metadata.uuids import to_text
-from kraftlab.rpc.methods import METHODS
+from kraftlab.rpc.methods import METHODS, fault
+from kraftlab.rpc.server import Call
 
 SERVED = [(offer.key, version) for offer in OFFERS.values() for version in range(offer.lowest, offer.highest + 1)]
 
@@ -69,3 +84,64 @@ def test_arbitrary_bytes_are_decoded_or_refused(served: tuple[int, int], data: b
     except MalformedRequest:
         return
     assert (request.header.key, request.header.version) == served
+
+
+def test_our_own_error_codes_reach_clients_as_unknown_server_error() -> None:
+    message = admin_pb2.DeleteTopicsResponse()
+    message.responses.add(name="orders", error_code=ErrorCode.STALE_GENERATION)
+    (row,) = to_entity(message, response_schema(20, 6)).responses
+    assert int(row.error_code) == -1
+
+
+def _parts(hint: Any) -> Iterator[Any]:
+    """Yield an annotation and all that is in it."""
+    yield hint
+    for part in get_args(hint):
+        yield from _parts(part)
+
+
+def _unmapped(kind: Any, messages: list[Any], at: str) -> Iterator[str]:
+    """Yield the fields of an entity that none of the messages has."""
+    hints = get_type_hints(kind)
+    for name in [field.name for field in dataclasses.fields(kind)]:
+        nested = next((part for part in _parts(hints[name]) if dataclasses.is_dataclass(part)), None)
+        names = [(each, key) for each in messages for key in (name, f"{name}_ms") if key in each.fields_by_name]
+        found = names[0][0].fields_by_name[names[0][1]] if names else None
+        if found is None:
+            yield f"{at}.{name}"
+        elif nested is not None and found.message_type is not None:
+            inner = found.message_type
+            wrapped = inner.fields[0] if not found.is_repeated and len(inner.fields) == 1 else None
+            if wrapped is not None and wrapped.message_type is None:
+                # A list of names: the entity has nothing but the name.
+                yield from [f"{at}.{name}.{field.name}" for field in dataclasses.fields(nested)[1:]]
+            else:
+                yield from _unmapped(nested, [inner if wrapped is None else wrapped.message_type], f"{at}.{name}")
+
+
+@pytest.mark.parametrize(("key", "version"), SERVED)
+def test_no_field_is_dropped(key: int, version: int) -> None:
+    method = METHODS[OFFERS[key].name]
+    for message, kind in ((method.request, load_request_schema(key, version)), (method.response, response_schema(key, version))):
+        descriptor: Any = message.DESCRIPTOR
+        header = descriptor.fields_by_name["header"].message_type
+        assert list(_unmapped(kind, [descriptor, header], method.api)) == []
+
+
+async def test_a_failure_that_a_response_cannot_show_is_no_success() -> None:
+    async def no_controller(call: Call) -> Message:
+        return fault(METHODS[call.api], "no controller leads", ErrorCode.REQUEST_TIMED_OUT)
+
+    door = Door(no_controller, 0, lambda: EMPTY)
+    for key, version in SERVED:
+        if key == API_VERSIONS:
+            continue
+        schema: Any = load_request_schema(key, version)
+        body: Any = to_entity(METHODS[OFFERS[key].name].request(), schema)
+        request = KafkaRequest(Header(key, version, 1), "", body)
+        try:
+            answer = await door.answer(request, "User:ANONYMOUS", "127.0.0.1")
+        except Unanswerable as error:
+            assert "no controller leads" in str(error)
+        else:
+            assert int(getattr(answer, "error_code")) == ErrorCode.REQUEST_TIMED_OUT  # noqa: B009 - only some responses have it
