@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import signal
 import threading
 from collections.abc import Iterator
@@ -70,7 +71,7 @@ def up(
         if not equals:
             raise CommandFailed(f"Error: --property {item}: expected KEY=VALUE")
         overrides[key.strip()] = value.strip()
-    stop = threading.Event()
+    stop = StopRequest()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     cluster = LocalCluster(
@@ -90,6 +91,30 @@ def up(
         finally:
             cluster.close()
     return DONE
+
+
+class StopRequest:
+    """A request to stop, set by signal handlers. Several signals may come at once: a threading.Event would then wait for its own
+    lock, which the interrupted code holds.
+    """
+
+    def __init__(self) -> None:
+        self._requests: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def set(self) -> None:
+        self._requests.put(None)
+
+    def is_set(self) -> bool:
+        return not self._requests.empty()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Return True as soon as the request has come, False if it has not come in time."""
+        try:
+            self._requests.get(timeout=timeout_s)
+        except queue.Empty:
+            return False
+        self._requests.put(None)
+        return True
 
 
 @contextmanager
@@ -118,7 +143,7 @@ def _control(cluster: LocalCluster) -> Iterator[Path]:
         server.close()
 
 
-def _wait_ready(cluster: LocalCluster, stop: threading.Event) -> float | None:
+def _wait_ready(cluster: LocalCluster, stop: StopRequest) -> float | None:
     """Return the seconds until the cluster was ready, None if it was stopped before."""
     from kraftlab.lab import ClusterError
 
@@ -163,7 +188,7 @@ def announce(cluster: LocalCluster, seconds: float, socket_path: Path | None, as
     console.print("Ctrl-C stops the cluster; its data stays.")
 
 
-def watch(cluster: LocalCluster, stop: threading.Event, allow_chaos: bool) -> None:
+def watch(cluster: LocalCluster, stop: StopRequest, allow_chaos: bool) -> None:
     """Wait for the end, and report nodes that end by themselves with the next step."""
     from kraftlab.lab.processes import exit_text
 

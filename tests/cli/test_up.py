@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -66,3 +68,24 @@ def test_a_cluster_is_closed_also_if_its_output_is_closed(is_heard: bool, monkey
     with pytest.raises(ClusterError if is_heard else BrokenPipeError):
         up.up.main(["--data", "lab"], standalone_mode=False)
     assert done == ["closed"]
+
+
+STORM = """
+import signal
+from kraftlab.cli.lab.up import StopRequest
+
+for _ in range(1000):
+    stop = StopRequest()
+    signal.signal(signal.SIGALRM, lambda *_: stop.set())
+    signal.setitimer(signal.ITIMER_REAL, 0.00005, 0.00005)
+    while not stop.wait(0.5) or not stop.is_set():
+        pass
+    signal.setitimer(signal.ITIMER_REAL, 0)
+print("stopped")
+"""
+
+
+def test_several_signals_at_once_stop_a_cluster() -> None:
+    """`timeout` sends two, and people press Ctrl-C more than once."""
+    ended = subprocess.run([sys.executable, "-c", STORM], capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stdout == "stopped\n"
