@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,10 @@ from .conftest import make_frame, read_response
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     with LocalCluster(tmp_path_factory.mktemp("controllers"), 3, 1, 1) as cluster:
+        deadline = time.monotonic() + 20
+        with AdminClient(cluster.bootstrap_servers) as client:
+            while len(client.cluster().controllers) < 3:
+                assert time.monotonic() < deadline, "not every controller is registered"
         yield cluster
 
 
