@@ -77,7 +77,7 @@ def compact_array_length(values: Sequence[object] | None) -> bytes:
 
 
 class _Int32Lists(dict[tuple[int, ...] | None, bytes]):
-    """Encoded arrays of int32, or null. They are kept, because lists of replicas repeat."""
+    """Array of int32, or null → its bytes. They are kept, because lists of replicas repeat."""
 
     def __missing__(self, values: tuple[int, ...] | None) -> bytes:
         if len(self) >= _KEPT_LISTS_MAX:
@@ -169,6 +169,10 @@ class Reader:
             raise self._malformed(f"a field of {size} bytes at byte {self.at}, where {self.left} bytes are left")
         self.at += size
         return bytes(self._data[self.at - size : self.at])
+
+    def since(self, start: int) -> bytes:
+        """Return the bytes from `start` to here."""
+        return bytes(self._data[start : self.at])
 
     def int8(self) -> int:
         return self._number(_INT8)

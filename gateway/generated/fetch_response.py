@@ -79,9 +79,9 @@ class PartitionData(msgspec.Struct, frozen=True, gc=False):
     high_watermark: int = 0
     last_stable_offset: int = -1
     log_start_offset: int = -1
-    diverging_epoch: EpochEndOffset = EpochEndOffset()
-    current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
-    snapshot_id: SnapshotId = SnapshotId()
+    diverging_epoch: EpochEndOffset = _NO_EPOCH_END_OFFSET
+    current_leader: LeaderIdAndEpoch = _NO_LEADER_ID_AND_EPOCH
+    snapshot_id: SnapshotId = _NO_SNAPSHOT_ID
     aborted_transactions: Sequence[AbortedTransaction | bytes] | None = ()
     preferred_read_replica: int = -1
     records: Part | None = None

@@ -44,7 +44,7 @@ class PartitionProduceResponse(msgspec.Struct, frozen=True, gc=False):
     log_start_offset: int = -1
     record_errors: Sequence[BatchIndexAndErrorMessage | bytes] = ()
     error_message: str | None = None
-    current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
+    current_leader: LeaderIdAndEpoch = _NO_LEADER_ID_AND_EPOCH
 
 
 class TopicProduceResponse(msgspec.Struct, frozen=True, gc=False):
