@@ -20,7 +20,7 @@ from kafka.protocol.admin import DescribeLogDirsResponse
 from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.metadata import MetadataResponse
 from kio.index import load_response_schema
-from kio.serial import entity_writer
+from kio.serial import entity_reader, entity_writer
 
 from kraftlab.gateway.generated import ENCODERS, describe_log_dirs_response, fetch_response, metadata_response
 from kraftlab.gateway.primitives import NO_ID
@@ -62,6 +62,18 @@ def test_the_bytes_are_those_of_kio(
 ) -> None:
     entity = data.draw(entities(load_response_schema(key, version)))
     assert joined(ENCODERS[key](to_value(entity), version)) == written(entity)
+
+
+@pytest.mark.parametrize(("key", "version"), PAIRS)
+@settings(max_examples=5)
+@given(data=st.data())
+def test_fields_of_newer_versions_are_left_out(
+    key: int, version: int, entities: Callable[[type], st.SearchStrategy[Any]], data: st.DataObject
+) -> None:
+    newest = to_value(data.draw(entities(load_response_schema(key, VERSIONS[key][1]))))
+    encoded = joined(ENCODERS[key](newest, version))
+    entity, size = entity_reader(load_response_schema(key, version))(encoded, 0)
+    assert (written(entity), size) == (encoded, len(encoded))
 
 
 OF_KAFKA_PYTHON = [
