@@ -23,7 +23,7 @@ HASHED = (
     "ApiVersions: order of supported_features, finalized_features",
     "DescribeConfigs: order of configs",
     "CreatePartitions: order of results",
-    "AlterClientQuotas: order of entries",
+    "AlterClientQuotas: order of entries, entity",
     "DescribeClientQuotas: order of entries, values, entity",
     "ListConfigResources: order of config_resources",
 )
