@@ -7,6 +7,7 @@ protocol and an unknown request close their connection with one log line; other 
 
 from __future__ import annotations
 
+import errno
 import logging
 import struct
 
@@ -48,7 +49,7 @@ class KafkaListener:
     async def serve(self, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled; report the port once connections are accepted. ListenError if the port is not available."""
         try:
-            listeners = await trio.open_tcp_listeners(self._port, host=self._host or None)
+            listeners = await _listeners(self._host, self._port)
         except OSError as error:
             wanted = Endpoint(self._host or "*", self._port)
             why = f"{error.strerror or error}; is another process using the port?"
@@ -102,6 +103,19 @@ class KafkaListener:
         if suppressed is not None:
             more = f"; {suppressed} such lines before this one were left out" if suppressed else ""
             logger.warning("%s%s", text, more)
+
+
+async def _listeners(host: str, port: int) -> list[trio.SocketListener]:
+    """Listen at every address of `host`, or at all of this machine's if it is empty. OSError.
+
+    localhost may have an IPv6 address that no device has: then listen at 127.0.0.1 only.
+    """
+    try:
+        return await trio.open_tcp_listeners(port, host=host or None)
+    except OSError as error:
+        if host != "localhost" or error.errno != errno.EADDRNOTAVAIL:
+            raise
+        return await trio.open_tcp_listeners(port, host="127.0.0.1")
 
 
 async def _frame(stream: trio.SocketStream) -> bytes | None:
