@@ -1,9 +1,9 @@
-# make demo | pipeline-demo | test | chaos | soak | nightly | lint | mutants | proto | diagrams | reference | bench | clean. Everything is installed into .venv from pyproject.toml; nothing by hand.
+# make demo | pipeline-demo | test | interop | chaos | soak | nightly | lint | mutants | proto | diagrams | reference | bench | clean. Everything is installed into .venv from pyproject.toml; nothing by hand.
 PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: demo pipeline-demo test chaos soak nightly mutants lint proto proto-check diagrams reference bench clean
+.PHONY: demo pipeline-demo test interop chaos soak nightly mutants lint proto proto-check diagrams reference bench clean
 
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 INSTALL := $(PIP) install --no-compile --editable
@@ -61,9 +61,13 @@ pipeline-demo: .venv/installed-pipeline
 
 # Two workers: clusters of processes in one lane, everything else beside them (tests/conftest.py). `-n 0`: all in one process.
 # Byte code is kept, also where the environment would rather not: hundreds of processes import the same modules.
-test nightly: export PYTHONDONTWRITEBYTECODE =
+test interop nightly: export PYTHONDONTWRITEBYTECODE =
 test: .venv/installed-dev
 	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+# What Apache Kafka answered, through the Kafka protocol.
+interop: .venv/installed-dev
+	$(BIN)/python -m pytest -n 0 tests/cases --door kafka $(ARGS)
 
 # At length what `make test` does in small: every property test with twenty times its examples, thousands of seeds that
 # no night has played before, every planted bug.

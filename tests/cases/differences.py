@@ -23,6 +23,7 @@ CLIENT_FAULT = "the client is at fault, not the server: the code says so and the
 COLLISION = "names that differ by '.' and '_' only collide for good, in one request as in two"
 NOT_A_REPLICA = "who is no replica any more cannot lead"
 NO_EFFECT = "a setting that nothing acts on is refused by name, instead of being accepted and ignored"
+SERVED = "only what is served is offered: a client uses what it sees"
 ANY_DIR = "the way to stop a move without knowing where the replica is (KIP-113)"
 
 _PARTITION = "response.topics[0].partitions[0]"
@@ -207,6 +208,14 @@ def _has_entry_without_topic(step: Step) -> bool:
     )
 
 
+def _offers_less(place: Place, got: Any) -> bool:
+    """Return whether the value lists some of the recorded requests or features, with the recorded versions."""
+    recorded = place.recorded()
+    if place.step.get("api") != "ApiVersions" or not isinstance(got, list) or not got:
+        return False
+    return len(got) < recorded if isinstance(recorded, int) else all(entry in recorded for entry in got)
+
+
 def _in_requests(when: Callable[[Step], bool], reason: str, **fields: Any) -> tuple[Difference, ...]:
     """Return rows for a field in the entries of answers to requests of a kind, in all scenarios, with our value."""
     return tuple(Difference("*", f"steps[*].response.**.{field}", reason, ours, when) for field, ours in fields.items())
@@ -309,6 +318,10 @@ DIFFERENCES: tuple[Difference, ...] = (
     *_in_requests(_grants_any_or_match, CLIENT_FAULT, error_code=42, error_message=ANYTHING),
     *_in_requests(_has_entry_without_topic, CLIENT_FAULT, error_code=42),
     *_in_requests(_moves_to_any_dir, ANY_DIR, error_code=0),
+    *(
+        Difference("*", f"steps[*].response.{name}", SERVED, fits=_offers_less)
+        for name in ("api_keys", "supported_features", "finalized_features")
+    ),
     # Answers that follow from earlier steps, in all scenarios.
     *_of_moves(DISJOINT, {"adding_replicas": _adds_against_origin, "removing_replicas": _removes_the_rest}, is_met=_is_replaced),
     *_of_moves(IN_SYNC, WHOLE_MOVE, is_met=lambda history: history.has_dropped),

@@ -164,3 +164,22 @@ def test_the_later_of_two_colliding_names_is_refused() -> None:
     assert not is_excused([made], "response.topics[0].error_code", 17)
     assert is_excused([made, described], "response.topics[1].error_code", 3)
     assert not is_excused([described], "response.topics[1].error_code", 3)
+
+
+def offered(*keys: int) -> list[dict[str, int]]:
+    return [{"api_key": key, "min_version": 0, "max_version": key} for key in keys]
+
+
+@pytest.mark.parametrize(
+    ("ours", "expected"),
+    [
+        (offered(1, 3), True),
+        (offered(2), True),
+        (offered(1, 4), False),
+        ([{"api_key": 1, "min_version": 0, "max_version": 9}], False),
+        ([], False),
+    ],
+)
+def test_a_node_that_serves_less_offers_less(ours: list[dict[str, int]], expected: bool) -> None:
+    step = {"api": "ApiVersions", "response": {"api_keys": offered(1, 2, 3)}}
+    assert is_excused([step], "response.api_keys", ours) == expected
