@@ -20,7 +20,7 @@ from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode as KafkaError
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.gateway.codec import decode_request, encode_response
+from kraftlab.gateway.codec import decode_request, encode_entity
 
 ID = "EjRWeBI0EjQSNBI0VniavA"
 LONG_ID = "12345678-1234-1234-1234-123456789abc"
@@ -198,7 +198,7 @@ def test_a_request_becomes_a_frame_of_its_version() -> None:
 def test_ids_durations_and_dates_of_a_response_are_as_with_grpc() -> None:
     topic = {"name": "t", "topic_id": LONG_ID, "error_code": KafkaError.invalid_request, "error_message": None}
     sent = to_entity(load_response_schema(20, 6), {"throttle_time_ms": 1000, "responses": [topic]}, "DeleteTopics")
-    received = read_response("DeleteTopics", 6, encode_response(1, sent)[4:])
+    received = read_response("DeleteTopics", 6, b"".join(encode_entity(1, sent))[4:])
     assert received == {"throttle_time_ms": 1000, "responses": [{**topic, "topic_id": ID, "error_code": 42}]}
 
 
