@@ -65,8 +65,10 @@ test interop nightly: export PYTHONDONTWRITEBYTECODE =
 test: .venv/installed-dev
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
-# What Apache Kafka answered, through the Kafka protocol.
+# Existing Kafka clients and tools on one cluster, and what Apache Kafka answered, through the Kafka protocol. The summary names
+# tests that were skipped, and the missing tool chain.
 interop: .venv/installed-dev
+	$(BIN)/python -m pytest -n 0 -m interop -rs tests/interop $(ARGS)
 	$(BIN)/python -m pytest -n 0 tests/cases --door kafka $(ARGS)
 
 # At length what `make test` does in small: every property test with twenty times its examples, thousands of seeds that
