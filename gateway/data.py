@@ -43,7 +43,7 @@ from kraftlab.rpc.caller import Caller
 from kraftlab.wire.parts import NOTHING, FilePart
 
 from .codec import Entity, KafkaRequest
-from .fetch_sessions import ConsumerSessions, Key, SessionError, TopicKey, Wanted
+from .fetch_sessions import LEAST_BYTES, ConsumerSessions, Key, SessionError, TopicKey, Wanted
 from .generated import fetch_response as fetched
 from .generated import list_offsets_response as listed
 from .generated import offset_for_leader_epoch_response as ended
@@ -54,6 +54,14 @@ MISLED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EP
 NO_TRANSACTIONS = "This cluster coordinates no transactions; leave transactional.id out of the producer's configuration."
 SPECIAL_TIMES_SINCE = {-3: 7, -4: 8, -5: 9, -6: 11}
 """Special timestamp of ListOffsets → the first version that has it."""
+FOLLOWERS_SINCE = 11
+"""The first version of Fetch that may read from a follower (KIP-392)."""
+LEADERS_SINCE = 16
+"""The first version of Fetch whose answers name the leader."""
+BATCH_HEADER_BYTES = 61
+LENGTH_FROM = 12
+"""Bytes of a batch's header that its length does not count."""
+TWO_BATCHES = "A produce request holds one record batch for each partition; send the others with further requests."
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 
 Query = TypeVar("Query")
@@ -168,6 +176,9 @@ class DataCalls:
     async def _produce_one(
         self, body: Entity, topic_id: Uuid, records: bytes | None, answer: produced.PartitionProduceResponse
     ) -> None:
+        if _holds_two(records or b""):
+            answer.error_code, answer.error_message = ErrorCode.INVALID_RECORD, TWO_BATCHES
+            return
         timeout_ms = _milliseconds(body.timeout)
         response = await self._data.produce(
             ProduceRequest(topic_id, answer.index, body.acks, timeout_ms, memoryview(records or b""))
@@ -202,7 +213,7 @@ class DataCalls:
                 asked[topic.topic_id, wanted.position.partition] = wanted
         if asked:
             wait_ms = 0 if answers else _milliseconds(body.max_wait)
-            await self._read(body, wait_ms, asked, answers)
+            await self._read(request, wait_ms, asked, answers)
         shown = session.shown(answers)
         topics: dict[TopicKey, list[fetched.PartitionData]] = {}
         named: dict[TopicKey, Entity] = {}
@@ -221,22 +232,29 @@ class DataCalls:
 
     async def _read(
         self,
-        body: Entity,
+        request: KafkaRequest,
         wait_ms: int,
         asked: Mapping[tuple[Uuid, int], Wanted],
         answers: dict[Key, fetched.PartitionData],
     ) -> None:
+        body = request.body
         partitions = tuple(wanted.position_in(topic_id) for (topic_id, _), wanted in asked.items())
-        max_bytes = getattr(body, "max_bytes", 2**31 - 1)
-        response, stored = await self._data.fetch(ReplicaFetchRequest(-1, -1, wait_ms, body.min_bytes, max_bytes, partitions))
+        max_bytes = max(getattr(body, "max_bytes", 2**31 - 1), LEAST_BYTES)
+        asking = ReplicaFetchRequest(
+            *(-1, -1, wait_ms, body.min_bytes, max_bytes, partitions), any_replica=request.header.version >= FOLLOWERS_SINCE
+        )
+        response, stored = await self._data.fetch(asking)
         for part in response.partitions:
             key = part.topic_id, part.partition
-            answers[asked[key].key] = self._fetched(part, stored.get(key))
+            if _is_from_the_future(asked[key], part):
+                answers[asked[key].key] = _refused_fetch(part.partition, ErrorCode.OFFSET_OUT_OF_RANGE)
+            else:
+                answers[asked[key].key] = self._fetched(part, stored.get(key), request.header.version)
 
-    def _fetched(self, part: FetchedPartition, stored: FilePart | None) -> fetched.PartitionData:
+    def _fetched(self, part: FetchedPartition, stored: FilePart | None, version: int) -> fetched.PartitionData:
         if part.error:
             answer = _refused_fetch(part.partition, part.error)
-            if part.error in MISLED:
+            if part.error in MISLED and version >= LEADERS_SINCE:
                 answer.current_leader = fetched.LeaderIdAndEpoch(*self._leader(part.topic_id, part.partition))
             return answer
         return fetched.PartitionData(
@@ -327,6 +345,20 @@ class DataCalls:
                 found.code if isinstance(found, Refusal) else want(topic, entry, found.topic_id) for entry in topic.partitions
             ]
         return wanted
+
+
+def _holds_two(records: bytes) -> bool:
+    """Return True if a whole batch follows the first one."""
+    size_bytes = int.from_bytes(records[8:12], "big", signed=True) + LENGTH_FROM
+    return size_bytes >= LENGTH_FROM and len(records) - size_bytes >= BATCH_HEADER_BYTES
+
+
+def _is_from_the_future(wanted: Wanted, part: FetchedPartition) -> bool:
+    """Return True if the consumer's last epoch is newer than any of the log: Kafka then knows no point of divergence."""
+    if part.diverging is None:
+        return False
+    epoch, end_offset = part.diverging
+    return end_offset == part.log_end_offset and wanted.position.last_fetched_epoch > epoch
 
 
 def _refused_fetch(index: int, code: int) -> fetched.PartitionData:
