@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.topic_names import name_problem
 
 from ..log.errors import LogError
 from ..log.producer_state import NONE, Producer
@@ -30,15 +31,19 @@ class DescribeProducers:
     async def describe(self, message: Message) -> Message:
         """Return the producers of each partition, by their ids.
 
-        Error codes: 3 unknown, with a text for an unknown topic; 6 not led by this broker; 56 log directory offline.
+        Error codes: 17 invalid name; 3 unknown, with a text for an unknown topic; 6 not led here; 56 log directory offline.
         """
         assert isinstance(message, admin_pb2.DescribeProducersRequest)
         response = admin_pb2.DescribeProducersResponse()
         for topic in message.topics:
             answers = response.topics.add(name=topic.name).partitions
             topic_id = self._replicas.image.topics.by_name.get(topic.name)
+            refusal = name_problem(topic.name)
             for index in topic.partition_indexes:
                 answer = answers.add(partition_index=index)
+                if refusal is not None:
+                    answer.error_code, answer.error_message = ErrorCode.INVALID_TOPIC_EXCEPTION, refusal
+                    continue
                 if topic_id is None:
                     answer.error_code, answer.error_message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC
                     continue

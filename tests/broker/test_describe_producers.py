@@ -14,6 +14,7 @@ from kraftlab.metadata.errors import ApiError, ErrorCode
 from .conftest import batch
 
 TIMESTAMP_MS = 1_700_000_000_000
+INVALID_NAME = "Topic name is invalid: 'a b' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
 UNKNOWN_TOPIC = "This server does not host this topic-partition."
 
 
@@ -58,6 +59,7 @@ async def test_a_partition_without_producers_has_none(pair: Any) -> None:
     ("broker", "topic", "index", "code", "text"),
     [
         (0, "no-such", 0, 3, UNKNOWN_TOPIC),
+        (0, "a b", 0, 17, INVALID_NAME),
         (0, "t", 7, 3, None),
         (1, "t", 0, 6, None),
         (2, "t", 0, 6, None),
