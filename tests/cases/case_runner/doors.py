@@ -1,7 +1,6 @@
 """Two ways to a node: gRPC, and the Kafka protocol. Both take a recorded request and return the response as recorded JSON.
 
-A door for Kafka leaves requests to controllers to gRPC, since controllers have no KAFKA listener. It has no `min_offset`, so it
-first waits until the broker has the newest metadata.
+The Kafka protocol has no `min_offset`, so its door first waits until the node has the newest metadata.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any, Protocol
 import grpc
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.gateway.door import OFFERS
+from kraftlab.gateway.door import CONTROLLERS_OFFERS, OFFERS
 
 from .documents import Document
 from .kafka_mapping import read_response, request_frame
@@ -23,8 +22,6 @@ from .mapping import build_request, neutral_response
 
 SILENCE_S = 2.0
 """Time to wait for an answer where Kafka gave none."""
-FIRST_CONTROLLER = 3000
-"""First id of controllers in recordings."""
 WIRE_GROUPS = ("h", "i")
 """Groups of scenarios that were recorded through the Kafka protocol: the data plane and consumer groups."""
 _LENGTH = struct.Struct(">i")
@@ -74,20 +71,17 @@ class KafkaDoor:
     own_name = "kafka"
 
     def __init__(self) -> None:
-        self._grpc = GrpcDoor()
         self._correlation_ids = itertools.count(1)
 
     def skip_reason(self, document: Document) -> str | None:
         users = sorted({step["as"] for step in document.steps if step.get("as")})
         if users:
             return f"asks as {', '.join(users)}, and KAFKA listeners have no SASL"
-        requests = {step["api"] for step in document.steps if step.get("to") in range(FIRST_CONTROLLER)}
-        unserved = sorted(requests - {offer.name for offer in OFFERS.values()})
+        served = {offer.name for offer in (*OFFERS.values(), *CONTROLLERS_OFFERS.values())}
+        unserved = sorted({step["api"] for step in document.steps if "api" in step} - served)
         return f"asks for {', '.join(unserved)}, which KAFKA listeners do not serve" if unserved else None
 
     def ask(self, lab: Lab, to: int | str, step: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
-        if to not in lab.cluster.broker_ids:
-            return self._grpc.ask(lab, to, step, request)
         _catch_up(lab, to)
         correlation_id = next(self._correlation_ids)
         frame = request_frame(step["api"], step["version"], request, correlation_id)
@@ -123,10 +117,10 @@ class KafkaDoor:
         return found
 
 
-def _catch_up(lab: Lab, broker: int) -> None:
-    """Wait until a broker has all metadata that the active controller has committed."""
-    lab.call("controller", "ApiVersions", pb.ApiVersionsRequest())
-    lab.call(broker, "ApiVersions", pb.ApiVersionsRequest())
+def _catch_up(lab: Lab, to: int | str) -> None:
+    """Wait until a node has all metadata that the active controller has committed."""
+    for node in ("controller", to):
+        lab.call(node, "ApiVersions", pb.ApiVersionsRequest())
 
 
 DOORS: dict[str, Door] = {door.own_name: door for door in (GrpcDoor(), KafkaDoor())}

@@ -144,13 +144,15 @@ class Lab:
         return next(node for node in running if node not in coordinators)
 
     def endpoint(self, to: int | str) -> Endpoint:
-        node = to if isinstance(to, int) else self.active if self.active >= 0 else self.find_active()
-        return self.cluster.node(node).grpc
+        return self.cluster.node(self.node_id(to)).grpc
 
-    def kafka(self, broker: int) -> Endpoint:
-        """Return the KAFKA listener of a broker."""
-        at = self.cluster.node(broker).kafka
-        assert at is not None, "every broker has one"
+    def node_id(self, to: int | str) -> int:
+        return to if isinstance(to, int) else self.active if self.active >= 0 else self.find_active()
+
+    def kafka(self, to: int | str) -> Endpoint:
+        """Return the KAFKA listener of a node."""
+        at = self.cluster.node(self.node_id(to)).kafka
+        assert at is not None, "every node has one"
         return at
 
     def send(self, to: int | str, api: str, request: Any, user: str | None = None) -> Any:
