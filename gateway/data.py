@@ -43,7 +43,7 @@ from kraftlab.rpc.caller import Caller
 from kraftlab.wire.parts import NOTHING, FilePart
 
 from .codec import Entity, KafkaRequest
-from .fetch_sessions import ConsumerSessions, Key, SessionError, TopicKey, Wanted
+from .fetch_sessions import LEAST_BYTES, ConsumerSessions, Key, SessionError, TopicKey, Wanted
 from .generated import fetch_response as fetched
 from .generated import list_offsets_response as listed
 from .generated import offset_for_leader_epoch_response as ended
@@ -55,6 +55,14 @@ NO_TRANSACTIONS = "This cluster coordinates no transactions; leave transactional
 SPECIAL_TIMES_SINCE = {-3: 7, -4: 8, -5: 9, -6: 11}
 """Special timestamp of ListOffsets → the first version that has it."""
 NO_DIVERGENCE = -1, -1
+FOLLOWERS_SINCE = 11
+"""The first version of Fetch that may read from a follower (KIP-392)."""
+LEADERS_SINCE = 16
+"""The first version of Fetch whose answers name the leader."""
+BATCH_HEADER_BYTES = 61
+LENGTH_FROM = 12
+"""Bytes of a batch's header that its length does not count."""
+TWO_BATCHES = "A produce request holds one record batch for each partition; send the others with further requests."
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 
 Query = TypeVar("Query")
@@ -175,6 +183,9 @@ class DataCalls:
     ) -> None:
         """Append the batch of one partition, and put the answer into its place."""
         records = memoryview(partition.records or b"")
+        if _holds_two(records):
+            row[place] = _refused_produce(partition.index, ErrorCode.INVALID_RECORD, TWO_BATCHES)
+            return
         wanted = ProduceRequest(topic_id, partition.index, body.acks, _milliseconds(body.timeout), records)
         response = await self._data.produce(wanted)
         leader = self._leader(topic_id, partition.index) if response.error in MISLED else (-1, -1)
@@ -211,7 +222,7 @@ class DataCalls:
                 asked[topic.topic_id, wanted.position.partition] = wanted
         if asked:
             wait_ms = 0 if answers else _milliseconds(body.max_wait)
-            await self._read(body, wait_ms, asked, answers)
+            await self._read(request, wait_ms, asked, answers)
         shown = session.shown(answers)
         topics: dict[TopicKey, list[fetched.PartitionData]] = {}
         named: dict[TopicKey, Entity] = {}
@@ -230,22 +241,31 @@ class DataCalls:
 
     async def _read(
         self,
-        body: Entity,
+        request: KafkaRequest,
         wait_ms: int,
         asked: Mapping[tuple[Uuid, int], Wanted],
         answers: dict[Key, fetched.PartitionData],
     ) -> None:
+        body = request.body
         partitions = tuple(wanted.position_in(topic_id) for (topic_id, _), wanted in asked.items())
-        max_bytes = getattr(body, "max_bytes", 2**31 - 1)
-        response, stored = await self._data.fetch(ReplicaFetchRequest(-1, -1, wait_ms, body.min_bytes, max_bytes, partitions))
+        max_bytes = max(getattr(body, "max_bytes", 2**31 - 1), LEAST_BYTES)
+        asking = ReplicaFetchRequest(
+            *(-1, -1, wait_ms, body.min_bytes, max_bytes, partitions), any_replica=request.header.version >= FOLLOWERS_SINCE
+        )
+        response, stored = await self._data.fetch(asking)
         for part in response.partitions:
             key = part.topic_id, part.partition
-            answers[asked[key].key] = self._fetched(part, stored.get(key))
+            if _is_from_the_future(asked[key], part):
+                answers[asked[key].key] = _refused_fetch(part.partition, ErrorCode.OFFSET_OUT_OF_RANGE)
+            else:
+                answers[asked[key].key] = self._fetched(part, stored.get(key), request.header.version)
 
-    def _fetched(self, part: FetchedPartition, stored: FilePart | None) -> fetched.PartitionData:
+    def _fetched(self, part: FetchedPartition, stored: FilePart | None, version: int) -> fetched.PartitionData:
         if part.error:
-            leader = self._leader(part.topic_id, part.partition) if part.error in MISLED else (-1, -1)
-            return _refused_fetch(part.partition, part.error, leader)
+            is_shown = part.error in MISLED and version >= LEADERS_SINCE
+            return _refused_fetch(
+                part.partition, part.error, self._leader(part.topic_id, part.partition) if is_shown else (-1, -1)
+            )
         return fetched.PartitionData(
             partition_index=part.partition,
             high_watermark=part.high_watermark,
@@ -334,6 +354,20 @@ class DataCalls:
                 found.code if isinstance(found, Refusal) else want(topic, entry, found.topic_id) for entry in topic.partitions
             ]
         return wanted
+
+
+def _holds_two(records: memoryview) -> bool:
+    """Return True if a whole batch follows the first one."""
+    size_bytes = int.from_bytes(records[8:12], "big", signed=True) + LENGTH_FROM
+    return size_bytes >= LENGTH_FROM and len(records) - size_bytes >= BATCH_HEADER_BYTES
+
+
+def _is_from_the_future(wanted: Wanted, part: FetchedPartition) -> bool:
+    """Return True if the consumer's last epoch is newer than any of the log: Kafka then knows no point of divergence."""
+    if part.diverging is None:
+        return False
+    epoch, end_offset = part.diverging
+    return end_offset == part.log_end_offset and wanted.position.last_fetched_epoch > epoch
 
 
 def _refused_produce(index: int, code: int, message: str | None) -> produced.PartitionProduceResponse:
