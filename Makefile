@@ -52,7 +52,12 @@ EXTRA = $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject
 	@$(INSTALL) '.[chaos]' >&2
 	@touch $@
 
-demo: .venv/installed
+.venv/installed-demo: .venv/installed
+	@echo "installing a Kafka client …" >&2
+	@$(INSTALL) '.[demo]' >&2
+	@touch $@
+
+demo: .venv/installed-demo
 	@$(BIN)/kraftlab demo $(ARGS)
 
 # Logs to tables, audits, a plan and a page, on Spark. Needs no Java.
