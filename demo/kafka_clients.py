@@ -107,7 +107,7 @@ class KafkaClients:
                 for future in futures:
                     future.get(0)
         finally:
-            producer.close(0 if self._abandoned.is_set() else _WITHIN_S)
+            producer.close(1 if self._abandoned.is_set() else _WITHIN_S)
         return sent
 
     def _consume(self) -> list[list[bytes]]:
