@@ -62,6 +62,7 @@ BATCH_HEADER_BYTES = 61
 LENGTH_FROM = 12
 """Bytes of a batch's header that its length does not count."""
 TWO_BATCHES = "A produce request holds one record batch for each partition; send the others with further requests."
+NO_DIVERGENCE = -1, -1
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 
 Query = TypeVar("Query")
@@ -141,22 +142,17 @@ class DataCalls:
         """Append the batches of each partition, all partitions beside each other; None for acks=0. Unheard: acks=0 failed."""
         body = request.body
         rights = self._rights(caller.principal, caller.host)
-        answers: list[list[produced.PartitionProduceResponse]] = [[] for _ in body.topic_data]
+        answers: list[list[produced.PartitionProduceResponse]] = []
         async with trio.open_nursery() as nursery:
-            for topic_answers, data in zip(answers, body.topic_data, strict=True):
-                topic = self._topic(data, Operation.WRITE, rights)
-                if body.transactional_id is not None:
-                    topic = Refusal(ErrorCode.INVALID_PRODUCER_ID_MAPPING, NO_TRANSACTIONS)
-                elif isinstance(topic, TopicImage) and topic.name in INTERNAL_TOPICS:
-                    topic = Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}")
-                for partition in data.partition_data:
-                    answer = produced.PartitionProduceResponse(index=partition.index, base_offset=-1)
-                    topic_answers.append(answer)
-                    if isinstance(topic, Refusal):
-                        answer.error_code, answer.error_message = topic
-                    else:
-                        nursery.start_soon(self._produce_one, body, topic.topic_id, partition.records, answer)
-        failed = [answer for topic_answers in answers for answer in topic_answers if answer.error_code]
+            for data in body.topic_data:
+                topic = self._writable(body, data, rights)
+                code, message = topic if isinstance(topic, Refusal) else (ErrorCode.NONE, None)
+                row = [_refused_produce(partition.index, code, message) for partition in data.partition_data]
+                answers.append(row)
+                if isinstance(topic, TopicImage):
+                    for place, partition in enumerate(data.partition_data):
+                        nursery.start_soon(self._produce_one, body, topic.topic_id, partition, row, place)
+        failed = [answer for row in answers for answer in row if answer.error_code]
         if not body.acks:
             if failed:
                 first = failed[0]
@@ -164,32 +160,45 @@ class DataCalls:
             return None
         return produced.ProduceResponse(
             responses=[
-                produced.TopicProduceResponse(partition_responses=topic_answers, **_name_of(data))
-                for topic_answers, data in zip(answers, body.topic_data, strict=True)
+                produced.TopicProduceResponse(partition_responses=row, **_name_of(data))
+                for row, data in zip(answers, body.topic_data, strict=True)
             ],
             node_endpoints=[
                 produced.NodeEndpoint(*endpoint)
-                for endpoint in self._endpoints(answer.current_leader.leader_id for answer in failed if answer.current_leader)
+                for endpoint in self._endpoints(answer.current_leader.leader_id for answer in failed)
             ],
         )
 
+    def _writable(self, body: Entity, data: Entity, rights: Rights) -> TopicImage | Refusal:
+        """Return the topic that a producer writes to, or the refusal of all its partitions."""
+        topic = self._topic(data, Operation.WRITE, rights)
+        if body.transactional_id is not None:
+            return Refusal(ErrorCode.INVALID_PRODUCER_ID_MAPPING, NO_TRANSACTIONS)
+        if isinstance(topic, TopicImage) and topic.name in INTERNAL_TOPICS:
+            return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}")
+        return topic
+
     async def _produce_one(
-        self, body: Entity, topic_id: Uuid, records: bytes | None, answer: produced.PartitionProduceResponse
+        self, body: Entity, topic_id: Uuid, partition: Entity, row: list[produced.PartitionProduceResponse], place: int
     ) -> None:
-        if _holds_two(records or b""):
-            answer.error_code, answer.error_message = ErrorCode.INVALID_RECORD, TWO_BATCHES
+        """Append the batch of one partition, and put the answer into its place."""
+        if _holds_two(partition.records or b""):
+            row[place] = _refused_produce(partition.index, ErrorCode.INVALID_RECORD, TWO_BATCHES)
             return
-        timeout_ms = _milliseconds(body.timeout)
-        response = await self._data.produce(
-            ProduceRequest(topic_id, answer.index, body.acks, timeout_ms, memoryview(records or b""))
+        records = memoryview(partition.records or b"")
+        wanted = ProduceRequest(topic_id, partition.index, body.acks, _milliseconds(body.timeout), records)
+        response = await self._data.produce(wanted)
+        leader = self._leader(topic_id, partition.index) if response.error in MISLED else (-1, -1)
+        row[place] = produced.PartitionProduceResponse(
+            index=partition.index,
+            error_code=response.error,
+            error_message=response.message,
+            base_offset=response.base_offset,
+            log_append_time_ms=response.log_append_time_ms,
+            log_start_offset=response.log_start_offset,
+            record_errors=[produced.BatchIndexAndErrorMessage(*error) for error in response.record_errors],
+            current_leader=produced.LeaderIdAndEpoch(*leader),
         )
-        answer.error_code, answer.error_message = response.error, response.message
-        answer.base_offset = response.base_offset
-        answer.log_append_time_ms = response.log_append_time_ms
-        answer.log_start_offset = response.log_start_offset
-        answer.record_errors = [produced.BatchIndexAndErrorMessage(*error) for error in response.record_errors]
-        if response.error in MISLED:
-            answer.current_leader = produced.LeaderIdAndEpoch(*self._leader(topic_id, answer.index))
 
     # --- Fetch ---------------------------------------------------------------------------------------------------------------
 
@@ -220,7 +229,7 @@ class DataCalls:
         for key in shown:
             named.setdefault(key[0], session.wanted[key].topic)
             topics.setdefault(key[0], []).append(answers[key])
-        leaders = [answer.current_leader.leader_id for answer in answers.values() if answer.current_leader is not None]
+        leaders = [answer.current_leader.leader_id for answer in answers.values()]
         return fetched.FetchResponse(
             session_id=session.id,
             responses=[
@@ -253,16 +262,15 @@ class DataCalls:
 
     def _fetched(self, part: FetchedPartition, stored: FilePart | None, version: int) -> fetched.PartitionData:
         if part.error:
-            answer = _refused_fetch(part.partition, part.error)
-            if part.error in MISLED and version >= LEADERS_SINCE:
-                answer.current_leader = fetched.LeaderIdAndEpoch(*self._leader(part.topic_id, part.partition))
-            return answer
+            is_led = part.error in MISLED and version >= LEADERS_SINCE
+            leader = self._leader(part.topic_id, part.partition) if is_led else (-1, -1)
+            return _refused_fetch(part.partition, part.error, leader)
         return fetched.PartitionData(
             partition_index=part.partition,
             high_watermark=part.high_watermark,
             last_stable_offset=part.high_watermark,
             log_start_offset=part.log_start_offset,
-            diverging_epoch=None if part.diverging is None else fetched.EpochEndOffset(*part.diverging),
+            diverging_epoch=fetched.EpochEndOffset(*(part.diverging or NO_DIVERGENCE)),
             records=part.records if stored is None else stored,
         )
 
@@ -361,11 +369,20 @@ def _is_from_the_future(wanted: Wanted, part: FetchedPartition) -> bool:
     return end_offset == part.log_end_offset and wanted.position.last_fetched_epoch > epoch
 
 
-def _refused_fetch(index: int, code: int) -> fetched.PartitionData:
+def _refused_produce(index: int, code: int, message: str | None) -> produced.PartitionProduceResponse:
+    return produced.PartitionProduceResponse(index=index, error_code=code, error_message=message, base_offset=-1)
+
+
+def _refused_fetch(index: int, code: int, leader: tuple[int, int] = (-1, -1)) -> fetched.PartitionData:
     """Return the answer about a partition that cannot be read. Kafka's has an empty list of transactions if it is unknown."""
     aborted = () if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED) else None
     return fetched.PartitionData(
-        partition_index=index, error_code=code, high_watermark=-1, aborted_transactions=aborted, records=NOTHING
+        partition_index=index,
+        error_code=code,
+        high_watermark=-1,
+        current_leader=fetched.LeaderIdAndEpoch(*leader),
+        aborted_transactions=aborted,
+        records=NOTHING,
     )
 
 

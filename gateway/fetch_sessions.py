@@ -99,7 +99,7 @@ class ConsumerSession:
                 continue
             marks = answer.high_watermark, answer.log_start_offset
             has_records = bool(answer.records)
-            if has_records or answer.error_code or answer.diverging_epoch is not None or self._marks.get(key) != marks:
+            if has_records or answer.error_code or answer.diverging_epoch.epoch >= 0 or self._marks.get(key) != marks:
                 found.append(key)
             if answer.error_code:
                 self._marks.pop(key, None)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+import msgspec
 import trio
 
 from kraftlab.access.authorizer import NOT_ASKED, Rights
@@ -73,7 +74,8 @@ class MetadataCalls:
         for row in rows:
             topic = row if isinstance(row, MetadataResponseTopic) else _describe(image, row, listed)
             if not topic.error_code and getattr(body, "include_topic_authorized_operations", False):
-                topic.topic_authorized_operations = rights.operations(ResourceType.TOPIC, topic.name or "")
+                operations = rights.operations(ResourceType.TOPIC, topic.name or "")
+                topic = msgspec.structs.replace(topic, topic_authorized_operations=operations)
             topics.append(topic)
             described += len(topic.partitions)
             if described >= PARTITIONS_AT_ONCE:
@@ -197,5 +199,5 @@ def _partition(
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,
-        offline_replicas=offline,
+        offline_replicas=tuple(offline),
     )
