@@ -54,6 +54,8 @@ MISLED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EP
 NO_TRANSACTIONS = "This cluster coordinates no transactions; leave transactional.id out of the producer's configuration."
 SPECIAL_TIMES_SINCE = {-3: 7, -4: 8, -5: 9, -6: 11}
 """Special timestamp of ListOffsets → the first version that has it."""
+READ_COMMITTED = 1
+"""The isolation level whose answers list aborted transactions: there are none."""
 FOLLOWERS_SINCE = 11
 """The first version of Fetch that may read from a follower (KIP-392)."""
 LEADERS_SINCE = 16
@@ -258,11 +260,11 @@ class DataCalls:
             if _is_from_the_future(asked[key], part):
                 answers[asked[key].key] = _refused_fetch(part.partition, ErrorCode.OFFSET_OUT_OF_RANGE)
             else:
-                answers[asked[key].key] = self._fetched(part, stored.get(key), request.header.version)
+                answers[asked[key].key] = self._fetched(request, part, stored.get(key))
 
-    def _fetched(self, part: FetchedPartition, stored: FilePart | None, version: int) -> fetched.PartitionData:
+    def _fetched(self, request: KafkaRequest, part: FetchedPartition, stored: FilePart | None) -> fetched.PartitionData:
         if part.error:
-            is_led = part.error in MISLED and version >= LEADERS_SINCE
+            is_led = part.error in MISLED and request.header.version >= LEADERS_SINCE
             leader = self._leader(part.topic_id, part.partition) if is_led else (-1, -1)
             return _refused_fetch(part.partition, part.error, leader)
         return fetched.PartitionData(
@@ -271,6 +273,7 @@ class DataCalls:
             last_stable_offset=part.high_watermark,
             log_start_offset=part.log_start_offset,
             diverging_epoch=fetched.EpochEndOffset(*(part.diverging or NO_DIVERGENCE)),
+            aborted_transactions=() if request.body.isolation_level == READ_COMMITTED else None,
             records=part.records if stored is None else stored,
         )
 

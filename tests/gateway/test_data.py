@@ -234,6 +234,14 @@ async def test_divergence_and_the_leader_are_in_the_answer(calls: DataCalls, lea
     assert [node.node_id for node in answer.node_endpoints] == [2]
 
 
+@pytest.mark.parametrize(("isolation_level", "aborted"), [(0, None), (1, ())])
+async def test_aborted_transactions_are_listed_for_read_committed_only(
+    isolation_level: int, aborted: object, calls: DataCalls
+) -> None:
+    [topic] = (await fetch(calls, 12, to_fetch(0), isolation_level=isolation_level)).responses
+    assert topic.partitions[0].aborted_transactions == aborted
+
+
 async def test_the_leader_is_named_since_version_16(calls: DataCalls, leader: Leader) -> None:
     leader.fetched[0] = FetchedPartition(ORDERS, 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     [topic] = (await fetch(calls, 15, to_fetch(0))).responses
