@@ -11,7 +11,7 @@ import struct
 from typing import Any, NamedTuple
 
 import msgspec
-from kio.index import load_request_schema, load_response_schema
+from kio.index import UnknownEntity, load_request_schema, load_response_schema
 from kio.serial import entity_writer
 from kio.static.protocol import ResponsePayload
 
@@ -59,7 +59,10 @@ def peek(frame: InMemory) -> Header:
 def decode_request(frame: InMemory) -> KafkaRequest:
     """Decode a request in a version that is served. MalformedRequest for bytes that do not fit its schema."""
     head = peek(frame)
-    schema: Any = load_request_schema(head.key, head.version)
+    try:
+        schema: Any = load_request_schema(head.key, head.version)
+    except UnknownEntity as error:  # Produce before version 3: clients look for version 0 among the offers
+        raise MalformedRequest(f"API {head.key} version {head.version} is no longer served; use a newer version") from error
     try:
         header, size = read_entity(schema.__header_schema__, frame, 0)
         body, _ = read_entity(schema, frame, size)

@@ -54,6 +54,7 @@ MISLED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EP
 NO_TRANSACTIONS = "This cluster coordinates no transactions; leave transactional.id out of the producer's configuration."
 SPECIAL_TIMES_SINCE = {-3: 7, -4: 8, -5: 9, -6: 11}
 """Special timestamp of ListOffsets → the first version that has it."""
+NO_DIVERGENCE = -1, -1
 READ_COMMITTED = 1
 """The isolation level whose answers list aborted transactions: there are none."""
 FOLLOWERS_SINCE = 11
@@ -64,7 +65,6 @@ BATCH_HEADER_BYTES = 61
 LENGTH_FROM = 12
 """Bytes of a batch's header that its length does not count."""
 TWO_BATCHES = "A produce request holds one record batch for each partition; send the others with further requests."
-NO_DIVERGENCE = -1, -1
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 
 Query = TypeVar("Query")
@@ -184,10 +184,10 @@ class DataCalls:
         self, body: Entity, topic_id: Uuid, partition: Entity, row: list[produced.PartitionProduceResponse], place: int
     ) -> None:
         """Append the batch of one partition, and put the answer into its place."""
-        if _holds_two(partition.records or b""):
+        records = memoryview(partition.records or b"")
+        if _holds_two(records):
             row[place] = _refused_produce(partition.index, ErrorCode.INVALID_RECORD, TWO_BATCHES)
             return
-        records = memoryview(partition.records or b"")
         wanted = ProduceRequest(topic_id, partition.index, body.acks, _milliseconds(body.timeout), records)
         response = await self._data.produce(wanted)
         leader = self._leader(topic_id, partition.index) if response.error in MISLED else (-1, -1)
@@ -264,9 +264,10 @@ class DataCalls:
 
     def _fetched(self, request: KafkaRequest, part: FetchedPartition, stored: FilePart | None) -> fetched.PartitionData:
         if part.error:
-            is_led = part.error in MISLED and request.header.version >= LEADERS_SINCE
-            leader = self._leader(part.topic_id, part.partition) if is_led else (-1, -1)
-            return _refused_fetch(part.partition, part.error, leader)
+            is_shown = part.error in MISLED and request.header.version >= LEADERS_SINCE
+            return _refused_fetch(
+                part.partition, part.error, self._leader(part.topic_id, part.partition) if is_shown else (-1, -1)
+            )
         return fetched.PartitionData(
             partition_index=part.partition,
             high_watermark=part.high_watermark,
@@ -358,7 +359,7 @@ class DataCalls:
         return wanted
 
 
-def _holds_two(records: bytes) -> bool:
+def _holds_two(records: memoryview) -> bool:
     """Return True if a whole batch follows the first one."""
     size_bytes = int.from_bytes(records[8:12], "big", signed=True) + LENGTH_FROM
     return size_bytes >= LENGTH_FROM and len(records) - size_bytes >= BATCH_HEADER_BYTES

@@ -21,7 +21,13 @@ from kio.serial.errors import BufferUnderflow
 from kraftlab.gateway.door import OFFERS
 from kraftlab.gateway.unknown_tags import read_entity, strip_unknown_tags
 
-OFFERED = [(offer.key, version) for offer in OFFERS.values() for version in range(offer.lowest, offer.highest + 1)]
+OLDEST = {0: 3}
+"""Produce is offered from version 0, for clients that look for that, and served from version 3."""
+OFFERED = [
+    (offer.key, version)
+    for offer in OFFERS.values()
+    for version in range(max(offer.lowest, OLDEST.get(offer.key, 0)), offer.highest + 1)
+]
 FETCHES = [(1, 12), (1, 18)]
 """Their own tagged fields are structures."""
 FLEXIBLE = [(key, version) for key, version in OFFERED + FETCHES if load_request_schema(key, version).__flexible__]
