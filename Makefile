@@ -104,9 +104,11 @@ lint: .venv/installed-dev proto-check
 
 proto: .venv/proto/installed
 	.venv/proto/bin/python proto/generate.py
+	.venv/proto/bin/python proto/kafka/generate.py
 
 proto-check: .venv/proto/installed
 	.venv/proto/bin/python proto/generate.py --check
+	.venv/proto/bin/python proto/kafka/generate.py --check
 
 # Draws docs/diagrams/*.d2; a test compares the pictures with their texts.
 diagrams:
