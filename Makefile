@@ -1,9 +1,9 @@
-# make demo | pipeline-demo | test | chaos | soak | nightly | lint | mutants | proto | diagrams | reference | bench | clean. Everything is installed into .venv from pyproject.toml; nothing by hand.
+# make demo | pipeline-demo | test | interop | chaos | soak | nightly | lint | mutants | proto | diagrams | reference | bench | clean. Everything is installed into .venv from pyproject.toml; nothing by hand.
 PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: demo pipeline-demo test chaos soak nightly mutants lint proto proto-check diagrams reference bench clean
+.PHONY: demo pipeline-demo test interop chaos soak nightly mutants lint proto proto-check diagrams reference bench clean
 
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 INSTALL := $(PIP) install --no-compile --editable
@@ -64,6 +64,10 @@ pipeline-demo: .venv/installed-pipeline
 test nightly: export PYTHONDONTWRITEBYTECODE =
 test: .venv/installed-dev
 	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+# Existing Kafka clients and tools on one cluster. The summary names tests that were skipped, and the missing tool chain.
+interop: .venv/installed-dev
+	$(BIN)/python -m pytest -n 0 -m interop -rs tests/interop $(ARGS)
 
 # At length what `make test` does in small: every property test with twenty times its examples, thousands of seeds that
 # no night has played before, every planted bug.

@@ -28,6 +28,7 @@ from kraftlab.config.access import SECRETS
 from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.config.models import BrokerConfig
 from kraftlab.metadata.features import METADATA_VERSION, supported_features
+from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.peer_rpc import BrokerRegistrationRequest, ForwardingBroker
 from kraftlab.metadata.records import Listener
 from kraftlab.metadata.uuids import random_uuid
@@ -69,6 +70,8 @@ from .retention import Retention
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
+
+    from kraftlab.gateway.door import Door
 
     from .api.admin_service import AdminService
 
@@ -289,11 +292,33 @@ class BrokerNode:
         kafka = self._config.kafka
         if kafka is not None:
             await self._in_thread(None, importlib.import_module, "kraftlab.gateway.listener")
-            from kraftlab.gateway.door import Door
             from kraftlab.gateway.listener import KafkaListener
 
-            door = Door(service.dispatch, self._config.node_id, lambda: self.publisher.image)
-            await nursery.start(KafkaListener(door, kafka.host, kafka.port).serve)
+            await nursery.start(KafkaListener(self._door(service), kafka.host, kafka.port, self.configs.broker).serve)
+
+    def _door(self, service: AdminService) -> Door:
+        """Make the entrance for Kafka clients: data and Metadata are answered here, other calls by the admin API."""
+        from kraftlab.gateway.data import DataCalls
+        from kraftlab.gateway.door import Door
+        from kraftlab.gateway.metadata import MetadataCalls
+
+        from .api.topic_creation import TopicCreation
+
+        def image() -> MetadataImage:
+            return self.publisher.image
+
+        node_id = self._config.node_id
+        data = DataCalls(self.data_plane, image, service.rights)
+        creation = TopicCreation(service.dispatch, self.publisher.wait_for, self.configs)
+        metadata = MetadataCalls(node_id, self._cluster_id, image, service.rights, creation.creator)
+        local = {
+            "Produce": data.produce,
+            "Fetch": data.fetch,
+            "ListOffsets": data.list_offsets,
+            "OffsetForLeaderEpoch": data.epoch_ends,
+            "Metadata": metadata.metadata,
+        }
+        return Door(service.dispatch, node_id, image, self.publisher.wait_for, local)
 
     async def _admin_service(self) -> AdminService:
         """Make the admin API. Its imports run in a worker thread, so that fetching and heartbeats go on meanwhile."""

@@ -37,12 +37,13 @@ class ConfigType(enum.Enum):
 _TYPE_NUMBERS = {kind: number for number, kind in enumerate(ConfigType, start=1)}
 _INTEGER_BITS = {ConfigType.SHORT: 15, ConfigType.INT: 31, ConfigType.LONG: 63}
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
+_HOST_LIMIT = re.compile(r".+:[0-9]{1,9}")
 _THROTTLED_REPLICAS = re.compile(r"[0-9]+:[0-9]+")
 
 
 class ConfigKey(msgspec.Struct, frozen=True):
     """One key. `minimum`, `maximum` bound numbers; `choices` bounds a string, or each item of a list; `synonym` is the name in
-    server.properties of a topic's or group's key.
+    server.properties of a topic's or group's key. `replica_list`, `host_limits`: the value has that form.
 
     Broker keys: `dynamic`: a broker takes a new value without a restart. `per_broker`: there is no default for the whole
     cluster. `needs_listener`: the key can change for one listener only (`listener.name.NAME.KEY`). `hidden`: the key is
@@ -58,6 +59,7 @@ class ConfigKey(msgspec.Struct, frozen=True):
     choices: tuple[str, ...] = ()
     dynamic: bool = True
     replica_list: bool = False
+    host_limits: bool = False
     per_broker: bool = False
     needs_listener: bool = False
     hidden: bool = False
@@ -123,7 +125,7 @@ class ConfigKey(msgspec.Struct, frozen=True):
                 except ValueError:
                     return "Not a number of type DOUBLE"
             case ConfigType.STRING:
-                return self._fault_of_choice((value,))
+                return self._fault_of_hosts(split_list(value)) if self.host_limits else self._fault_of_choice((value,))
             case ConfigType.LIST:
                 items = split_list(value)
                 return self._fault_of_replicas(items) if self.replica_list else self._fault_of_choice(items)
@@ -141,6 +143,11 @@ class ConfigKey(msgspec.Struct, frozen=True):
         if self.choices and any(item not in self.choices for item in items):
             return "String must be one of: " + ", ".join(self.choices)
         return None
+
+    def _fault_of_hosts(self, items: tuple[str, ...]) -> str | None:
+        if all(_HOST_LIMIT.fullmatch(item) for item in items):
+            return None
+        return "Expected a number per address in the following format: [address]:[number],[address]:[number],..."
 
     def _fault_of_replicas(self, items: tuple[str, ...]) -> str | None:
         if items in ((), ("*",)) or all(_THROTTLED_REPLICAS.fullmatch(item) for item in items):

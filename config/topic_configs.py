@@ -174,7 +174,7 @@ _OWN_BROKER_KEYS = (
     _broker("max.connection.creation.rate", _I, "2147483647", minimum=0, dynamic=True),
     _broker("max.connections", _I, "2147483647", minimum=0, dynamic=True),
     _broker("max.connections.per.ip", _I, "2147483647", minimum=0, dynamic=True),
-    _broker("max.connections.per.ip.overrides", _S, "", dynamic=True),
+    _broker("max.connections.per.ip.overrides", _S, "", dynamic=True, host_limits=True),
     _broker("metadata.log.dir", _S, None),
     _broker("metadata.log.max.record.bytes.between.snapshots", _L, "20971520", minimum=1),
     _broker("metadata.log.max.snapshot.interval.ms", _L, "3600000", minimum=0),

@@ -19,7 +19,7 @@ _NO_TIERS = "kraftlab has no remote storage; all segments are local"
 _TOGETHER = "all offsets of a directory are written every replica.high.watermark.checkpoint.interval.ms"
 _NO_TLS = "kraftlab's listeners do not speak TLS"
 _ONE_LOOP = "a kraftlab node serves all connections on one event loop"
-_NO_LIMIT = "kraftlab does not limit connections"
+_NO_LIMIT = "kraftlab does not limit the rate of new connections"
 _NO_WINDOWS = "kraftlab has no client quotas on bytes or requests; only controller.quota.window.* has an effect"
 _QUORUM_FIXED = "this wait of the quorum is fixed"
 
@@ -33,10 +33,8 @@ _GROUP_KEYS = (
 )
 
 UNUSED: dict[str, str] = {
-    "auto.create.topics.enable": "kraftlab creates a topic only on request",
     "background.threads": _ONE_LOOP,
     "compression.lz4.level": "the library that compresses blocks of lz4 has one level",
-    "connections.max.idle.ms": "kraftlab keeps idle connections open",
     **{f"group.consumer.{name}": _NO_GROUPS for name in _GROUP_KEYS},
     **{f"group.share.{name}": _NO_SHARE_GROUPS for name in _GROUP_KEYS},
     **{f"group.share.{bound}record.lock.duration.ms": _NO_SHARE_GROUPS for bound in ("", "min.", "max.")},
@@ -60,9 +58,6 @@ UNUSED: dict[str, str] = {
     "log.preallocate": "kraftlab does not preallocate segments",
     "preallocate": "kraftlab does not preallocate segments",
     "max.connection.creation.rate": _NO_LIMIT,
-    "max.connections": _NO_LIMIT,
-    "max.connections.per.ip": _NO_LIMIT,
-    "max.connections.per.ip.overrides": _NO_LIMIT,
     "metadata.log.segment.bytes": "segments of the metadata log have a fixed size",
     "metric.reporters": "kraftlab loads no metric reporters",
     "num.io.threads": _ONE_LOOP,
@@ -71,7 +66,6 @@ UNUSED: dict[str, str] = {
     "quota.window.num": _NO_WINDOWS,
     "quota.window.size.seconds": _NO_WINDOWS,
     "socket.receive.buffer.bytes": "the operating system sizes the buffers of sockets",
-    "socket.request.max.bytes": "the limits of requests are fixed",
     "socket.send.buffer.bytes": "the operating system sizes the buffers of sockets",
     "ssl.key.password": _NO_TLS,
     "ssl.keystore.key": _NO_TLS,
@@ -88,9 +82,6 @@ UNUSED: dict[str, str] = {
     "transaction.state.log.replication.factor": _NO_TRANSACTIONS,
 }
 """Name of a topic or broker key → why no other value than the accepted one has an effect."""
-
-_ACCEPTED = {"auto.create.topics.enable": "false"}
-"""Keys whose default does not say what kraftlab does."""
 
 ONLY_IN_FILES: dict[str, str] = {
     "listener.security.protocol.map": "listeners open when the node starts",
@@ -111,15 +102,10 @@ ONLY_FOR_ALL: dict[str, str] = {
 """Keys whose dynamic value has no effect for a single broker → reason."""
 
 
-def accepted_value(key: ConfigKey) -> str | None:
-    """Only value that an unused key accepts; None if it accepts none."""
-    return _ACCEPTED.get(key.name, key.default)
-
-
 def unused_fault(key: ConfigKey, value: str) -> str | None:
     """Refusal of a valid value because nothing acts on the key; None if the key is used, or the value asks for nothing."""
     reason = UNUSED.get(key.name)
-    accepted = accepted_value(key)
+    accepted = key.default
     if reason is None or key.normal(value) == (accepted or ""):
         return None
     written = "" if key.is_sensitive else f"={value}"

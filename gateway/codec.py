@@ -10,13 +10,23 @@ import io
 import struct
 from typing import Any, NamedTuple
 
+import msgspec
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
-from kio.static.protocol import RequestPayload, ResponsePayload
+from kio.static.protocol import ResponsePayload
 
+from kraftlab.wire.parts import Part, part_bytes
+
+from .generated import ENCODERS
+
+Buffer = bytes | memoryview
 _PREFIX = struct.Struct(">hhi")
 _LENGTH = struct.Struct(">i")
 API_VERSIONS = 18
+
+
+Entity = Any
+"""A request, response or part of one, of kio. Its class, and so its fields, depend on the version."""
 
 
 class MalformedRequest(ValueError):
@@ -36,17 +46,17 @@ class KafkaRequest(NamedTuple):
 
     header: Header
     client_id: str
-    body: RequestPayload
+    body: Entity
 
 
-def peek(frame: bytes) -> Header:
+def peek(frame: Buffer) -> Header:
     """Return the first fields of a request, without its length. MalformedRequest if the frame is too short."""
     if len(frame) < _PREFIX.size:
         raise MalformedRequest(f"a request of {len(frame)} bytes is shorter than its header")
     return Header(*_PREFIX.unpack_from(frame))
 
 
-def decode_request(frame: bytes) -> KafkaRequest:
+def decode_request(frame: Buffer) -> KafkaRequest:
     """Decode a request in a version that is served. MalformedRequest for bytes that do not fit its schema."""
     head = peek(frame)
     schema: Any = load_request_schema(head.key, head.version)
@@ -63,11 +73,19 @@ def response_schema(key: int, version: int) -> type[ResponsePayload]:
     return load_response_schema(key, version)
 
 
-def encode_response(correlation_id: int, response: ResponsePayload) -> bytes:
+def encode_entity(correlation_id: int, response: ResponsePayload) -> list[Part]:
     """Encode a response entity as a frame with its length."""
     buffer = io.BytesIO()
     header: Any = type(response).__header_schema__
     entity_writer(header)(buffer, header(correlation_id=correlation_id))
     entity_writer(type(response))(buffer, response)
     body = buffer.getvalue()
-    return _LENGTH.pack(len(body)) + body
+    return [_LENGTH.pack(len(body)) + body]
+
+
+def encode_value(head: Header, response: msgspec.Struct) -> list[Part]:
+    """Encode a value of `generated` as the frame of the answer to a request, with its length."""
+    body = ENCODERS[head.key](response, head.version)
+    flexible = response_schema(head.key, head.version).__flexible__
+    size_bytes = 4 + flexible + part_bytes(body)
+    return [_LENGTH.pack(size_bytes) + _LENGTH.pack(head.correlation_id) + bytes(flexible), *body]

@@ -1,33 +1,42 @@
-"""Requests of the Kafka protocol: ApiVersions, and admin calls for the `dispatch` that gRPC calls too.
+"""Requests of the Kafka protocol: ApiVersions, data and Metadata for this broker, and admin calls for the `dispatch` that gRPC
+calls too.
 
-Only what is served is offered. Metadata and DescribeCluster name the KAFKA listeners of the brokers; a broker without one is not
-named. Any broker takes any admin call, so the answering broker names itself as the controller, as in Kafka (KIP-590).
+Only what is served is offered. A client sees the KAFKA listeners of the brokers; DescribeCluster leaves out brokers without one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from kio.static.protocol import ResponsePayload
+import msgspec
+import trio
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.config.models import KAFKA_LISTENER
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage
+from kraftlab.rpc.caller import Caller
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call, Dispatch
 from kraftlab.rpc.versions import BROKER_OFFERS, Offer
+from kraftlab.wire.parts import Part
 
-from .codec import API_VERSIONS, KafkaRequest, response_schema
+from .codec import API_VERSIONS, Header, KafkaRequest, encode_entity, encode_value, response_schema
 from .translation import says_error, to_entity, to_message
 
-OFFERS: dict[int, Offer] = {
-    offer.key: offer for offer in BROKER_OFFERS if offer.name in METHODS and offer.name != "InitProducerId"
-}
-"""The served requests by API key. A producer id is of no use without Produce."""
+DATA_CALLS = frozenset({"Produce", "Fetch", "ListOffsets", "OffsetForLeaderEpoch"})
+"""Requests beside the calls of the Admin service."""
+OFFERS: dict[int, Offer] = {offer.key: offer for offer in BROKER_OFFERS if offer.name in METHODS or offer.name in DATA_CALLS}
+"""The served requests by API key."""
 UNSERVED_FEATURES = frozenset({"group.version", "share.version", "streams.version", "transaction.version"})
 """A client that sees one of them uses requests that are not served."""
+
+CATCH_UP_S = 1.0
+"""An answer waits at most so long until this broker has published the change: the client's next Metadata then shows it."""
+
+LocalAnswer = Callable[[KafkaRequest, Caller], Awaitable[msgspec.Struct | None]]
+"""Answers a request with a value of `generated`; None: the client expects no answer."""
 
 
 class Unanswerable(Exception):
@@ -35,39 +44,59 @@ class Unanswerable(Exception):
 
 
 class Door:
-    """Answers requests of one broker. `image` returns the metadata that the broker has published."""
+    """Answers requests of one broker. `local` answers requests about data and Metadata, by name. `image` returns the published
+    metadata, and `published` waits until the broker has published an offset.
+    """
 
-    def __init__(self, dispatch: Dispatch, node_id: int, image: Callable[[], MetadataImage]) -> None:
+    def __init__(
+        self,
+        dispatch: Dispatch,
+        node_id: int,
+        image: Callable[[], MetadataImage],
+        published: Callable[[int], Awaitable[None]],
+        local: Mapping[str, LocalAnswer],
+    ) -> None:
         self._dispatch = dispatch
         self._node_id = node_id
         self._image = image
+        self._published = published
+        self._local = local
 
-    async def answer(self, request: KafkaRequest, principal: str, host: str) -> ResponsePayload:
-        """Return the response entity of a request that is offered. Unanswerable: close the connection, and the client tries
-        again.
+    async def answer(self, request: KafkaRequest, caller: Caller) -> Sequence[Part] | None:
+        """Return the frame that answers a request that is offered, None if the client expects none.
+
+        Unanswerable: close the connection, and the client tries again.
         """
-        key, version, _ = request.header
-        method = METHODS[OFFERS[key].name]
+        head = request.header
+        name = OFFERS[head.key].name
+        if name in self._local:
+            try:
+                value = await self._local[name](request, caller)
+            except ApiError as error:
+                raise Unanswerable(f"{name} failed: {error}") from error
+            return None if value is None else encode_value(head, value)
+        method = METHODS[name]
         message: Any = method.request()
-        to_message(request.body, version, message)
-        response: Any = await self._dispatch(Call(method.api, message, principal, host, request.client_id))
-        if key == API_VERSIONS:
-            return self._api_versions(response, version)
-        if method.api in ("Metadata", "DescribeCluster"):
+        to_message(request.body, head.version, message)
+        response: Any = await self._dispatch(Call(name, message, caller.principal, caller.host, caller.client_id))
+        with trio.move_on_after(CATCH_UP_S):
+            await self._published(response.header.metadata_offset)
+        if head.key == API_VERSIONS:
+            return self._api_versions(response, head)
+        if name == "DescribeCluster":
             self._name_kafka_listeners(response)
-        kind = response_schema(key, version)
+        kind = response_schema(head.key, head.version)
         if response.header.error_code and not says_error(response, kind):
-            raise Unanswerable(f"{method.api} failed: {response.header.error_message}")
-        return to_entity(response, kind)
+            raise Unanswerable(f"{name} failed: {response.header.error_message}")
+        return encode_entity(head.correlation_id, to_entity(response, kind))
 
-    def unsupported(self) -> ResponsePayload:
+    def unsupported(self, head: Header) -> Sequence[Part]:
         """Return the answer to an ApiVersions request in an unknown version: version 0, which any client reads (KIP-511)."""
         response = admin_pb2.ApiVersionsResponse()
         response.header.error_code = ErrorCode.UNSUPPORTED_VERSION
-        return self._api_versions(response, 0)
+        return self._api_versions(response, head._replace(version=0))
 
-    def _api_versions(self, response: Any, version: int) -> ResponsePayload:
-        kind = response_schema(API_VERSIONS, version)
+    def _api_versions(self, response: Any, head: Header) -> Sequence[Part]:
         del response.api_keys[:]
         for offer in OFFERS.values():
             response.api_keys.add(api_key=offer.key, min_version=offer.lowest, max_version=offer.highest)
@@ -75,19 +104,18 @@ class Door:
             kept = [feature for feature in features if feature.name not in UNSERVED_FEATURES]
             del features[:]
             features.extend(kept)
-        return to_entity(response, kind)
+        return encode_entity(head.correlation_id, to_entity(response, response_schema(API_VERSIONS, head.version)))
 
-    def _name_kafka_listeners(self, response: Any) -> None:
+    def _name_kafka_listeners(self, response: admin_pb2.DescribeClusterResponse) -> None:
         known = self._image().cluster.brokers
-        id_field = "node_id" if isinstance(response, admin_pb2.MetadataResponse) else "broker_id"
         for index in reversed(range(len(response.brokers))):
             described = response.brokers[index]
-            broker = known.get(getattr(described, id_field))
+            broker = known.get(described.broker_id)
             listener = broker.listener(KAFKA_LISTENER) if broker is not None else None
             if listener is None:
                 del response.brokers[index]
             else:
                 described.host, described.port = listener.host, listener.port
-        named = [getattr(described, id_field) for described in response.brokers]
+        named = [described.broker_id for described in response.brokers]
         # A client takes the controller's address from the list of brokers.
         response.controller_id = self._node_id if self._node_id in named else next(iter(named), -1)

@@ -1,101 +1,141 @@
-"""The KAFKA listener: connections, frames and answers in order.
+"""The KAFKA listener: connections, their limits, and their requests.
 
-Theory of operation. Each connection has one task, which reads a request, answers it, and reads the next: answers are in the order
-of requests, and a client that does not read its answers is not read from. A frame larger than the limit, bytes of another
-protocol and an unknown request close their connection with one log line; other connections go on.
+Theory of operation. Each connection has one task, which reads a request, answers it, and reads the next (`connection.py`). Bytes
+of another protocol, a request that is not served and a request that cannot be answered close their connection with one log line;
+other connections go on. Connections above `max.connections` or `max.connections.per.ip` are closed at once.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
-import struct
+import math
+import sys
+from collections import Counter
+from collections.abc import Callable
 
 import trio
 
 from kraftlab.access.users import ANONYMOUS
+from kraftlab.config.config_key import split_list
 from kraftlab.quorum.core.types import Endpoint
+from kraftlab.rpc.caller import Caller
 from kraftlab.wire.line_limit import LineLimit
+from kraftlab.wire.network import TcpWire
+from kraftlab.wire.parts import PartLost
 from kraftlab.wire.transport import ListenError
 
-from .codec import API_VERSIONS, MalformedRequest, decode_request, encode_response, peek
+from .codec import API_VERSIONS, MalformedRequest, decode_request, peek
+from .connection import ClientConnection, Closed, FrameBudget
+from .data import Unheard
 from .door import OFFERS, Door, Unanswerable
 
 logger = logging.getLogger("kraftlab.gateway")
 
-REQUEST_BYTES_MAX = 100 * 1024 * 1024
-"""Kafka's default of socket.request.max.bytes."""
-CONNECTIONS_MAX = 2048
-IDLE_TIMEOUT_S = 600.0
-"""Kafka's default of connections.max.idle.ms."""
-PIECE_BYTES = 64 * 1024
+FRAMES_BYTES_MAX = 256 * 1024 * 1024
+"""Bytes of large requests in memory at once."""
 LINES_AT_ONCE = 30
 LINE_INTERVAL_S = 5.0
-_LENGTH = struct.Struct(">i")
+"""Clients can cause at most LINES_AT_ONCE log lines at once, and one more per interval."""
+
+Setting = Callable[[str], str | None]
+"""The broker's present value of a config."""
 
 
 class KafkaListener:
     """Serves the door on host:port. Use: `port = await nursery.start(listener.serve)`; cancel the scope to stop."""
 
-    def __init__(self, door: Door, host: str, port: int) -> None:
+    def __init__(self, door: Door, host: str, port: int, setting: Setting) -> None:
         self._door = door
         self._host, self._port = host, port
-        self._connections = 0
+        self._setting = setting
+        self._connections: Counter[str] = Counter()
+        """Number of open connections by the client's address."""
+        self._frame_bytes_max = int(setting("socket.request.max.bytes") or 0)
+        self._budget = FrameBudget(max(FRAMES_BYTES_MAX, self._frame_bytes_max))
         self._limit = LineLimit(LINES_AT_ONCE, LINE_INTERVAL_S)
 
     def statistics(self) -> dict[str, int]:
-        return {"connections": self._connections}
+        return {"connections": self._connections.total(), "frame_bytes": self._budget.used_bytes}
 
     async def serve(self, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled; report the port once connections are accepted. ListenError if the port is not available."""
         try:
-            listeners = await trio.open_tcp_listeners(self._port, host=self._host or None)
+            listeners = await _listeners(self._host, self._port)
         except OSError as error:
             wanted = Endpoint(self._host or "*", self._port)
             why = f"{error.strerror or error}; is another process using the port?"
             raise ListenError(f"cannot listen on {wanted} for KAFKA: {why}") from error
         async with trio.open_nursery() as nursery:
             task_status.started(listeners[0].socket.getsockname()[1])
-            await trio.serve_listeners(self._connection, listeners, handler_nursery=nursery)
+            await trio.serve_listeners(self._accept, listeners, handler_nursery=nursery)
 
-    async def _connection(self, stream: trio.SocketStream) -> None:
+    async def _accept(self, stream: trio.SocketStream) -> None:
         try:
-            peer = stream.socket.getpeername()[0].removeprefix("::ffff:")
+            host = stream.socket.getpeername()[0].removeprefix("::ffff:")
         except OSError:  # The client has reset the connection already.
             await stream.aclose()
             return
-        if self._connections >= CONNECTIONS_MAX:
-            self._warn(f"closed a connection of {peer}: {CONNECTIONS_MAX} connections are open already")
+        reason = self._too_many(host)
+        if reason:
+            self._warn(f"closed a connection of {host}: {reason}")
             await stream.aclose()
             return
-        self._connections += 1
+        wire = TcpWire(stream.socket)
+        self._connections[host] += 1
         try:
-            async with stream:
-                await self._requests(stream, peer)
-        except (MalformedRequest, Unanswerable) as error:
-            self._warn(f"closed a connection of {peer}: {error}")
-        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
-            logger.debug("a connection of %s ended", peer)
-        except Exception:
-            logger.exception("a request of %s failed; its connection is closed", peer)
+            await self._serve_client(ClientConnection(wire, self._frame_bytes_max, self._idle_timeout_s), host)
         finally:
-            self._connections -= 1
+            wire.close()
+            self._connections[host] -= 1
+            if not self._connections[host]:
+                del self._connections[host]
 
-    async def _requests(self, stream: trio.SocketStream, peer: str) -> None:
-        while True:
-            with trio.fail_after(IDLE_TIMEOUT_S):
-                frame = await _frame(stream)
-            if frame is None:
-                return
-            header = peek(frame)
-            offer = OFFERS.get(header.key)
-            if offer is None or not offer.lowest <= header.version <= offer.highest:
-                if header.key != API_VERSIONS:
-                    raise MalformedRequest(f"API {header.key} version {header.version} is not served; see docs/kafka-clients.md")
-                response = self._door.unsupported()
-            else:
-                response = await self._door.answer(decode_request(frame), ANONYMOUS, peer)
-            with trio.fail_after(IDLE_TIMEOUT_S):
-                await stream.send_all(encode_response(header.correlation_id, response))
+    def _too_many(self, host: str) -> str:
+        """Return the reason to refuse one more connection of that address, "" without one."""
+        if self._connections.total() >= int(self._setting("max.connections") or sys.maxsize):
+            return f"{self._connections.total()} connections are open already (max.connections)"
+        limit = self._limits_by_host().get(host, int(self._setting("max.connections.per.ip") or sys.maxsize))
+        if self._connections[host] >= limit:
+            return f"{limit} connections of this address are open already (max.connections.per.ip)"
+        return ""
+
+    def _limits_by_host(self) -> dict[str, int]:
+        pairs = (item.rpartition(":") for item in split_list(self._setting("max.connections.per.ip.overrides") or ""))
+        return {host: int(number) for host, _, number in pairs}
+
+    def _idle_timeout_s(self) -> float:
+        idle_ms = int(self._setting("connections.max.idle.ms") or -1)
+        return math.inf if idle_ms < 0 else idle_ms / 1000
+
+    async def _serve_client(self, connection: ClientConnection, host: str) -> None:
+        try:
+            while True:
+                size = await connection.next_size()
+                async with self._budget.room(size):
+                    await self._serve_request(connection, await connection.body(size), host)
+        except Closed as error:
+            if str(error):
+                logger.debug("a connection of %s ended: %s", host, error)
+        except (MalformedRequest, Unanswerable, Unheard) as error:
+            self._warn(f"closed a connection of {host}: {error}")
+        except (OSError, PartLost) as error:
+            logger.debug("a connection of %s ended: %s", host, error)
+        except Exception:
+            logger.exception("a request of %s failed; its connection is closed", host)
+
+    async def _serve_request(self, connection: ClientConnection, frame: memoryview, host: str) -> None:
+        head = peek(frame)
+        offer = OFFERS.get(head.key)
+        if offer is not None and offer.lowest <= head.version <= offer.highest:
+            request = decode_request(frame)
+            answer = await self._door.answer(request, Caller(ANONYMOUS, host, request.client_id))
+        elif head.key == API_VERSIONS:
+            answer = self._door.unsupported(head)
+        else:
+            raise MalformedRequest(f"API {head.key} version {head.version} is not served; see docs/kafka-clients.md")
+        if answer is not None:
+            await connection.send(answer)
 
     def _warn(self, text: str) -> None:
         suppressed = self._limit.admit(trio.current_time())
@@ -104,30 +144,14 @@ class KafkaListener:
             logger.warning("%s%s", text, more)
 
 
-async def _frame(stream: trio.SocketStream) -> bytes | None:
-    """Return the next request without its length; None at the end of the connection. MalformedRequest.
+async def _listeners(host: str, port: int) -> list[trio.SocketListener]:
+    """Listen at every address of `host`, or at all of this machine's if it is empty. OSError.
 
-    Memory grows with the bytes that have arrived, not with the length that the client claims.
+    localhost may have an IPv6 address that no device has: then listen at 127.0.0.1 only.
     """
-    start = await _exactly(stream, _LENGTH.size)
-    if not start:
-        return None
-    (size,) = _LENGTH.unpack(start)
-    if not 0 < size <= REQUEST_BYTES_MAX:
-        advice = {0x16: " (a TLS handshake)", 0x47: " (HTTP)", 0x50: " (HTTP)"}.get(start[0], "")
-        raise MalformedRequest(
-            f"the length of a request is {size}{advice}, expected 1 to {REQUEST_BYTES_MAX}; is this a Kafka client?"
-        )
-    body = await _exactly(stream, size)
-    return body or None
-
-
-async def _exactly(stream: trio.SocketStream, size: int) -> bytes:
-    """Return that many bytes; none if the connection ended first."""
-    data = bytearray()
-    while len(data) < size:
-        piece = await stream.receive_some(min(PIECE_BYTES, size - len(data)))
-        if not piece:
-            return b""
-        data += piece
-    return bytes(data)
+    try:
+        return await trio.open_tcp_listeners(port, host=host or None)
+    except OSError as error:
+        if host != "localhost" or error.errno != errno.EADDRNOTAVAIL:
+            raise
+        return await trio.open_tcp_listeners(port, host="127.0.0.1")

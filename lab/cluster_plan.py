@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import random
 import socket
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from kraftlab.config.json_files import BadJson, read_json
 from kraftlab.quorum.core.types import Endpoint
 
-from .ports import is_claimed
+from .ports import is_claimed, owner_of
 
 HOST = "127.0.0.1"
 FIRST_CONTROLLER_ID = 3000
@@ -33,7 +34,7 @@ class NodePlan(msgspec.Struct, frozen=True):
     """One node. `role` is "controller" or "broker"; `log_dirs` the number of its log directories.
 
     Other nodes reach it at `peer_port`. It listens there itself, or at `listen_port` behind a proxy (`links`). `host` is its
-    address.
+    address. Controllers have no `kafka_port`.
     """
 
     node_id: int
@@ -44,6 +45,7 @@ class NodePlan(msgspec.Struct, frozen=True):
     rack: str | None = None
     listen_port: int | None = None
     host: str = HOST
+    kafka_port: int | None = None
 
     @property
     def name(self) -> str:
@@ -58,9 +60,15 @@ class NodePlan(msgspec.Struct, frozen=True):
         return Endpoint(self.host, self.peer_port)
 
     @property
+    def kafka(self) -> Endpoint | None:
+        """The listener for Kafka clients; None for a controller."""
+        return None if self.kafka_port is None else Endpoint(self.host, self.kafka_port)
+
+    @property
     def ports(self) -> tuple[int, ...]:
         """All ports of the node."""
-        return (self.peer_port, self.grpc_port, *(() if self.listen_port is None else (self.listen_port,)))
+        optional = (self.listen_port, self.kafka_port)
+        return (self.peer_port, self.grpc_port, *(port for port in optional if port is not None))
 
     @property
     def listens(self) -> Endpoint:
@@ -98,20 +106,50 @@ class ClusterPlan(msgspec.Struct, frozen=True):
 
     def behind_proxies(self) -> ClusterPlan:
         """Add a port for every node on which it listens itself, so that a proxy can take the known one."""
-        ports = free_ports(len(self.nodes), {port for node in self.nodes for port in (node.peer_port, node.grpc_port)})
-        return self._with_nodes(lambda node: node.listen_port or next(ports))
+        ports = free_ports(len(self.nodes), self._ports())
+        return self._with_each(lambda node: {"listen_port": node.listen_port or next(ports)})
 
     def without_proxies(self) -> ClusterPlan:
         """Let nodes listen on their known ports."""
-        return self._with_nodes(lambda node: None)
+        return self._with_each(lambda node: {"listen_port": None})
 
-    def _with_nodes(self, listen_port: Callable[[NodePlan], int | None]) -> ClusterPlan:
-        nodes = tuple(msgspec.structs.replace(node, listen_port=listen_port(node)) for node in self.nodes)
-        return msgspec.structs.replace(self, nodes=nodes)
+    def with_kafka_ports(self, first: int | None = None) -> ClusterPlan:
+        """Add a port for Kafka clients to each broker that has none. The first broker gets the port `first`, if given.
+
+        ClusterError if `first` is not free, or there is no broker.
+        """
+        if first is not None:
+            self._check_kafka_port(first)
+        wanted = {node.node_id: node.kafka_port for node in self.brokers}
+        if first is not None:
+            wanted[self.brokers[0].node_id] = first
+        without = [node_id for node_id, port in wanted.items() if port is None]
+        wanted |= dict(zip(without, free_ports(len(without), {*self._ports(), first}), strict=True))
+        return self._with_each(lambda node: {"kafka_port": wanted.get(node.node_id)})
+
+    def _check_kafka_port(self, port: int) -> None:
+        if not self.brokers:
+            raise ClusterError(f"port {port} is for Kafka clients, and this cluster has no broker; leave --kafka-port out")
+        for node in self.nodes:
+            if port in node.ports and (node is not self.brokers[0] or port != node.kafka_port):
+                raise ClusterError(f"port {port} is one of {node.name} already; give another --kafka-port")
+        if is_claimed(port):
+            raise ClusterError(
+                f"port {port} belongs to the cluster that runs on {owner_of(port)}; stop that one, or give another --kafka-port"
+            )
+        error = _bind_error(port)
+        if error is not None:
+            raise ClusterError(f"cannot listen on {HOST}:{port}: {error.strerror}; give another --kafka-port")
+
+    def _ports(self) -> set[int]:
+        return {port for node in self.nodes for port in node.ports}
 
     def at(self, host: Callable[[int], str]) -> ClusterPlan:
         """Set the address of each node."""
-        nodes = tuple(msgspec.structs.replace(node, host=host(node.node_id)) for node in self.nodes)
+        return self._with_each(lambda node: {"host": host(node.node_id)})
+
+    def _with_each(self, changes: Callable[[NodePlan], Mapping[str, Any]]) -> ClusterPlan:
+        nodes = tuple(msgspec.structs.replace(node, **changes(node)) for node in self.nodes)
         return msgspec.structs.replace(self, nodes=nodes)
 
     def shape(self) -> tuple[int, int, int]:
@@ -135,7 +173,7 @@ def load(directory: Path) -> ClusterPlan | None:
     return plan
 
 
-def free_ports(count: int, reserved: Collection[int] = ()) -> Iterator[int]:
+def free_ports(count: int, reserved: Collection[int | None] = ()) -> Iterator[int]:
     """Return `count` ports in a row that are not in use, claimed or reserved. ClusterError if there is no such row."""
     for _ in range(_PORT_ATTEMPTS):
         first = random.choice(_PORTS[: len(_PORTS) - count])
@@ -145,13 +183,16 @@ def free_ports(count: int, reserved: Collection[int] = ()) -> Iterator[int]:
 
 
 def _is_free(port: int) -> bool:
-    if is_claimed(port):
-        return False
+    return not is_claimed(port) and _bind_error(port) is None
+
+
+def _bind_error(port: int) -> OSError | None:
+    """Return the reason that no process can listen on the port now, None if one can."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
             probe.listen()
-        except OSError:
-            return False
-    return True
+        except OSError as error:
+            return error
+    return None

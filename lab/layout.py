@@ -22,10 +22,11 @@ from pathlib import Path
 import msgspec
 
 from kraftlab.config import initial_voters, properties, storage
-from kraftlab.config.models import load_any
+from kraftlab.config.models import KAFKA_LISTENER, load_any
 from kraftlab.metadata.uuids import random_uuid, to_text
+from kraftlab.quorum.core.types import Endpoint
 
-from .cluster_plan import FILE_NAME, FIRST_CONTROLLER_ID, ClusterError, ClusterPlan, NodePlan, free_ports, load
+from .cluster_plan import FILE_NAME, FIRST_CONTROLLER_ID, HOST, ClusterError, ClusterPlan, NodePlan, free_ports, load
 from .ports import PortClaims, claims_directory, owner_of
 
 RACKS = ("rack-0", "rack-1")
@@ -40,11 +41,13 @@ def plan(
     *,
     voters_in_log: bool = True,
     cluster_id: str | None = None,
+    kafka_port: int | None = None,
 ) -> ClusterPlan:
     """Return the plan of `directory`, or a new one.
 
     The numbers have to match an existing plan. A new plan has 3 controllers, 4 brokers and 2 log directories by default; static
-    voters if not `voters_in_log`; a random cluster id if none is given.
+    voters if not `voters_in_log`; a random cluster id if none is given. The first broker serves Kafka clients at `kafka_port`, if
+    given.
     """
     held = load(directory)
     if held is not None:
@@ -55,21 +58,23 @@ def plan(
                 raise ClusterError(
                     f"{directory} holds a cluster with {has} {what}, not {wanted}; start it with {has}, or use another directory"
                 )
-        return held
+        return held.with_kafka_ports(kafka_port)
     numbers = tuple(
         default if given is None else given for given, default in zip((controllers, brokers, log_dirs), (3, 4, 2), strict=True)
     )
     for number, least, what in zip(numbers, (1, 0, 1), ("controllers", "brokers", "log dirs"), strict=True):
         if number < least:
             raise ClusterError(f"{number} {what} are too few; give at least {least}")
-    return _new_plan(*numbers, voters_in_log=voters_in_log, cluster_id=cluster_id or storage.random_cluster_id())
+    new = _new_plan(*numbers, voters_in_log=voters_in_log, cluster_id=cluster_id or storage.random_cluster_id())
+    return new.with_kafka_ports(kafka_port)
 
 
 def _new_plan(controllers: int, brokers: int, log_dirs: int, *, voters_in_log: bool, cluster_id: str) -> ClusterPlan:
-    ports = free_ports(2 * (controllers + brokers))
+    ports = free_ports(2 * controllers + 3 * brokers)
     nodes = [NodePlan(FIRST_CONTROLLER_ID + index, "controller", next(ports), next(ports)) for index in range(controllers)]
     nodes += [
-        NodePlan(index, "broker", next(ports), next(ports), log_dirs, RACKS[index % len(RACKS)]) for index in range(brokers)
+        NodePlan(index, "broker", next(ports), next(ports), log_dirs, RACKS[index % len(RACKS)], kafka_port=next(ports))
+        for index in range(brokers)
     ]
     unformatted = {node.node_id: to_text(random_uuid()) for node in nodes if node.role == "controller"} if voters_in_log else {}
     return ClusterPlan(cluster_id, tuple(nodes), voters_in_log=voters_in_log, unformatted=unformatted)
@@ -99,20 +104,30 @@ def node_properties(directory: Path, plan: ClusterPlan, node: NodePlan, override
     """The server.properties of a node; `overrides` replace or add keys."""
     home = directory / node.name
     own = "CONTROLLER" if node.role == "controller" else "PEER"
+    listeners = {own: node.listens, "GRPC": node.grpc}
+    advertised = {own: node.peer} if node.listen_port is not None else {}
+    if node.kafka is not None:
+        # Some systems take localhost for ::1. The broker listens on both addresses, and clients are given one of them.
+        listeners[KAFKA_LISTENER] = Endpoint("localhost", node.kafka.port) if node.host == HOST else node.kafka
+        advertised[KAFKA_LISTENER] = node.kafka
     values = {
         "process.roles": node.role,
         "node.id": str(node.node_id),
         **_where_the_controllers_are(plan),
-        "listeners": f"{own}://{node.listens},GRPC://{node.grpc}",
+        "listeners": _text_of(listeners),
         "metadata.log.dir": str(home / "metadata"),
     }
-    if node.listen_port is not None:
-        values["advertised.listeners"] = f"{own}://{node.peer},GRPC://{node.grpc}"
+    if advertised:
+        values["advertised.listeners"] = _text_of(advertised)
     if node.log_dirs:
         values["log.dirs"] = ",".join(str(home / f"d{index}") for index in range(node.log_dirs))
     if node.rack is not None:
         values["broker.rack"] = node.rack
     return values | dict(overrides)
+
+
+def _text_of(listeners: Mapping[str, Endpoint]) -> str:
+    return ",".join(f"{name}://{endpoint}" for name, endpoint in listeners.items())
 
 
 def _where_the_controllers_are(plan: ClusterPlan) -> dict[str, str]:

@@ -58,9 +58,9 @@ class LocalCluster(ProxiedLinks):
     they can be cut and shaped (random events there follow from `link_seed`), and gives each node a clock that can run wrong. With
     a `network` the nodes live in it instead of on this machine's loopback address, and it cuts and shapes their links; only
     processes in the network reach them. `own_disks` gives each node of a new cluster a disk that can lose its power (root on
-    Linux; node_disks.py). File calls of all nodes fail by the rules of `failing_calls`. Use as a context manager: `with
-    LocalCluster(path) as cluster:` starts all nodes and waits until they are ready; leaving it stops them. ClusterError gives the
-    reason and the place of the log.
+    Linux; node_disks.py). File calls of all nodes fail by the rules of `failing_calls`. The first broker serves Kafka clients at
+    `kafka_port`, if given, now and at later starts. Use as a context manager: `with LocalCluster(path) as cluster:` starts all
+    nodes and waits until they are ready; leaving it stops them. ClusterError gives the reason and the place of the log.
     """
 
     def __init__(
@@ -78,6 +78,7 @@ class LocalCluster(ProxiedLinks):
         network: Network | None = None,
         own_disks: bool = False,
         failing_calls: FailingCalls | None = None,
+        kafka_port: int | None = None,
     ) -> None:
         super().__init__(link_seed, network)
         self.directory = Path(data_dir).absolute()
@@ -97,7 +98,9 @@ class LocalCluster(ProxiedLinks):
 
         def planned() -> ClusterPlan:
             shape = controllers, brokers, log_dirs
-            plan = layout.plan(self.directory, *shape, voters_in_log=voters_in_log, cluster_id=cluster_id).at(self._host)
+            plan = layout.plan(
+                self.directory, *shape, voters_in_log=voters_in_log, cluster_id=cluster_id, kafka_port=kafka_port
+            ).at(self._host)
             return plan.behind_proxies() if allow_chaos and network is None else plan.without_proxies()
 
         try:
@@ -161,6 +164,11 @@ class LocalCluster(ProxiedLinks):
         """Every node's gRPC endpoint, controllers first."""
         return ",".join(str(node.grpc) for node in self.plan.nodes)
 
+    @property
+    def kafka_bootstrap_servers(self) -> str:
+        """Every broker's listener for Kafka clients."""
+        return ",".join(str(node.kafka) for node in self.plan.brokers)
+
     def node(self, node_id: int) -> NodePlan:
         """The plan of a node; ClusterError if there is none with that id."""
         try:
@@ -191,12 +199,14 @@ class LocalCluster(ProxiedLinks):
         return {
             "cluster_id": self.cluster_id,
             "data": str(self.directory),
+            "kafka_bootstrap_servers": self.kafka_bootstrap_servers,
             "bootstrap_servers": self.bootstrap_servers,
             "nodes": [
                 {
                     "id": node.node_id,
                     "role": node.role,
                     "rack": node.rack,
+                    "kafka": None if node.kafka is None else str(node.kafka),
                     "grpc": str(node.grpc),
                     "peer": str(node.peer),
                     "pid": self.pid(node.node_id),

@@ -21,7 +21,7 @@ import trio
 from google.protobuf.message import Message
 
 from kraftlab.access.admission import admit
-from kraftlab.access.authorizer import NOT_ASKED, AccessSettings, Authorizer
+from kraftlab.access.authorizer import NOT_ASKED, AccessSettings, Authorizer, Rights
 from kraftlab.access.calls import Admission
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode, describe
@@ -83,7 +83,7 @@ class Channel(Protocol):
     async def wait_for_change(self, timeout_s: float) -> None: ...
 
 
-CallerCall = Callable[[Any, Call], Awaitable[Message]]
+CallerCall = Callable[[Message, Call], Awaitable[Message]]
 """As LocalCall, for a call whose answer depends on its caller."""
 
 
@@ -184,10 +184,13 @@ class AdminService:
 
     def _admit(self, call: Call) -> Admission:
         """Return the part of a call that its caller is authorized for; ApiError if there is no such part."""
+        return admit(call.api, self.rights(call.principal, call.host), call.request, self._publisher.image)
+
+    def rights(self, principal: str, host: str) -> Rights:
+        """Return a caller's rights by the published ACLs. ApiError if the ACLs are not loaded yet."""
         image = self._publisher.image
         is_loaded = image.provenance.offset > 0
-        rights = self._authorizer.rights(image.acls if is_loaded else None, call.principal, call.host)
-        return admit(call.api, rights, call.request, image)
+        return self._authorizer.rights(image.acls if is_loaded else None, principal, host)
 
     def _envelope_of(self, call: Call) -> EnvelopeRequest:
         """Wrap a call. Calls about configs carry this broker's identity: its configuration file takes part in the answer."""

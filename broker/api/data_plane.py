@@ -52,6 +52,7 @@ class DataPlane:
         self.producing = Produce(replicas)
         self.produce = self.producing.produce
         self.offsets = Offsets(replicas)
+        self.list_offsets, self.epoch_ends = self.offsets.list_offsets, self.offsets.epoch_ends
 
     def handlers(self) -> Mapping[int, PeerHandler]:
         return {
@@ -72,9 +73,13 @@ class DataPlane:
         return _encode(await self.offsets.epoch_ends(_epoch_ends.decode(request.body)))
 
     async def _on_fetch(self, request: PeerRequest) -> Body:
-        stored: dict[ReplicaId, StoredRecords] = {}
-        response = await self._fetches.fetch(_fetch.decode(request.body), stored)
+        response, stored = await self.fetch(_fetch.decode(request.body))
         return _in_parts(response, stored) if stored else _encode(response)
+
+    async def fetch(self, request: ReplicaFetchRequest) -> tuple[ReplicaFetchResponse, Mapping[ReplicaId, StoredRecords]]:
+        """Answer a fetch. Records of partitions that have many are not in the response: they are sent from their files."""
+        stored: dict[ReplicaId, StoredRecords] = {}
+        return await self._fetches.fetch(request, stored), stored
 
     async def _on_digest(self, request: PeerRequest) -> bytes:
         return _encode(await self.digest(_digest.decode(request.body)))

@@ -17,6 +17,7 @@ from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.topic_names import INTERNAL_TOPICS
 
 from ..control.dynamic_configs import DynamicConfigs
 from ..log.errors import LogError
@@ -24,7 +25,6 @@ from ..replica_manager import ReplicaManager
 from ..replication.partition import Partition
 from ..replication.replica_errors import ReplicaError, code_of
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 NO_WATERMARK = -1
 TIMEOUT_DEFAULT_MS = 60_000
 TIMEOUT_MARGIN_S = 0.05

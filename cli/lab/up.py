@@ -26,6 +26,7 @@ _POLL_S = 0.5
 Examples:
   kraftlab up --controllers 3 --brokers 4 --log-dirs 2 --data /tmp/lab
   kraftlab up --data /tmp/lab                       # start the same cluster again, with its data
+  kraftlab up --data /tmp/lab --kafka-port 9092     # existing Kafka clients and tools find it at localhost:9092
   kraftlab up --data /tmp/lab --allow-chaos         # then: kraftlab cluster isolate leader --for 5s --data /tmp/lab
   kraftlab up --data /tmp/lab2 --allow-chaos --own-disks   # as root; then: kraftlab cluster power-loss leader --for 3s --data …
   kraftlab up --data /tmp/small --controllers 1 --brokers 1 --property log.segment.bytes=1048576""",
@@ -51,6 +52,12 @@ Examples:
     is_flag=True,
     help="Give each node of a new cluster its own disk (ext4 in a file), for `kraftlab cluster power-loss`. Needs root on Linux.",
 )
+@click.option(
+    "--kafka-port",
+    type=click.IntRange(1, 65535),
+    metavar="PORT",
+    help="Port of the first broker for Kafka clients, for instance 9092; kept for later starts (default: a free port).",
+)
 @json_option
 def up(
     data: str,
@@ -60,6 +67,7 @@ def up(
     properties: tuple[str, ...],
     allow_chaos: bool,
     own_disks: bool,
+    kafka_port: int | None,
     as_json: bool,
 ) -> int:
     """Start a local cluster in the foreground and print its endpoints. Ctrl-C or SIGTERM stops it cleanly."""
@@ -75,7 +83,11 @@ def up(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     cluster = LocalCluster(
-        data, controllers, brokers, log_dirs, overrides=overrides, allow_chaos=allow_chaos, own_disks=own_disks
+        *(data, controllers, brokers, log_dirs),
+        overrides=overrides,
+        allow_chaos=allow_chaos,
+        own_disks=own_disks,
+        kafka_port=kafka_port,
     )
     try:
         cluster.start()
@@ -175,11 +187,15 @@ def announce(cluster: LocalCluster, seconds: float, socket_path: Path | None, as
     from rich.table import Table
 
     table = Table(title=f"ready after {seconds:.2f} s")
-    for column in ("node", "rack", "admin API (gRPC)", "peers", "pid"):
+    for column in ("node", "rack", "Kafka clients", "admin API (gRPC)", "pid"):
         table.add_column(column, no_wrap=True)
     for node in cluster.plan.nodes:
-        table.add_row(node.name, node.rack or "", str(node.grpc), str(node.peer), str(cluster.pid(node.node_id)))
+        kafka = "" if node.kafka is None else str(node.kafka)
+        table.add_row(node.name, node.rack or "", kafka, str(node.grpc), str(cluster.pid(node.node_id)))
     console = Console()
+    if cluster.plan.brokers:
+        console.print(f"Kafka clients: {cluster.kafka_bootstrap_servers}", highlight=False, soft_wrap=True)
+    console.print(f"admin API (gRPC): {cluster.bootstrap_servers}", highlight=False, soft_wrap=True)
     console.print(table)
     console.print("try: kraftlab topics --list", highlight=False, soft_wrap=True)
     console.print(f"logs: {cluster.directory / 'logs'}", highlight=False, soft_wrap=True)

@@ -13,9 +13,9 @@ from kraftlab.config.resources import ResourceType
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.peer_rpc import ForwardingBroker
+from kraftlab.metadata.topic_names import name_problem
 
 from ..engine.state import Settings
-from ..topics.topic_names import name_problem
 
 
 class ConfiguredType(NamedTuple):

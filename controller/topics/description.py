@@ -14,11 +14,11 @@ from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraftlab.metadata.records import RESOURCE_TOPIC
+from kraftlab.metadata.topic_names import INTERNAL_TOPICS, name_problem
 from kraftlab.metadata.uuids import ZERO, from_text, to_text
 from kraftlab.rpc.versions import version_of
 
 from ..engine.state import GRPC, ControllerState, set_error
-from .topic_names import INTERNAL_TOPICS, name_problem
 
 MAX_PARTITIONS = 2000
 """Highest limit (Kafka's max.request.partition.size.limit)."""

@@ -18,6 +18,7 @@ from kraftlab.metadata.features import MIN_INSYNC_REPLICAS
 from kraftlab.metadata.image import MetadataImage, TopicImage
 from kraftlab.metadata.index import collision_form
 from kraftlab.metadata.records import RESOURCE_TOPIC, AnyRecord, ClearElr, Config, RemoveTopic, Topic
+from kraftlab.metadata.topic_names import METADATA_TOPIC, name_problem
 from kraftlab.metadata.uuids import ZERO, from_text, to_text
 from kraftlab.quorum.core.batch import MAX_RECORDS
 
@@ -26,7 +27,6 @@ from ..configs.configs import new_topic_values
 from ..configs.description import topic_entries
 from ..engine.state import Context, ControllerState, Outcome, Settings, check_record_count, fresh_uuid, set_error
 from .assignments import bad_assignment, check_assignments, new_partition, spread
-from .topic_names import METADATA_TOPIC, name_problem
 
 VERSION_WITH_DELETION_DISABLED = 3
 """First version of DeleteTopics with a code for disabled deletion."""

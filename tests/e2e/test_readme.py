@@ -104,9 +104,9 @@ def test_the_tour_plays_as_it_is_written(cluster: tuple[str, Path, dict[str, str
 def test_the_python_of_the_readme_runs(cluster: tuple[str, Path, dict[str, str]]) -> None:
     said, _, environment = cluster
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    endpoint = re.search(r"127\.0\.0\.1:\d+", said)
+    endpoint = re.search(r"gRPC\): (127\.0\.0\.1:\d+)", said)
     assert endpoint is not None
-    code = re.sub(r"127\.0\.0\.1:\d+", endpoint.group(), code)
+    code = re.sub(r"127\.0\.0\.1:\d+", endpoint[1], code)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     assert [line.split()[:2] for line in done.stdout.splitlines()] == [["orders", "0"], ["orders", "1"], ["orders", "2"]]

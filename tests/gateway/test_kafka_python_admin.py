@@ -6,31 +6,27 @@ import socket
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from confluent_kafka import admin as librdkafka
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 
-from kraftlab.lab.cluster_plan import free_ports
 from kraftlab.lab.local import LocalCluster
 
 
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
     """Start one controller and two brokers; return the KAFKA listeners."""
-    path: Path = tmp_path_factory.mktemp("kafka")
-    with_ports = list(free_ports(2))
-    cluster = LocalCluster(path, 1, 2, 1)
-    for broker_id, port in zip(cluster.broker_ids, with_ports, strict=True):
-        properties = path / f"broker-{broker_id}" / "server.properties"
-        lines = properties.read_text().splitlines()
-        edited = [f"{line},KAFKA://127.0.0.1:{port}" if line.startswith("listeners=") else line for line in lines]
-        assert edited != lines
-        properties.write_text("\n".join(edited) + "\n")
-    with cluster:
-        yield [f"127.0.0.1:{port}" for port in with_ports]
+    with LocalCluster(tmp_path_factory.mktemp("kafka"), 1, 2, 1) as cluster:
+        yield cluster.kafka_bootstrap_servers.split(",")
+
+
+def test_brokers_are_found_at_localhost_too(bootstrap: list[str]) -> None:
+    port = bootstrap[0].rpartition(":")[2]
+    admin = librdkafka.AdminClient({"bootstrap.servers": f"localhost:{port}", "allow.auto.create.topics": False})
+    brokers = admin.list_topics(timeout=20).brokers.values()
+    assert sorted(f"{broker.host}:{broker.port}" for broker in brokers) == sorted(bootstrap)
 
 
 def test_topics_are_created_described_and_deleted(bootstrap: list[str]) -> None:

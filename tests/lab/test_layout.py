@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -24,14 +25,15 @@ from kraftlab.lab.links.shape import Cut, LinkShape
 from kraftlab.lab.locking import is_in_use, lock
 from kraftlab.lab.ports import PortClaims, claims_directory, is_claimed, owner_of
 from kraftlab.metadata.uuids import to_text
+from kraftlab.quorum.core.types import Endpoint
 
 
 def test_a_new_directory_gets_nodes_racks_and_ports(tmp_path: Path) -> None:
     plan = layout.plan(tmp_path, 3, 4, 2)
     assert [node.node_id for node in plan.nodes] == [3000, 3001, 3002, 0, 1, 2, 3]
     assert [node.rack for node in plan.brokers] == ["rack-0", "rack-1", "rack-0", "rack-1"]
-    ports = [port for node in plan.nodes for port in (node.peer_port, node.grpc_port)]
-    assert len(set(ports)) == 14
+    ports = [port for node in plan.nodes for port in node.ports]
+    assert len(set(ports)) == 18
     assert max(ports) < 32768
 
 
@@ -53,6 +55,45 @@ def test_what_is_written_is_what_nodes_read(tmp_path: Path) -> None:
     assert broker.metadata_log_dir == tmp_path / "broker-0" / "metadata"
     assert (broker.rack, broker.log_segment_bytes) == ("rack-0", 1048576)
     assert all((path / "meta.properties").exists() for path in broker.all_directories())
+
+
+def test_brokers_of_an_older_cluster_get_a_port_for_kafka_clients(tmp_path: Path) -> None:
+    first = layout.write(tmp_path, layout.plan(tmp_path, 1, 2, 1), {})
+    path = tmp_path / "cluster.json"
+    held = msgspec.json.decode(path.read_bytes())
+    for node in held["nodes"]:
+        del node["kafka_port"]
+    path.write_bytes(msgspec.json.encode(held))
+    plan = layout.write(tmp_path, layout.plan(tmp_path, None, None, None), {})
+    assert [node.kafka_port is None for node in plan.nodes] == [True, False, False]
+    assert len({port for node in plan.nodes for port in node.ports}) == 8
+    assert [node.peer for node in plan.nodes] == [node.peer for node in first.nodes]
+    assert layout.plan(tmp_path, None, None, None) == plan
+
+
+def test_the_first_broker_keeps_the_kafka_port_that_it_was_given(tmp_path: Path) -> None:
+    [port] = cluster_plan.free_ports(1)
+    before = layout.write(tmp_path, layout.plan(tmp_path, 1, 2, 1), {})
+    plan = layout.write(tmp_path, layout.plan(tmp_path, None, None, None, kafka_port=port), {})
+    assert plan.brokers[0].kafka == Endpoint("127.0.0.1", port)
+    assert plan.brokers[1] == before.brokers[1]
+    assert layout.plan(tmp_path, None, None, None) == plan == layout.plan(tmp_path, None, None, None, kafka_port=port)
+    assert load_broker(tmp_path / "broker-0" / "server.properties").kafka == Endpoint("localhost", port)
+
+
+def test_a_kafka_port_that_is_not_free_is_refused_with_the_next_step(tmp_path: Path) -> None:
+    plan = layout.write(tmp_path, layout.plan(tmp_path, 1, 2, 1), {})
+    with pytest.raises(ClusterError, match="is one of broker-1 already; give another --kafka-port"):
+        layout.plan(tmp_path, None, None, None, kafka_port=plan.brokers[1].kafka_port)
+    with pytest.raises(ClusterError, match="this cluster has no broker; leave --kafka-port out"):
+        layout.plan(tmp_path / "other", 1, 0, 1, kafka_port=9092)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(ClusterError, match=rf"127.0.0.1:{port}: Address already in use; give another --kafka-port"):
+            layout.plan(tmp_path, None, None, None, kafka_port=port)
+    other = r"belongs to the cluster that runs on .*/up; stop that one, or give another --kafka-port"
+    with contextlib.closing(LocalCluster(tmp_path / "up", 1, 1, 1)) as up, pytest.raises(ClusterError, match=other):
+        layout.plan(tmp_path, None, None, None, kafka_port=up.node(0).kafka_port)
 
 
 def test_writing_again_keeps_the_directories_as_they_are(tmp_path: Path) -> None:
@@ -100,7 +141,10 @@ def test_endpoints_name_what_scripts_need(tmp_path: Path) -> None:
     cluster = LocalCluster(tmp_path, 1, 1, 1)
     endpoints = cluster.endpoints()
     assert endpoints["bootstrap_servers"] == cluster.bootstrap_servers
-    assert {"id", "role", "rack", "grpc", "peer", "pid", "metadata_dir", "log_dirs", "log"} == set(endpoints["nodes"][0])  # type: ignore[index]
+    assert endpoints["kafka_bootstrap_servers"] == cluster.kafka_bootstrap_servers == str(cluster.node(0).kafka)
+    controller, broker = endpoints["nodes"]  # type: ignore[misc]
+    assert {"id", "role", "rack", "kafka", "grpc", "peer", "pid", "metadata_dir", "log_dirs", "log"} == set(controller)
+    assert (controller["kafka"], broker["kafka"]) == (None, cluster.kafka_bootstrap_servers)
     cluster.close()
 
 
@@ -201,8 +245,11 @@ def test_a_node_behind_a_proxy_is_known_by_the_ports_that_it_had(tmp_path: Path)
     for node in proxied.nodes:
         config = load_any(layout.properties_path(tmp_path, node))
         name = "CONTROLLER" if node.role == "controller" else "PEER"
-        assert config.listeners == {name: node.listens, "GRPC": node.grpc}
-        assert config.advertised_listeners == {name: node.peer, "GRPC": node.grpc}
+        kafka = {} if node.kafka is None else {"KAFKA": node.kafka}
+        assert config.listeners == {name: node.listens, "GRPC": node.grpc} | {
+            listener: Endpoint("localhost", endpoint.port) for listener, endpoint in kafka.items()
+        }
+        assert config.advertised_listeners == {name: node.peer, "GRPC": node.grpc} | kafka
         assert config.controllers == tuple(other.peer for other in first.controllers)
     assert layout.plan(tmp_path, None, None, None) == proxied
     assert proxied.behind_proxies() == proxied
@@ -303,7 +350,7 @@ def test_the_ports_of_a_cluster_that_runs_are_not_free_though_nothing_listens(
     assert {port for node in second.plan.nodes for port in node.ports}.isdisjoint(own)
     second.close()
     monkeypatch.setattr(cluster_plan, "_PORTS", range(min(own), max(own) + 2))
-    with pytest.raises(ClusterError, match=r"no 4 free ports in a row between \d+ and \d+; stop other clusters first"):
+    with pytest.raises(ClusterError, match=r"no 5 free ports in a row between \d+ and \d+; stop other clusters first"):
         LocalCluster(tmp_path / "third", 1, 1, 1)
     first.close()
     LocalCluster(tmp_path / "third", 1, 1, 1).close()

@@ -1,0 +1,49 @@
+"""Automatic creation of topics that Kafka clients ask for (`auto.create.topics.enable`).
+
+The broker asks the active controller, with the client's rights and the cluster's defaults. Several clients that ask for the same
+topic at once are all answered when the topic is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.metadata.errors import ErrorCode
+from kraftlab.rpc.caller import Caller
+from kraftlab.rpc.server import Call, Dispatch
+
+from ..control.dynamic_configs import DynamicConfigs
+
+TIMEOUT_MS = 5_000
+"""The client asks again after this time, with the error that the topic does not exist yet."""
+DEFAULT = -1
+
+
+class TopicCreation:
+    def __init__(self, dispatch: Dispatch, published: Callable[[int], Awaitable[None]], configs: DynamicConfigs) -> None:
+        self._dispatch = dispatch
+        self._published = published
+        self._configs = configs
+
+    def creator(self) -> Callable[[str, Caller], Awaitable[ErrorCode]] | None:
+        """Return `create`, None if topics are not created automatically."""
+        return self.create if self._configs.broker("auto.create.topics.enable") == "true" else None
+
+    async def create(self, name: str, caller: Caller) -> ErrorCode:
+        """Create a topic with the defaults of the cluster, and wait until this broker knows it. Return the error."""
+        request = admin_pb2.CreateTopicsRequest()
+        request.header.timeout_ms = TIMEOUT_MS
+        request.topics.add(name=name, num_partitions=DEFAULT, replication_factor=DEFAULT)
+        response: Any = await self._dispatch(Call("CreateTopics", request, caller.principal, caller.host, caller.client_id))
+        if response.header.error_code or not response.topics:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        code = ErrorCode(response.topics[0].error_code)
+        if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            with trio.move_on_after(TIMEOUT_MS / 1000):
+                await self._published(response.header.metadata_offset)
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return code

@@ -1,0 +1,348 @@
+"""The data plane over the Kafka protocol: Produce, Fetch, ListOffsets and OffsetForLeaderEpoch.
+
+Theory of operation. A request names topics by name, or by id in its newest versions; both are looked up in the metadata that the
+broker has published. Each partition goes to the same leader's code that peer frames call (`DataPlane`), as whole record batches
+that are never decoded here. A partition that the caller may not use, or that does not exist, is refused in its place of the
+answer; the others proceed. Records of a fetch that are stored in large files go from the file to the connection (`FilePart`).
+
+A client that asks the wrong broker gets the leader and its KAFKA listener with the error (KIP-951), so it needs no new metadata.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import trio
+
+from kraftlab.access.authorizer import Rights
+from kraftlab.config.models import KAFKA_LISTENER
+from kraftlab.metadata.acls import Operation, ResourceType
+from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.image import MetadataImage, TopicImage
+from kraftlab.metadata.peer_rpc import (
+    EpochEnd,
+    EpochEndsRequest,
+    EpochEndsResponse,
+    FetchedPartition,
+    ListedOffset,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ProduceRequest,
+    ProduceResponse,
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+    WantedEpoch,
+    WantedOffset,
+)
+from kraftlab.metadata.topic_names import INTERNAL_TOPICS
+from kraftlab.metadata.uuids import ZERO, Uuid
+from kraftlab.rpc.caller import Caller
+from kraftlab.wire.parts import NOTHING, FilePart
+
+from .codec import Entity, KafkaRequest
+from .fetch_sessions import ConsumerSessions, Key, SessionError, TopicKey, Wanted
+from .generated import fetch_response as fetched
+from .generated import list_offsets_response as listed
+from .generated import offset_for_leader_epoch_response as ended
+from .generated import produce_response as produced
+
+MISLED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+"""Errors whose answers name the leader."""
+NO_TRANSACTIONS = "This cluster coordinates no transactions; leave transactional.id out of the producer's configuration."
+SPECIAL_TIMES_SINCE = {-3: 7, -4: 8, -5: 9, -6: 11}
+"""Special timestamp of ListOffsets → the first version that has it."""
+_MILLISECOND = datetime.timedelta(milliseconds=1)
+
+Query = TypeVar("Query")
+
+
+class DataPlane(Protocol):
+    """The leader's side of the broker, as peer frames call it too. Errors are in the partitions' answers."""
+
+    async def produce(self, request: ProduceRequest, /) -> ProduceResponse: ...
+
+    async def fetch(
+        self, request: ReplicaFetchRequest, /
+    ) -> tuple[ReplicaFetchResponse, Mapping[tuple[Uuid, int], FilePart]]: ...
+
+    async def list_offsets(self, request: ListOffsetsRequest, /) -> ListOffsetsResponse: ...
+
+    async def epoch_ends(self, request: EpochEndsRequest, /) -> EpochEndsResponse: ...
+
+
+class Unheard(Exception):
+    """A produce request with acks=0 failed. Its producer reads no answer: the end of its connection makes it look again."""
+
+
+class Refusal(NamedTuple):
+    """Reason why a topic is not served to a caller."""
+
+    code: ErrorCode
+    message: str | None = None
+
+
+class DataCalls:
+    """Answers data requests of one broker. `rights` returns a caller's rights by the published ACLs."""
+
+    def __init__(self, data: DataPlane, image: Callable[[], MetadataImage], rights: Callable[[str, str], Rights]) -> None:
+        self._data = data
+        self._image = image
+        self._rights = rights
+        self.sessions = ConsumerSessions()
+
+    def _topic(self, named: Entity, operation: Operation, rights: Rights) -> TopicImage | Refusal:
+        """Return the topic that an entry of a request names, by its id or its name, or the refusal of all its partitions."""
+        topics = self._image().topics
+        if hasattr(named, "topic_id"):
+            topic = None if named.topic_id is None else topics.by_id.get(named.topic_id.bytes)
+            unknown = ErrorCode.UNKNOWN_TOPIC_ID
+        else:
+            name: str = named.topic if hasattr(named, "topic") else named.name
+            if not rights.allow(operation, ResourceType.TOPIC, name):
+                return Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            topic = topics.get(name)
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic is None:
+            return Refusal(unknown)
+        if not rights.allow(operation, ResourceType.TOPIC, topic.name):
+            return Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return topic
+
+    def _leader(self, topic_id: Uuid, index: int) -> tuple[int, int]:
+        """(leader, leader epoch) of a partition by the published metadata, (-1, -1) if it does not exist."""
+        partition = self._image().topics.partition(topic_id, index)
+        return (-1, -1) if partition is None else (partition.leader, partition.leader_epoch)
+
+    def _endpoints(self, node_ids: Iterable[int]) -> list[tuple[int, str, int, str | None]]:
+        """(id, host, port, rack) of brokers with a KAFKA listener."""
+        brokers = self._image().cluster.brokers
+        found = []
+        for node_id in sorted(set(node_ids)):
+            broker = brokers.get(node_id)
+            listener = None if broker is None else broker.listener(KAFKA_LISTENER)
+            if broker is not None and listener is not None:
+                found.append((node_id, listener.host, listener.port, broker.rack))
+        return found
+
+    # --- Produce -------------------------------------------------------------------------------------------------------------
+
+    async def produce(self, request: KafkaRequest, caller: Caller) -> produced.ProduceResponse | None:
+        """Append the batches of each partition, all partitions beside each other; None for acks=0. Unheard: acks=0 failed."""
+        body = request.body
+        rights = self._rights(caller.principal, caller.host)
+        answers: list[list[produced.PartitionProduceResponse]] = [[] for _ in body.topic_data]
+        async with trio.open_nursery() as nursery:
+            for topic_answers, data in zip(answers, body.topic_data, strict=True):
+                topic = self._topic(data, Operation.WRITE, rights)
+                if body.transactional_id is not None:
+                    topic = Refusal(ErrorCode.INVALID_PRODUCER_ID_MAPPING, NO_TRANSACTIONS)
+                elif isinstance(topic, TopicImage) and topic.name in INTERNAL_TOPICS:
+                    topic = Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}")
+                for partition in data.partition_data:
+                    answer = produced.PartitionProduceResponse(index=partition.index, base_offset=-1)
+                    topic_answers.append(answer)
+                    if isinstance(topic, Refusal):
+                        answer.error_code, answer.error_message = topic
+                    else:
+                        nursery.start_soon(self._produce_one, body, topic.topic_id, partition.records, answer)
+        failed = [answer for topic_answers in answers for answer in topic_answers if answer.error_code]
+        if not body.acks:
+            if failed:
+                first = failed[0]
+                raise Unheard(f"a batch for partition {first.index} with acks=0 was not written: error {first.error_code}")
+            return None
+        return produced.ProduceResponse(
+            responses=[
+                produced.TopicProduceResponse(partition_responses=topic_answers, **_name_of(data))
+                for topic_answers, data in zip(answers, body.topic_data, strict=True)
+            ],
+            node_endpoints=[
+                produced.NodeEndpoint(*endpoint)
+                for endpoint in self._endpoints(answer.current_leader.leader_id for answer in failed if answer.current_leader)
+            ],
+        )
+
+    async def _produce_one(
+        self, body: Entity, topic_id: Uuid, records: bytes | None, answer: produced.PartitionProduceResponse
+    ) -> None:
+        timeout_ms = _milliseconds(body.timeout)
+        response = await self._data.produce(
+            ProduceRequest(topic_id, answer.index, body.acks, timeout_ms, memoryview(records or b""))
+        )
+        answer.error_code, answer.error_message = response.error, response.message
+        answer.base_offset = response.base_offset
+        answer.log_append_time_ms = response.log_append_time_ms
+        answer.log_start_offset = response.log_start_offset
+        answer.record_errors = [produced.BatchIndexAndErrorMessage(*error) for error in response.record_errors]
+        if response.error in MISLED:
+            answer.current_leader = produced.LeaderIdAndEpoch(*self._leader(topic_id, answer.index))
+
+    # --- Fetch ---------------------------------------------------------------------------------------------------------------
+
+    async def fetch(self, request: KafkaRequest, caller: Caller) -> fetched.FetchResponse:
+        """Read records of the wanted partitions, with sessions (KIP-227): the answer to a later fetch of a session leaves out
+        partitions without news.
+        """
+        body = request.body
+        try:
+            session = self.sessions.session_of(body, request.header.version, trio.current_time())
+        except SessionError as error:
+            return fetched.FetchResponse(error_code=error.code)
+        rights = self._rights(caller.principal, caller.host)
+        answers: dict[Key, fetched.PartitionData] = {}
+        asked: dict[tuple[Uuid, int], Wanted] = {}
+        for key, wanted in session.wanted.items():
+            topic = self._topic(wanted.topic, Operation.READ, rights)
+            if isinstance(topic, Refusal):
+                answers[key] = _refused_fetch(wanted.position.partition, topic.code)
+            else:
+                asked[topic.topic_id, wanted.position.partition] = wanted
+        if asked:
+            wait_ms = 0 if answers else _milliseconds(body.max_wait)
+            await self._read(body, wait_ms, asked, answers)
+        shown = session.shown(answers)
+        topics: dict[TopicKey, list[fetched.PartitionData]] = {}
+        named: dict[TopicKey, Entity] = {}
+        for key in shown:
+            named.setdefault(key[0], session.wanted[key].topic)
+            topics.setdefault(key[0], []).append(answers[key])
+        leaders = [answer.current_leader.leader_id for answer in answers.values() if answer.current_leader is not None]
+        return fetched.FetchResponse(
+            session_id=session.id,
+            responses=[
+                fetched.FetchableTopicResponse(partitions=partitions, **_name_of(named[name]))
+                for name, partitions in topics.items()
+            ],
+            node_endpoints=[fetched.NodeEndpoint(*endpoint) for endpoint in self._endpoints(leaders)],
+        )
+
+    async def _read(
+        self,
+        body: Entity,
+        wait_ms: int,
+        asked: Mapping[tuple[Uuid, int], Wanted],
+        answers: dict[Key, fetched.PartitionData],
+    ) -> None:
+        partitions = tuple(wanted.position_in(topic_id) for (topic_id, _), wanted in asked.items())
+        max_bytes = getattr(body, "max_bytes", 2**31 - 1)
+        response, stored = await self._data.fetch(ReplicaFetchRequest(-1, -1, wait_ms, body.min_bytes, max_bytes, partitions))
+        for part in response.partitions:
+            key = part.topic_id, part.partition
+            answers[asked[key].key] = self._fetched(part, stored.get(key))
+
+    def _fetched(self, part: FetchedPartition, stored: FilePart | None) -> fetched.PartitionData:
+        if part.error:
+            answer = _refused_fetch(part.partition, part.error)
+            if part.error in MISLED:
+                answer.current_leader = fetched.LeaderIdAndEpoch(*self._leader(part.topic_id, part.partition))
+            return answer
+        return fetched.PartitionData(
+            partition_index=part.partition,
+            high_watermark=part.high_watermark,
+            last_stable_offset=part.high_watermark,
+            log_start_offset=part.log_start_offset,
+            diverging_epoch=None if part.diverging is None else fetched.EpochEndOffset(*part.diverging),
+            records=part.records if stored is None else stored,
+        )
+
+    # --- ListOffsets and OffsetForLeaderEpoch --------------------------------------------------------------------------------
+
+    async def list_offsets(self, request: KafkaRequest, caller: Caller) -> listed.ListOffsetsResponse:
+        """Find offsets by time, or the ends of logs. A partition that is named twice is refused, as in Kafka."""
+        topics = request.body.topics
+        named = Counter((topic.name, entry.partition_index) for topic in topics for entry in topic.partitions)
+
+        def want(topic: Entity, entry: Entity, topic_id: Uuid) -> WantedOffset | ErrorCode:
+            if named[topic.name, entry.partition_index] > 1:
+                return ErrorCode.INVALID_REQUEST
+            if request.header.version < SPECIAL_TIMES_SINCE.get(entry.timestamp, 0):
+                return ErrorCode.UNSUPPORTED_VERSION
+            return WantedOffset(topic_id, entry.partition_index, entry.timestamp, getattr(entry, "current_leader_epoch", -1))
+
+        wanted = self._wanted(topics, caller, want)
+        asked = tuple(each for each in wanted if isinstance(each, WantedOffset))
+        found = iter((await self._data.list_offsets(ListOffsetsRequest(asked))).partitions)
+        rows = iter([each if isinstance(each, ErrorCode) else next(found) for each in wanted])
+
+        def answer(index: int, row: ListedOffset | ErrorCode) -> listed.ListOffsetsPartitionResponse:
+            if isinstance(row, ErrorCode):
+                return listed.ListOffsetsPartitionResponse(partition_index=index, error_code=row)
+            return listed.ListOffsetsPartitionResponse(
+                partition_index=index,
+                error_code=row.error,
+                timestamp=row.timestamp_ms,
+                offset=row.offset,
+                leader_epoch=row.leader_epoch,
+            )
+
+        return listed.ListOffsetsResponse(
+            topics=[
+                listed.ListOffsetsTopicResponse(
+                    name=topic.name, partitions=[answer(entry.partition_index, next(rows)) for entry in topic.partitions]
+                )
+                for topic in topics
+            ]
+        )
+
+    async def epoch_ends(self, request: KafkaRequest, caller: Caller) -> ended.OffsetForLeaderEpochResponse:
+        """Find the ends of leader epochs (KIP-320)."""
+        topics = request.body.topics
+
+        def want(topic: Entity, entry: Entity, topic_id: Uuid) -> WantedEpoch | ErrorCode:
+            return WantedEpoch(topic_id, entry.partition, entry.leader_epoch, entry.current_leader_epoch)
+
+        wanted = self._wanted(topics, caller, want)
+        asked = tuple(each for each in wanted if isinstance(each, WantedEpoch))
+        found = iter((await self._data.epoch_ends(EpochEndsRequest(asked))).partitions)
+        rows = iter([each if isinstance(each, ErrorCode) else next(found) for each in wanted])
+
+        def answer(index: int, row: EpochEnd | ErrorCode) -> ended.EpochEndOffset:
+            if isinstance(row, ErrorCode):
+                return ended.EpochEndOffset(partition=index, error_code=row)
+            return ended.EpochEndOffset(
+                partition=index, error_code=row.error, leader_epoch=row.leader_epoch, end_offset=row.end_offset
+            )
+
+        return ended.OffsetForLeaderEpochResponse(
+            topics=[
+                ended.OffsetForLeaderTopicResult(
+                    topic=topic.topic, partitions=[answer(entry.partition, next(rows)) for entry in topic.partitions]
+                )
+                for topic in topics
+            ]
+        )
+
+    def _wanted(
+        self, topics: Entity, caller: Caller, want: Callable[[Entity, Entity, Uuid], Query | ErrorCode]
+    ) -> list[Query | ErrorCode]:
+        """Return the question about each partition of the request, or the code of its refusal, in order."""
+        rights = self._rights(caller.principal, caller.host)
+        wanted: list[Query | ErrorCode] = []
+        for topic in topics:
+            found = self._topic(topic, Operation.DESCRIBE, rights)
+            wanted += [
+                found.code if isinstance(found, Refusal) else want(topic, entry, found.topic_id) for entry in topic.partitions
+            ]
+        return wanted
+
+
+def _refused_fetch(index: int, code: int) -> fetched.PartitionData:
+    """Return the answer about a partition that cannot be read. Kafka's has an empty list of transactions if it is unknown."""
+    aborted = () if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED) else None
+    return fetched.PartitionData(
+        partition_index=index, error_code=code, high_watermark=-1, aborted_transactions=aborted, records=NOTHING
+    )
+
+
+def _name_of(topic: Entity) -> dict[str, Any]:
+    """Return the name or the id of a topic, as the request has it."""
+    if hasattr(topic, "topic_id"):
+        return {"topic_id": ZERO if topic.topic_id is None else topic.topic_id.bytes}
+    return {"topic": topic.topic} if hasattr(topic, "topic") else {"name": topic.name}
+
+
+def _milliseconds(duration: datetime.timedelta) -> int:
+    return duration // _MILLISECOND

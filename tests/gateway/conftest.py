@@ -1,0 +1,124 @@
+"""A small image of metadata, and requests of the Kafka protocol made and read with kio."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import io
+import types
+import typing
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import immutables
+import pytest
+from kio.index import load_request_schema, load_response_schema
+from kio.serial import entity_reader, entity_writer
+
+from kraftlab.access.authorizer import AccessSettings, Rights
+from kraftlab.gateway.codec import KafkaRequest, decode_request
+from kraftlab.metadata.image import BrokerImage, ClusterImage, MetadataImage, PartitionImage, TopicImage, TopicsImage
+from kraftlab.metadata.records import Listener
+from kraftlab.metadata.uuids import UNASSIGNED
+
+ORDERS = bytes(range(16))
+"""Id of the topic orders, with the partitions 0 (led by broker 1) and 1 (led by broker 2)."""
+OFFSETS = bytes(range(16, 32))
+"""Id of __consumer_offsets."""
+
+
+def make_request(key: int, version: int, **fields: Any) -> KafkaRequest:
+    """Encode a request with kio and decode it as the gateway does. Missing fields have their defaults, or zeros."""
+    schema: Any = load_request_schema(key, version)
+    buffer = io.BytesIO()
+    header = schema.__header_schema__
+    values = {"request_api_key": key, "request_api_version": version, "correlation_id": 5, "client_id": "test"}
+    entity_writer(header)(buffer, header(**values))
+    entity_writer(schema)(buffer, make_entity(schema, fields))
+    return decode_request(buffer.getvalue())
+
+
+def make_entity(kind: Any, given: dict[str, Any]) -> Any:
+    """Make an entity of kio from plain values; fields that this version does not have are left out."""
+    hints = typing.get_type_hints(kind)
+    values = {}
+    for field in dataclasses.fields(kind):
+        hint = hints[field.name]
+        if isinstance(hint, types.UnionType):
+            hint = next(each for each in typing.get_args(hint) if each is not type(None))
+        item = typing.get_args(hint)[0] if typing.get_origin(hint) is tuple else None
+        value = given.get(field.name, field.default)
+        if value is dataclasses.MISSING:
+            value = () if item is not None else _zero(field.metadata.get("kafka_type", ""))
+        elif item is not None and value is not None and dataclasses.is_dataclass(item):
+            value = tuple(make_entity(item, each) if isinstance(each, dict) else each for each in value)
+        values[field.name] = value
+    return kind(**values)
+
+
+def _zero(kafka_type: str) -> Any:
+    if kafka_type.startswith("timedelta"):
+        return datetime.timedelta(0)
+    return {"string": "", "bool": False, "uuid": None, "records": None}.get(kafka_type, 0)
+
+
+def read_response(key: int, version: int, parts: Any) -> Any:
+    """Decode the frame of an answer with kio."""
+    frame = b"".join(bytes(part) for part in parts)
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    kind: Any = load_response_schema(key, version)
+    header, size = entity_reader(kind.__header_schema__)(frame, 4)
+    assert header.correlation_id == 5
+    entity, size = entity_reader(kind)(frame, begin := 4 + size)
+    assert begin + size == len(frame)
+    return entity
+
+
+def topic_id(data: bytes) -> uuid.UUID:
+    return uuid.UUID(bytes=data)
+
+
+def partition(leader: int, *replicas: int, epoch: int = 4) -> PartitionImage:
+    return PartitionImage(replicas, (UNASSIGNED,) * len(replicas), replicas, leader, epoch)
+
+
+def broker(broker_id: int, *, kafka: bool = True, fenced: bool = False) -> BrokerImage:
+    listeners = [Listener("PEER", "127.0.0.1", 1000 + broker_id)]
+    if kafka:
+        listeners.append(Listener("KAFKA", "127.0.0.1", 9000 + broker_id))
+    rack = f"rack-{broker_id}"
+    return BrokerImage(broker_id, 1, bytes(16), tuple(listeners), (), rack, fenced, False, (), 1)
+
+
+def image_of(*brokers: BrokerImage, **topics: tuple[bytes, dict[int, PartitionImage]]) -> MetadataImage:
+    named = {name: TopicImage(name, topic, immutables.Map(parts)) for name, (topic, parts) in topics.items()}
+    return MetadataImage(
+        cluster=ClusterImage(brokers=immutables.Map({each.broker_id: each for each in brokers})),
+        topics=TopicsImage(
+            by_id=immutables.Map({topic.topic_id: topic for topic in named.values()}),
+            by_name=immutables.Map({name: topic.topic_id for name, topic in named.items()}),
+        ),
+    )
+
+
+@pytest.fixture
+def image() -> MetadataImage:
+    """Brokers 1 and 2, and the topics orders and __consumer_offsets."""
+    orders = {0: partition(1, 1, 2), 1: partition(2, 2, 1, epoch=6)}
+    return image_of(broker(1), broker(2), orders=(ORDERS, orders), __consumer_offsets=(OFFSETS, {0: partition(1, 1)}))
+
+
+def everything(principal: str, host: str) -> Rights:
+    """Rights without an authorizer."""
+    return Rights(principal, host, AccessSettings(), None)
+
+
+def limited_to(**operations: set[str]) -> Callable[[str, str], Rights]:
+    """Rights of a caller who may use the named topics only, per operation."""
+
+    class Limited(Rights):
+        def allow(self, operation: Any, resource_type: Any, name: str) -> bool:
+            return name in operations.get(operation.name, ())
+
+    return lambda principal, host: Limited(principal, host, AccessSettings(), None)

@@ -1,0 +1,288 @@
+"""Produce, Fetch, ListOffsets and OffsetForLeaderEpoch in every version, over the leader's own calls."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import trio
+
+from kraftlab.gateway.codec import encode_value
+from kraftlab.gateway.data import DataCalls, Unheard
+from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.image import MetadataImage
+from kraftlab.metadata.peer_rpc import (
+    EpochEnd,
+    EpochEndsRequest,
+    EpochEndsResponse,
+    FetchedPartition,
+    ListedOffset,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ProduceRequest,
+    ProduceResponse,
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+)
+from kraftlab.rpc.caller import Caller
+from kraftlab.wire.network import Wire
+from kraftlab.wire.parts import FilePart
+
+from .conftest import ORDERS, everything, limited_to, make_request, read_response, topic_id
+
+CALLER = Caller("User:ANONYMOUS", "127.0.0.1")
+SECOND = datetime.timedelta(seconds=1)
+
+
+class Leader:
+    """Remembers what was asked, and answers with what a test sets, by partition."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.produced: dict[int, ProduceResponse] = {}
+        self.fetched: dict[int, FetchedPartition] = {}
+        self.stored: dict[tuple[bytes, int], FilePart] = {}
+        self.listed: dict[int, ListedOffset] = {}
+        self.ends: dict[int, EpochEnd] = {}
+
+    async def produce(self, request: ProduceRequest) -> ProduceResponse:
+        self.asked.append(request)
+        await trio.lowlevel.checkpoint()
+        return self.produced.get(request.partition, ProduceResponse(0, None, 10, 11, -1, 3))
+
+    async def fetch(self, request: ReplicaFetchRequest) -> tuple[ReplicaFetchResponse, Mapping[tuple[bytes, int], FilePart]]:
+        self.asked.append(request)
+        found = [
+            self.fetched.get(part.partition, FetchedPartition(part.topic_id, part.partition, 0, 8, 2, 9))
+            for part in request.partitions
+        ]
+        return ReplicaFetchResponse(0, partitions=tuple(found)), self.stored
+
+    async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        self.asked.append(request)
+        return ListOffsetsResponse(
+            tuple(
+                self.listed.get(part.partition, ListedOffset(part.topic_id, part.partition, 0, None, 77, 5, 4))
+                for part in request.partitions
+            )
+        )
+
+    async def epoch_ends(self, request: EpochEndsRequest) -> EpochEndsResponse:
+        self.asked.append(request)
+        return EpochEndsResponse(
+            tuple(EpochEnd(part.topic_id, part.partition, 0, None, part.leader_epoch, 12) for part in request.partitions)
+        )
+
+
+class Stored:
+    """Records that are sent from a file."""
+
+    size_bytes = 5
+
+    async def send(self, wire: Wire, /) -> None:
+        raise AssertionError("the parts are looked at, not sent")
+
+    def __bytes__(self) -> bytes:
+        return b"batch"
+
+
+@pytest.fixture
+def leader() -> Leader:
+    return Leader()
+
+
+@pytest.fixture
+def calls(leader: Leader, image: MetadataImage) -> DataCalls:
+    return DataCalls(leader, lambda: image, everything)
+
+
+async def produce(calls: DataCalls, version: int, *topics: dict[str, Any], acks: int = -1, **fields: Any) -> Any:
+    request = make_request(0, version, acks=acks, timeout=SECOND, topic_data=topics, **fields)
+    response = await calls.produce(request, CALLER)
+    return None if response is None else read_response(0, version, encode_value(request.header, response))
+
+
+def to_produce(
+    *indexes: int, name: str = "orders", known: bytes | None = ORDERS, records: bytes | None = b"batch"
+) -> dict[str, Any]:
+    partitions = [{"index": index, "records": records} for index in indexes]
+    return {"name": name, "topic_id": None if known is None else topic_id(known), "partition_data": partitions}
+
+
+async def fetch(calls: DataCalls, version: int, *topics: dict[str, Any], **fields: Any) -> Any:
+    request = make_request(1, version, max_wait=SECOND, min_bytes=1, topics=topics, **fields)
+    response = await calls.fetch(request, CALLER)
+    return read_response(1, version, encode_value(request.header, response))
+
+
+def to_fetch(*indexes: int, name: str = "orders", known: bytes | None = ORDERS, offset: int = 7) -> dict[str, Any]:
+    partitions = [{"partition": index, "fetch_offset": offset, "partition_max_bytes": 100} for index in indexes]
+    return {"topic": name, "topic_id": None if known is None else topic_id(known), "partitions": partitions}
+
+
+# --- Produce -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+async def test_batches_reach_the_leader_in_every_version(version: int, calls: DataCalls, leader: Leader) -> None:
+    answer = await produce(calls, version, to_produce(0, 1))
+    asked = {(each.topic_id, each.partition, each.acks, each.timeout_ms, bytes(each.records)) for each in leader.asked}
+    assert asked == {(ORDERS, index, -1, 1000, b"batch") for index in (0, 1)}
+    [topic] = answer.responses
+    assert (topic.topic_id.bytes if version >= 13 else topic.name) == (ORDERS if version >= 13 else "orders")
+    assert [(each.index, int(each.error_code), each.base_offset) for each in topic.partition_responses] == [
+        (0, 0, 10),
+        (1, 0, 10),
+    ]
+    if version >= 5:
+        assert topic.partition_responses[0].log_start_offset == 3
+
+
+async def test_each_partition_has_its_own_error_and_its_leader(calls: DataCalls, leader: Leader) -> None:
+    leader.produced[1] = ProduceResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, "broker 2 leads")
+    answer = await produce(calls, 12, to_produce(0, 1), to_produce(0, name="no-such"))
+    (good, misled), (unknown,) = (topic.partition_responses for topic in answer.responses)
+    assert (int(good.error_code), int(misled.error_code), int(unknown.error_code)) == (0, 6, 3)
+    assert (misled.current_leader.leader_id, misled.current_leader.leader_epoch) == (2, 6)
+    assert [(node.node_id, node.host, node.port, node.rack) for node in answer.node_endpoints] == [
+        (2, "127.0.0.1", 9002, "rack-2")
+    ]
+
+
+async def test_faulty_records_are_named(calls: DataCalls, leader: Leader) -> None:
+    leader.produced[0] = ProduceResponse(ErrorCode.INVALID_RECORD, "no key", record_errors=((2, "no key"),))
+    [topic] = (await produce(calls, 8, to_produce(0))).responses
+    [answer] = topic.partition_responses
+    assert (answer.error_message, answer.record_errors[0].batch_index) == ("no key", 2)
+
+
+async def test_missing_records_are_refused_like_empty_ones(calls: DataCalls, leader: Leader) -> None:
+    await produce(calls, 12, to_produce(0, records=None))
+    assert bytes(leader.asked[0].records) == b""
+
+
+async def test_acks_0_has_no_answer_and_its_failure_ends_the_connection(calls: DataCalls, leader: Leader) -> None:
+    assert await produce(calls, 12, to_produce(0), acks=0) is None
+    leader.produced[0] = ProduceResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    with pytest.raises(Unheard, match="partition 0 with acks=0 was not written"):
+        await produce(calls, 12, to_produce(0), acks=0)
+
+
+async def test_unknown_ids_internal_topics_and_transactions_are_refused(calls: DataCalls, leader: Leader) -> None:
+    async def refusal(version: int, topic: dict[str, Any], **fields: Any) -> int:
+        [answer] = (await produce(calls, version, topic, **fields)).responses
+        return int(answer.partition_responses[0].error_code)
+
+    assert await refusal(13, to_produce(0, known=None)) == ErrorCode.UNKNOWN_TOPIC_ID
+    assert await refusal(12, to_produce(0, name="__consumer_offsets")) == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert await refusal(12, to_produce(0), transactional_id="tx") == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert leader.asked == []
+
+
+async def test_only_topics_that_the_caller_may_write_are_written(leader: Leader, image: MetadataImage) -> None:
+    for version in (12, 13):
+        calls = DataCalls(leader, lambda: image, limited_to(WRITE=set()))
+        [answer] = (await produce(calls, version, to_produce(0))).responses
+        assert int(answer.partition_responses[0].error_code) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert leader.asked == []
+
+
+# --- Fetch -------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+async def test_records_are_fetched_in_every_version(version: int, calls: DataCalls, leader: Leader) -> None:
+    leader.fetched[0] = FetchedPartition(ORDERS, 0, 0, 8, 2, 9, None, memoryview(b"batch"))
+    answer = await fetch(calls, version, to_fetch(0))
+    [asked] = leader.asked
+    assert (asked.replica_id, asked.max_wait_ms, asked.min_bytes) == (-1, 1000, 1)
+    assert [(part.topic_id, part.partition, part.fetch_offset, part.max_bytes) for part in asked.partitions] == [
+        (ORDERS, 0, 7, 100)
+    ]
+    [topic] = answer.responses
+    assert (topic.topic_id.bytes if version >= 13 else topic.topic) == (ORDERS if version >= 13 else "orders")
+    [part] = topic.partitions
+    assert (int(part.error_code), part.high_watermark, part.last_stable_offset, bytes(part.records)) == (0, 8, 8, b"batch")
+
+
+@pytest.mark.parametrize("version", [4, 11, 12, 18])
+async def test_records_in_files_are_not_read_into_the_answer(version: int, calls: DataCalls, leader: Leader) -> None:
+    leader.stored[ORDERS, 1] = Stored()
+    leader.fetched[0] = FetchedPartition(ORDERS, 0, 0, 8, 2, 9, None, memoryview(b"small"))
+    [topic] = (await fetch(calls, version, to_fetch(0, 1, 2))).responses
+    assert [bytes(part.records or b"") for part in topic.partitions] == [b"small", b"batch", b""]
+
+
+async def test_divergence_and_the_leader_are_in_the_answer(calls: DataCalls, leader: Leader) -> None:
+    leader.fetched[0] = FetchedPartition(ORDERS, 0, 0, 8, 2, 9, (3, 6))
+    leader.fetched[1] = FetchedPartition(ORDERS, 1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    answer = await fetch(calls, 16, to_fetch(0, 1))
+    diverged, misled = answer.responses[0].partitions
+    assert (diverged.diverging_epoch.epoch, diverged.diverging_epoch.end_offset) == (3, 6)
+    assert (int(misled.error_code), misled.high_watermark, misled.current_leader.leader_id) == (6, -1, 2)
+    assert [node.node_id for node in answer.node_endpoints] == [2]
+
+
+async def test_a_partition_that_cannot_be_read_does_not_make_the_others_wait(calls: DataCalls, leader: Leader) -> None:
+    answer = await fetch(calls, 12, to_fetch(0, name="no-such"), to_fetch(0))
+    assert [int(topic.partitions[0].error_code) for topic in answer.responses] == [3, 0]
+    assert leader.asked[0].max_wait_ms == 0
+    answer = await fetch(calls, 13, to_fetch(0, known=bytes([9] * 16)))
+    assert int(answer.responses[0].partitions[0].error_code) == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+async def test_only_topics_that_the_caller_may_read_are_read(leader: Leader, image: MetadataImage) -> None:
+    calls = DataCalls(leader, lambda: image, limited_to(READ=set()))
+    [topic] = (await fetch(calls, 12, to_fetch(0))).responses
+    assert int(topic.partitions[0].error_code) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert leader.asked == []
+
+
+async def test_a_session_is_refused_with_its_error(calls: DataCalls) -> None:
+    answer = await fetch(calls, 12, session_id=5, session_epoch=3)
+    assert (int(answer.error_code), answer.session_id, answer.responses) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0, ())
+
+
+# --- ListOffsets and OffsetForLeaderEpoch ------------------------------------------------------------------------------------
+
+
+async def list_offsets(calls: DataCalls, version: int, *wanted: tuple[int, int], name: str = "orders") -> Any:
+    partitions = [{"partition_index": index, "timestamp": time} for index, time in wanted]
+    request = make_request(2, version, replica_id=-1, topics=[{"name": name, "partitions": partitions}])
+    response = await calls.list_offsets(request, CALLER)
+    [topic] = read_response(2, version, encode_value(request.header, response)).topics
+    return topic.partitions
+
+
+@pytest.mark.parametrize("version", range(1, 12))
+async def test_offsets_are_found_in_every_version(version: int, calls: DataCalls) -> None:
+    [found] = await list_offsets(calls, version, (0, -1))
+    assert (int(found.error_code), found.offset, found.timestamp) == (0, 5, 77)
+    assert version < 4 or found.leader_epoch == 4
+
+
+@pytest.mark.parametrize(("special", "since"), [(-3, 7), (-4, 8), (-5, 9), (-6, 11)])
+async def test_special_timestamps_need_their_version(special: int, since: int, calls: DataCalls) -> None:
+    [early] = await list_offsets(calls, since - 1, (0, special))
+    [found] = await list_offsets(calls, since, (0, special))
+    assert (int(early.error_code), int(found.error_code)) == (ErrorCode.UNSUPPORTED_VERSION, 0)
+
+
+async def test_a_partition_that_is_named_twice_is_refused(calls: DataCalls) -> None:
+    rows = await list_offsets(calls, 10, (0, -1), (1, -1), (0, -2))
+    assert [(row.partition_index, int(row.error_code)) for row in rows] == [(0, 42), (1, 0), (0, 42)]
+    [unknown] = await list_offsets(calls, 10, (0, -1), name="no-such")
+    assert (int(unknown.error_code), unknown.offset) == (3, -1)
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+async def test_ends_of_epochs_are_found_in_every_version(version: int, calls: DataCalls) -> None:
+    partitions = [{"partition": 0, "leader_epoch": 4, "current_leader_epoch": 4}]
+    topics = [{"topic": "orders", "partitions": partitions}, {"topic": "no-such", "partitions": partitions}]
+    request = make_request(23, version, replica_id=-1, topics=topics)
+    answer = read_response(23, version, encode_value(request.header, await calls.epoch_ends(request, CALLER)))
+    (found,), (unknown,) = (topic.partitions for topic in answer.topics)
+    assert (int(found.error_code), found.partition, found.leader_epoch, found.end_offset) == (0, 0, 4, 12)
+    assert (int(unknown.error_code), unknown.end_offset) == (3, -1)

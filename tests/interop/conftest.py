@@ -1,0 +1,121 @@
+"""Existing Kafka clients as black boxes, on one cluster of three controllers and four brokers.
+
+Apache Kafka's tools need Java 17 and Maven, franz-go needs Go. Tests are skipped, with the reason, where a tool chain is missing or
+cannot download. Jars are kept in ~/.cache/kraftlab, Go's modules in Go's cache.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kraftlab.lab.local import LocalCluster
+
+HERE = Path(__file__).parent
+JARS = Path.home() / ".cache" / "kraftlab" / "kafka-4.3.0"
+JAVA_OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+CLASSES = {
+    "kafka-acls": "AclCommand",
+    "kafka-broker-api-versions": "BrokerApiVersionsCommand",
+    "kafka-cluster": "ClusterTool",
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-console-consumer": "consumer.ConsoleConsumer",
+    "kafka-console-producer": "ConsoleProducer",
+    "kafka-consumer-groups": "consumer.group.ConsumerGroupCommand",
+    "kafka-consumer-perf-test": "ConsumerPerformance",
+    "kafka-delete-records": "DeleteRecordsCommand",
+    "kafka-features": "FeatureCommand",
+    "kafka-get-offsets": "GetOffsetShell",
+    "kafka-leader-election": "LeaderElectionCommand",
+    "kafka-log-dirs": "LogDirsCommand",
+    "kafka-metadata-quorum": "MetadataQuorumCommand",
+    "kafka-producer-perf-test": "ProducerPerformance",
+    "kafka-reassign-partitions": "reassign.ReassignPartitionsCommand",
+    "kafka-topics": "TopicCommand",
+    "kafka-verifiable-consumer": "VerifiableConsumer",
+    "kafka-verifiable-producer": "VerifiableProducer",
+}
+"""Classes of the scripts, most of them below org.apache.kafka.tools."""
+TIMEOUT_S = 90
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker("interop")
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Start three controllers and four brokers. Callers, who are anonymous, may do everything."""
+    access = {"authorizer.class.name": "StandardAuthorizer", "super.users": "User:ANONYMOUS"}
+    with LocalCluster(tmp_path_factory.mktemp("interop"), 3, 4, 2, overrides=access) as cluster:
+        yield cluster
+
+
+class KafkaTools:
+    """Runs the scripts of Apache Kafka's bin directory."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+
+    def __call__(self, script: str, *arguments: str, code: int = 0, stdin: str = "") -> str:
+        """Run a script to its end; return its standard output. A script that succeeds must not log a warning."""
+        done = subprocess.run(
+            self._command(script, *arguments), input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        assert code != 0 or not done.stderr, done.stderr
+        return done.stdout + (done.stderr if code != 0 else "")
+
+    def begin(self, script: str, *arguments: str) -> subprocess.Popen[str]:
+        """Start a script, whose standard output is a pipe."""
+        command = self._command(script, *arguments)
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def _command(self, script: str, *arguments: str) -> list[str]:
+        name = CLASSES[script]
+        main = name if name.startswith("kafka.") else f"org.apache.kafka.tools.{name}"
+        # The command of kafka-cluster comes before its options.
+        first, rest = (arguments[:1], arguments[1:]) if script == "kafka-cluster" else ((), arguments)
+        return ["java", *JAVA_OPTIONS, "-cp", f"{JARS}/*", main, *first, "--bootstrap-server", self._bootstrap, *rest]
+
+
+@pytest.fixture(scope="session")
+def kafka(cluster: LocalCluster, jars: None) -> KafkaTools:
+    return KafkaTools(cluster.kafka_bootstrap_servers)
+
+
+@pytest.fixture(scope="session")
+def jars() -> None:
+    """Download Apache Kafka's tools once."""
+    for program in ("java", "mvn"):
+        if shutil.which(program) is None:
+            pytest.skip(f"no {program} on the path: Apache Kafka's tools need Java 17 and Maven")
+    if not JARS.exists():
+        partial = JARS.with_name(f"{JARS.name}.partial")
+        pom = HERE / "kafka_tools" / "pom.xml"
+        command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={partial}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            pytest.skip(f"Maven cannot download Apache Kafka 4.3.0: {done.stdout.strip().splitlines()[0]}")
+        partial.rename(JARS)
+
+
+@pytest.fixture(scope="session")
+def franz_go(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the program that uses franz-go; return its path."""
+    if shutil.which("go") is None:
+        pytest.skip("no go on the path: franz-go needs Go")
+    source = HERE / "franz_go"
+    downloaded = subprocess.run(["go", "mod", "download"], cwd=source, capture_output=True, text=True, check=False)
+    if downloaded.returncode != 0:
+        pytest.skip(f"Go cannot download franz-go: {downloaded.stderr.strip().splitlines()[-1]}")
+    program = tmp_path_factory.mktemp("franz_go") / "franz_go"
+    built = subprocess.run(["go", "build", "-o", str(program), "."], cwd=source, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    return program

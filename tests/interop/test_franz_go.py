@@ -1,0 +1,40 @@
+"""franz-go as admin client, producer and consumer group."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kraftlab.lab.local import LocalCluster
+
+TIMEOUT_S = 90
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(franz_go: Path, cluster: LocalCluster) -> Run:
+    """Run the program to its end; return its output. Warnings of franz-go fail the test."""
+
+    def run(command: str, topic: str, *arguments: str) -> str:
+        call = [str(franz_go), command, cluster.kafka_bootstrap_servers, topic, *arguments]
+        done = subprocess.run(call, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        assert done.returncode == 0 and not done.stderr, done.stdout + done.stderr
+        return done.stdout
+
+    return run
+
+
+def test_a_topic_is_created_described_configured_moved_and_deleted(run: Run) -> None:
+    assert run("admin", "franz-admin").splitlines() == [
+        "created: 2 partitions, 2 replicas",
+        "partition 0: 2 replicas, 2 in sync",
+        "partition 1: 2 replicas, 2 in sync",
+        "config: cleanup.policy=compact from DYNAMIC_TOPIC_CONFIG",
+        "config: max.message.bytes=1048588 from DEFAULT_CONFIG",
+        "moved: [3 2]",
+        "log directories: partition 0 on brokers [2 3]",
+        "deleted: true",
+    ]
