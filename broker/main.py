@@ -318,7 +318,7 @@ class BrokerNode:
             "OffsetForLeaderEpoch": data.epoch_ends,
             "Metadata": metadata.metadata,
         }
-        return Door(service.dispatch, node_id, image, self.publisher.wait_for, local)
+        return Door(service.dispatch, node_id, lambda: image().cluster.brokers, self.publisher.wait_for, local)
 
     async def _admin_service(self) -> AdminService:
         """Make the admin API. Its imports run in a worker thread, so that fetching and heartbeats go on meanwhile."""
@@ -334,6 +334,7 @@ class BrokerNode:
         from .api.init_producer_id import InitProducerId, allocate
         from .api.log_dir_repairs import LogDirRepairs
         from .api.log_dirs import LogDirsApi
+        from .api.producers import DescribeProducers, list_transactions
 
         assert self._channel is not None
         log_dirs = LogDirsApi(self.replicas, self.publisher)
@@ -359,6 +360,8 @@ class BrokerNode:
             "OffsetFetch": offsets.fetch,
             "OffsetDelete": offsets.delete,
             "AllocateProducerIds": allocate,
+            "DescribeProducers": DescribeProducers(self.replicas).describe,
+            "ListTransactions": list_transactions,
             **SnapshotCalls(self._config.node_id, self.driver).calls(),
             **TimeTravel(self._config.node_id, metadata_dir, lambda: self.publisher.offset, threads, files).calls(),
         }
@@ -518,6 +521,7 @@ def _import_admin() -> None:
         "kraftlab.broker.api.init_producer_id",
         "kraftlab.broker.api.consumer_groups",
         "kraftlab.broker.api.group_offsets",
+        "kraftlab.broker.api.producers",
         "kraftlab.node.metadata_digests",
         "kraftlab.node.snapshots",
         "kraftlab.broker.api.admin_service",

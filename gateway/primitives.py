@@ -12,10 +12,9 @@ the bytes that are read.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
 
-from kraftlab.wire.parts import InMemory, Part, part_bytes
+from kraftlab.wire.parts import InMemory, Part
 
 NO_ID = bytes(16)
 """The absent uuid."""
@@ -32,6 +31,8 @@ def uvarint(value: int) -> bytes:
     """Return an unsigned varint: seven bits a byte, the lowest first."""
     if value < 0x80:
         return _ONE_BYTE[value]
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
     found = bytearray()
     while value >= 0x80:
         found.append(value & 0x7F | 0x80)
@@ -77,7 +78,11 @@ def compact_array_length(values: Sequence[object] | None) -> bytes:
 
 
 class _Int32Lists(dict[tuple[int, ...] | None, bytes]):
-    """Encoded arrays of int32, or null. They are kept, because lists of replicas repeat."""
+    """Array of int32, or null → its bytes. They are kept, because lists of replicas repeat."""
+
+    def __init__(self, length: Callable[[tuple[int, ...] | None], bytes]) -> None:
+        super().__init__()
+        self._length = length
 
     def __missing__(self, values: tuple[int, ...] | None) -> bytes:
         if len(self) >= _KEPT_LISTS_MAX:
@@ -85,21 +90,15 @@ class _Int32Lists(dict[tuple[int, ...] | None, bytes]):
         encoded = self[values] = self._length(values) + struct.pack(f">{len(values or ())}i", *(values or ()))
         return encoded
 
-    def _length(self, values: tuple[int, ...] | None) -> bytes:
-        return array_length(values)
 
-
-class _CompactInt32Lists(_Int32Lists):
-    def _length(self, values: tuple[int, ...] | None) -> bytes:
-        return compact_array_length(values)
-
-
-INT32_LISTS = _Int32Lists()
-COMPACT_INT32_LISTS = _CompactInt32Lists()
+INT32_LISTS = _Int32Lists(array_length)
+COMPACT_INT32_LISTS = _Int32Lists(compact_array_length)
 
 
 def tag_section(fields: Sequence[tuple[int, bytes | bytearray]]) -> bytes:
     """Return the tagged fields of a structure, in the order of their tags."""
+    if not fields:
+        return b"\x00"
     found = bytearray(uvarint(len(fields)))
     for tag, data in fields:
         found += uvarint(tag) + uvarint(len(data)) + data
@@ -109,27 +108,29 @@ def tag_section(fields: Sequence[tuple[int, bytes | bytearray]]) -> bytes:
 # --- record batches in a message ------------------------------------------------------------------------------------------
 
 
-class Cut(NamedTuple):
-    """A position in the bytes of a message, and the part that belongs there."""
-
-    position: int
-    part: Part
+Cut = tuple[int, Part]
+"""A position in the bytes of a message, and the part that belongs there."""
 
 
 def add_records(out: bytearray, records: Part | None, cuts: list[Cut]) -> None:
     """Add record batches or null, with an int32 length."""
-    size = -1 if records is None else part_bytes((records,))
-    out += _INT32.pack(size)
-    if records is not None and size:
-        cuts.append(Cut(len(out), records))
+    out += _INT32.pack(_size(records))
+    if records is not None and _size(records):
+        cuts.append((len(out), records))
 
 
 def add_compact_records(out: bytearray, records: Part | None, cuts: list[Cut]) -> None:
     """Add compact record batches or null."""
-    size = -1 if records is None else part_bytes((records,))
-    out += uvarint(size + 1)
-    if records is not None and size:
-        cuts.append(Cut(len(out), records))
+    out += uvarint(_size(records) + 1)
+    if records is not None and _size(records):
+        cuts.append((len(out), records))
+
+
+def _size(records: Part | None) -> int:
+    """Return the number of bytes; -1 is null."""
+    if records is None:
+        return -1
+    return len(records) if isinstance(records, InMemory) else records.size_bytes
 
 
 def in_parts(out: bytearray, cuts: Sequence[Cut]) -> list[Part]:
@@ -138,9 +139,9 @@ def in_parts(out: bytearray, cuts: Sequence[Cut]) -> list[Part]:
         return [out]
     parts: list[Part] = []
     view, start = memoryview(out), 0
-    for cut in cuts:
-        parts += [view[start : cut.position], cut.part]
-        start = cut.position
+    for position, part in cuts:
+        parts += [view[start:position], part]
+        start = position
     if start < len(out):
         parts.append(view[start:])
     return parts
@@ -169,6 +170,10 @@ class Reader:
             raise self._malformed(f"a field of {size} bytes at byte {self.at}, where {self.left} bytes are left")
         self.at += size
         return bytes(self._data[self.at - size : self.at])
+
+    def since(self, start: int) -> bytes:
+        """Return the bytes from `start` to here."""
+        return bytes(self._data[start : self.at])
 
     def int8(self) -> int:
         return self._number(_INT8)

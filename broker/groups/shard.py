@@ -238,16 +238,18 @@ class Shard:
                 continue
             del self._alarm_of[group_id]
             group = self.groups.get(group_id)
-            if group is not None and not self._set_alarm(group):
+            alarm_ms = group.next_alarm_ms() if group is not None else None
+            if alarm_ms is not None and alarm_ms > self.now_ms():
+                self._alarm_at(group_id, alarm_ms)
+            elif alarm_ms is not None:
+                await trio.lowlevel.checkpoint()
                 again = partial(self._alarm_at, group_id, self.now_ms() + ALARM_RETRY_MS)
                 return _Job(partial(self._stepped, group_id, Alarm()), on_refused=again)
 
-    def _set_alarm(self, group: Group) -> bool:
-        """Set the group's next alarm; return False if it is due."""
+    def _set_alarm(self, group: Group) -> None:
         alarm_ms = group.next_alarm_ms()
         if alarm_ms is not None:
             self._alarm_at(group.group_id, alarm_ms)
-        return alarm_ms is None or alarm_ms > self.now_ms()
 
     def _alarm_at(self, group_id: str, alarm_ms: int) -> None:
         if alarm_ms < self._alarm_of.get(group_id, math.inf):

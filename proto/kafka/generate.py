@@ -1,4 +1,4 @@
-"""Writes Python for Kafka's message schemas beside this file; `--check` only compares the committed code with them.
+"""Write Python for Kafka's message schemas; with `--check`, only compare the committed code with them.
 
 Theory of operation. A message's JSON gives its structures, fields and the versions of each. Every structure becomes a value class
 with the fields of all versions, and a function that appends it to a bytearray. The code of a field is worked out for each version
@@ -17,172 +17,20 @@ import pathlib
 import re
 import sys
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-RESPONSES = (
-    "ApiVersionsResponse",
-    "DescribeLogDirsResponse",
-    "DescribeTopicPartitionsResponse",
-    "FetchResponse",
-    "ListOffsetsResponse",
-    "ListPartitionReassignmentsResponse",
-    "MetadataResponse",
-    "OffsetForLeaderEpochResponse",
-    "ProduceResponse",
-)
+from schemas import FORMATS, MESSAGES, NEVER, Field, Message, Structure, Versions, read, snake_case
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RESPONSES = sorted(path.stem for path in MESSAGES.glob("*Response.json"))
 RECORDS = ("OffsetCommitKey", "GroupMetadataKey", "OffsetCommitValue", "GroupMetadataValue")
 SPLIT_BY_VERSION = {"MetadataResponsePartition", "PartitionData"}
 EXPORTED = {"MetadataResponseTopic": "encode_topic"}
 """Structures that callers encode on their own, to keep the bytes."""
-FORMATS = {"int8": "b", "int16": "h", "int32": "i", "int64": "q", "bool": "?", "uuid": "16s", "no tags": "x"}
-"""Kind → format in `struct`, of fields with a fixed size. "no tags" is an empty section of tagged fields."""
 TYPES = {"bool": "bool", "uuid": "bytes", "string": "str", "bytes": "bytes", "records": "Part"}
 """Kind → type in Python. Other kinds are numbers or structures."""
 EMPTY_TEXT = ' or ""'
 WIDTH = 130
 Code = list[str]
-
-
-class Versions(NamedTuple):
-    """A range of versions, both ends included."""
-
-    lowest: int
-    highest: int
-
-    @classmethod
-    def parse(cls, text: str) -> Versions:
-        """Read "3", "3-5", "3+" or "none"."""
-        if text == "none":
-            return NEVER
-        lowest, mark, highest = re.fullmatch(r"(\d+)([+-]?)(\d*)", text).groups()  # type: ignore[union-attr]
-        return cls(int(lowest), int(highest) if highest else sys.maxsize if mark else int(lowest))
-
-    def __contains__(self, version: object) -> bool:
-        return isinstance(version, int) and self.lowest <= version <= self.highest
-
-    def overlap(self, other: Versions) -> bool:
-        return self.lowest <= other.highest and other.lowest <= self.highest
-
-
-NEVER = Versions(0, -1)
-
-
-class Field(NamedTuple):
-    """A field of a structure. `tag`: -1 if the field is not tagged."""
-
-    attribute: str
-    kind: str
-    is_array: bool
-    versions: Versions
-    nullable: Versions
-    tagged: Versions
-    tag: int
-    default: str
-
-    @property
-    def is_structure(self) -> bool:
-        return self.kind[0].isupper()
-
-    @property
-    def is_fixed(self) -> bool:
-        return self.kind in FORMATS and not self.is_array
-
-    @property
-    def is_tagged(self) -> bool:
-        return self.tagged.highest >= 0
-
-    @property
-    def is_nullable(self) -> bool:
-        return self.nullable.highest >= 0 or self.kind == "records"
-
-
-class Structure(NamedTuple):
-    """A structure of a message, after the structures within it. `parent`: the field that holds it, None for the message."""
-
-    name: str
-    fields: tuple[Field, ...]
-    parent: Field | None
-
-    @property
-    def is_repeated(self) -> bool:
-        return self.parent is not None and self.parent.is_array
-
-
-class Message(NamedTuple):
-    """A schema. `structures`: the message itself is the last one."""
-
-    name: str
-    key: int
-    versions: Versions
-    flexible: Versions
-    structures: tuple[Structure, ...]
-
-    @property
-    def with_records(self) -> set[str]:
-        """Names of the structures that hold record batches, at any depth."""
-        found: set[str] = set()
-        for structure in self.structures:
-            if any(field.kind == "records" or field.kind in found for field in structure.fields):
-                found.add(structure.name)
-        return found
-
-
-# --- schemas --------------------------------------------------------------------------------------------------------------
-
-
-def snake_case(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-
-
-def read(name: str) -> Message:
-    """Read a schema: JSON with comments, which have lines of their own."""
-    text = (HERE / "message" / f"{name}.json").read_text()
-    schema = json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
-    common = {each["name"]: each for each in schema.get("commonStructs", ())}
-    structures: list[Structure] = []
-
-    def add(name: str, fields: list[dict[str, object]], parent: Field | None) -> None:
-        found = tuple(_field(each) for each in fields)
-        for field, each in zip(found, fields, strict=True):
-            if field.is_structure:
-                add(field.kind, each.get("fields") or common[field.kind]["fields"], field)  # type: ignore[arg-type]
-        structures.append(Structure(name, found, parent))
-
-    add(name, schema["fields"], None)
-    versions, flexible = Versions.parse(schema["validVersions"]), Versions.parse(schema["flexibleVersions"])
-    return Message(name, schema["apiKey"], versions, flexible, tuple(structures))
-
-
-def _field(schema: dict[str, object]) -> Field:
-    def versions(name: str) -> Versions:
-        return Versions.parse(str(schema.get(name, "none")))
-
-    kind = str(schema["type"])
-    is_array, kind = kind.startswith("[]"), kind.removeprefix("[]")
-    if is_array and kind != "int32" and not kind[0].isupper():
-        sys.exit(f"field {schema['name']}: arrays of {kind} are not supported; add them to proto/kafka/generate.py")
-    return Field(
-        snake_case(str(schema["name"])),
-        kind,
-        is_array,
-        versions("versions"),
-        versions("nullableVersions"),
-        versions("taggedVersions"),
-        int(str(schema.get("tag", -1))),
-        _default(kind, is_array, schema.get("default")),
-    )
-
-
-def _default(kind: str, is_array: bool, given: object) -> str:
-    if given == "null" or kind == "records":
-        return "None"
-    if is_array:
-        return "()"
-    if kind in ("bool", "string", "bytes", "uuid"):
-        return {"bool": str(given or False).title(), "string": json.dumps(given or ""), "bytes": 'b""', "uuid": "NO_ID"}[kind]
-    return f"{kind}()" if kind[0].isupper() else str(int(str(given or 0), 0))
 
 
 # --- lines of code --------------------------------------------------------------------------------------------------------
@@ -196,7 +44,7 @@ def wrapped(line: str) -> Code:
     """Return a line that is too long with its arguments in the next line, or one a line: the first that fits."""
     if len(line) <= WIDTH:
         return [line]
-    head, arguments, tail = re.fullmatch(r"(.*?\()(.*)(\)[^()]*)", line).groups()  # type: ignore[union-attr]
+    head, arguments, tail = re.fullmatch(r"(.*?\()(.*)(\)[^()]*)", line).groups()
     space = " " * (len(line) - len(line.lstrip()))
     if len(space) + 4 + len(arguments) <= WIDTH:
         return [head, f"{space}    {arguments}", space + tail]
@@ -290,7 +138,7 @@ class Coder:
             about = f"`{self._message.name}`, a message of Kafka."
             if structure.parent is not None:
                 about = f"{'Element' if structure.parent.is_array else 'Value'} of `{structure.parent.attribute}`."
-            fields = [f"    {field.attribute}: {self._annotation(field)} = {field.default}" for field in structure.fields]
+            fields = [f"    {field.attribute}: {self._annotation(field)} = {self._default(field)}" for field in structure.fields]
             yield [f"class {structure.name}(msgspec.Struct, frozen=True, gc=False):", f'    """{about}"""', "", *fields]
             if structure.name in tagged and structure.parent is not None and not structure.parent.is_array:
                 yield [f"{default_name(structure.name)} = {structure.name}()"]
@@ -299,12 +147,25 @@ class Coder:
         kind = TYPES.get(field.kind, field.kind if field.is_structure else "int")
         if field.kind == "records":
             self._names.use("Part")
-        if field.default == "NO_ID":
-            self._names.use("NO_ID")
         if field.is_array:
             is_open = field.is_structure and not self._is_read
             kind = f"{self._names.use('Sequence')}[{kind} | bytes]" if is_open else f"tuple[{kind}, ...]"
         return f"{kind} | None" if field.is_nullable else kind
+
+    def _default(self, field: Field) -> str:
+        if field.default == "null" or field.kind == "records":
+            return "None"
+        if field.is_array:
+            return "()"
+        if field.is_structure:
+            return default_name(field.kind) if field.is_tagged else f"{field.kind}()"
+        if field.kind == "uuid":
+            return self._names.use("NO_ID")
+        if field.kind in ("string", "bytes"):
+            return "b" * (field.kind == "bytes") + json.dumps(field.default or "")
+        if field.kind == "bool":
+            return str(field.default or False).title()
+        return str(field.default or 0)
 
     # Encoders
 
@@ -392,7 +253,7 @@ class Coder:
         code = ["tags: list[tuple[int, bytes | bytearray]] = []"]
         for field in sorted(fields, key=lambda each: each.tag):
             source = f"value.{field.attribute}"
-            default = default_name(field.kind) if field.is_structure and not field.is_array else field.default
+            default = self._default(field)
             code.append(f"if {source}:" if default in ("()", "False") else f"if {source} != {default}:")
             if field.is_fixed:
                 code.append(f"    tags.append(({field.tag}, {self._names.pack(FORMATS[field.kind])}({source})))")
@@ -419,7 +280,7 @@ class Coder:
 
     def _value(self, field: Field, version: int) -> str:
         if field.is_tagged or version not in field.versions:
-            return field.default
+            return self._default(field)
         compact = "compact_" if version in self._message.flexible and not field.is_fixed else ""
         if field.is_array:
             element = f"_read{function_name(field.kind)}(reader, version)"

@@ -1,4 +1,4 @@
-"""Brokers in one process that coordinate groups, and their clients: requests in Kafka's form, as messages of the Admin service."""
+"""Brokers in one process that coordinate groups, and their clients, which send messages of the Admin service."""
 
 from __future__ import annotations
 
