@@ -70,19 +70,14 @@ class KafkaTools:
         A script that succeeds must log no warning but those with these words.
         """
         done = subprocess.run(
-            self._command(script, *arguments), input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+            self.command(script, *arguments), input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
         )
         assert done.returncode == code, done.stdout + done.stderr
         logged = [line for line in done.stderr.splitlines() if re.match(r"\[.*\] (WARN|ERROR) ", line)]
         assert code != 0 or all(any(words in line for words in warnings) for line in logged), done.stderr
         return done.stdout + (done.stderr if code != 0 else "")
 
-    def begin(self, script: str, *arguments: str) -> subprocess.Popen[str]:
-        """Start a script, whose standard output is a pipe."""
-        command = self._command(script, *arguments)
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-    def _command(self, script: str, *arguments: str) -> list[str]:
+    def command(self, script: str, *arguments: str) -> list[str]:
         name = CLASSES[script]
         main = name if name.startswith("kafka.") else f"org.apache.kafka.tools.{name}"
         # The command of kafka-cluster comes before its options.
