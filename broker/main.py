@@ -309,7 +309,7 @@ class BrokerNode:
             "OffsetForLeaderEpoch": data.epoch_ends,
             "Metadata": metadata.metadata,
         }
-        return Door(service.dispatch, node_id, image, self.publisher.wait_for, local)
+        return Door(service.dispatch, node_id, lambda: image().cluster.brokers, self.publisher.wait_for, local)
 
     async def _admin_service(self) -> AdminService:
         """Make the admin API. Its imports run in a worker thread, so that fetching and heartbeats go on meanwhile."""

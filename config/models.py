@@ -36,7 +36,6 @@ GRPC_LISTENER = "GRPC"
 KAFKA_LISTENER = "KAFKA"
 
 _LISTENERS_OF_ROLE = {"controller": (CONTROLLER_LISTENER, GRPC_LISTENER), "broker": (PEER_LISTENER, GRPC_LISTENER)}
-_OPTIONAL_LISTENERS_OF_ROLE: dict[str, tuple[str, ...]] = {"controller": (), "broker": (KAFKA_LISTENER,)}
 _ALIASES = {"broker.id": "node.id", "file.delete.delay.ms": "log.segment.delete.delay.ms"}
 
 NO_VOTERS = VoterSet(())
@@ -98,6 +97,11 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         return self.listeners[GRPC_LISTENER]
 
     @property
+    def kafka(self) -> Endpoint | None:
+        """Listener of the Kafka protocol, None without one."""
+        return self.listeners.get(KAFKA_LISTENER)
+
+    @property
     def is_dynamic(self) -> bool:
         """True if the voters are in the log (KIP-853) instead of in this file."""
         return not self.voters.voters
@@ -149,11 +153,6 @@ class BrokerConfig(NodeConfig, frozen=True, kw_only=True):
     def peer(self) -> Endpoint:
         """Listener for other nodes."""
         return self.listeners[PEER_LISTENER]
-
-    @property
-    def kafka(self) -> Endpoint | None:
-        """Listener of the Kafka protocol, None without one."""
-        return self.listeners.get(KAFKA_LISTENER)
 
 
 Config = TypeVar("Config", bound=NodeConfig)
@@ -339,7 +338,7 @@ def build(values: Mapping[str, str], source: str, role: str, model: type[Config]
     _check_fixed_names(reader, role)
     reader.need("node.id", "0")
     names = _LISTENERS_OF_ROLE[role]
-    served = (*names, *_OPTIONAL_LISTENERS_OF_ROLE[role])
+    served = (*names, KAFKA_LISTENER)
     listeners = _listeners(reader, "listeners", served)
     missing = [name for name in names if name not in listeners]
     if missing:

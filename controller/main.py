@@ -9,8 +9,9 @@ step.
 
 from __future__ import annotations
 
+import importlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -20,8 +21,10 @@ from google.protobuf.message import Message
 from kraftlab.config import bootstrap_levels, meta_properties
 from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.config.models import ControllerConfig
+from kraftlab.config.topic_configs import BROKER_KEYS
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.features import supported_features
+from kraftlab.metadata.image import ControllerImage
 from kraftlab.metadata.peer_rpc import Api, ControllerRegistrationRequest, ControllerRegistrationResponse
 from kraftlab.metadata.records import Listener
 from kraftlab.metadata.uuids import Uuid, to_text
@@ -156,8 +159,11 @@ class ControllerNode:
                 self.service.dispatch, config.grpc.host, config.grpc.port, accept=self.service.accept, users=config.users
             )
             await nursery.start(admin.serve)
+            if config.kafka is not None:
+                await self._serve_kafka(nursery, config.kafka)
             tame_interpreter()
-            logger.info("controller %d ready: quorum on %s, admin API on %s", config.node_id, config.peer, config.grpc)
+            kafka = f", Kafka's tools on {config.kafka}" if config.kafka is not None else ""
+            logger.info("controller %d ready: quorum on %s, admin API on %s%s", config.node_id, config.peer, config.grpc, kafka)
             await ends.wait()
             self.controller.queue.close()
             await self.driver.stop()
@@ -165,6 +171,24 @@ class ControllerNode:
         if self.controller.failure is not None:
             raise self.controller.failure
         logger.info("controller %d stopped", config.node_id)
+
+    async def _serve_kafka(self, nursery: trio.Nursery, at: Endpoint) -> None:
+        """Serve admin calls to Kafka's tools (`--bootstrap-controller`). The imports run in a worker thread."""
+        await trio.to_thread.run_sync(importlib.import_module, "kraftlab.gateway.listener")
+        from kraftlab.gateway.door import CONTROLLERS_OFFERS, Door
+        from kraftlab.gateway.listener import KafkaListener
+
+        async def published(offset: int) -> None:
+            """Return at once: a client that reads from this controller reads what it has answered."""
+
+        def controllers() -> Mapping[int, ControllerImage]:
+            return self.controller.committed.image.cluster.controllers
+
+        def setting(name: str) -> str | None:
+            return self._config.static(name) or BROKER_KEYS[name].default
+
+        door = Door(self.service.dispatch, self._config.node_id, controllers, published, {}, CONTROLLERS_OFFERS)
+        await nursery.start(KafkaListener(door, at.host, at.port, setting).serve)
 
     async def take_part(self, nursery: trio.Nursery) -> None:
         """Join the quorum: start the driver and the port for peers, and return once that port answers. ListenError, and

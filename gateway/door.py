@@ -1,13 +1,14 @@
 """Requests of the Kafka protocol: ApiVersions, data and Metadata for this broker, and admin calls for the `dispatch` that gRPC
 calls too.
 
-Only what is served is offered. A client sees the KAFKA listeners of the brokers; DescribeCluster leaves out brokers without one.
+Only what is served is offered. A client sees the KAFKA listeners of the nodes; DescribeCluster leaves out nodes without one. A
+controller serves admin calls too, to tools with `--bootstrap-controller`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import trio
@@ -15,11 +16,12 @@ import trio
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.config.models import KAFKA_LISTENER
 from kraftlab.metadata.errors import ApiError, ErrorCode
-from kraftlab.metadata.image import MetadataImage
+from kraftlab.metadata.records import Listener
 from kraftlab.rpc.caller import Caller
+from kraftlab.rpc.endpoint_types import BROKERS
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call, Dispatch
-from kraftlab.rpc.versions import BROKER_OFFERS, Offer
+from kraftlab.rpc.versions import BROKER_OFFERS, CONTROLLER_OFFERS, Offer
 from kraftlab.wire.parts import Part
 
 from .codec import API_VERSIONS, Header, KafkaRequest, encode_entity, encode_value, response_schema
@@ -28,12 +30,21 @@ from .translation import says_error, to_entity, to_message
 DATA_CALLS = frozenset({"Produce", "Fetch", "ListOffsets", "OffsetForLeaderEpoch"})
 """Requests beside the calls of the Admin service."""
 OFFERS: dict[int, Offer] = {offer.key: offer for offer in BROKER_OFFERS if offer.name in METHODS or offer.name in DATA_CALLS}
-"""The served requests by API key."""
+"""The requests that a broker serves, by API key."""
+CONTROLLERS_OFFERS: dict[int, Offer] = {offer.key: offer for offer in CONTROLLER_OFFERS if offer.name in METHODS}
+"""The requests that a controller serves (KIP-919), by API key."""
 UNSERVED_FEATURES = frozenset({"group.version", "share.version", "streams.version", "transaction.version"})
 """A client that sees one of them uses requests that are not served."""
 
 CATCH_UP_S = 1.0
 """An answer waits at most so long until this broker has published the change: the client's next Metadata then shows it."""
+
+
+class Node(Protocol):
+    """A broker or controller as the metadata knows it."""
+
+    def listener(self, name: str, /) -> Listener | None: ...
+
 
 LocalAnswer = Callable[[KafkaRequest, Caller], Awaitable[msgspec.Struct | None]]
 """Answers a request with a value of `generated`; None: the client expects no answer."""
@@ -44,23 +55,25 @@ class Unanswerable(Exception):
 
 
 class Door:
-    """Answers requests of one broker. `local` answers requests about data and Metadata, by name. `image` returns the published
-    metadata, and `published` waits until the broker has published an offset.
+    """Answers requests of one node. `nodes` returns the nodes of its kind that the metadata knows; `published` waits until this
+    node has published an offset. `local` answers requests about data and Metadata, by name.
     """
 
     def __init__(
         self,
         dispatch: Dispatch,
         node_id: int,
-        image: Callable[[], MetadataImage],
+        nodes: Callable[[], Mapping[int, Node]],
         published: Callable[[int], Awaitable[None]],
         local: Mapping[str, LocalAnswer],
+        offers: Mapping[int, Offer] = OFFERS,
     ) -> None:
         self._dispatch = dispatch
         self._node_id = node_id
-        self._image = image
+        self._nodes = nodes
         self._published = published
         self._local = local
+        self.offers = offers
 
     async def answer(self, request: KafkaRequest, caller: Caller) -> Sequence[Part] | None:
         """Return the frame that answers a request that is offered, None if the client expects none.
@@ -68,7 +81,7 @@ class Door:
         Unanswerable: close the connection, and the client tries again.
         """
         head = request.header
-        name = OFFERS[head.key].name
+        name = self.offers[head.key].name
         if name in self._local:
             try:
                 value = await self._local[name](request, caller)
@@ -78,6 +91,8 @@ class Door:
         method = METHODS[name]
         message: Any = method.request()
         to_message(request.body, head.version, message)
+        if name == "DescribeCluster" and not message.HasField("endpoint_type"):
+            message.endpoint_type = BROKERS
         response: Any = await self._dispatch(Call(name, message, caller.principal, caller.host, caller.client_id))
         with trio.move_on_after(CATCH_UP_S):
             await self._published(response.header.metadata_offset)
@@ -98,7 +113,7 @@ class Door:
 
     def _api_versions(self, response: Any, head: Header) -> Sequence[Part]:
         del response.api_keys[:]
-        for offer in OFFERS.values():
+        for offer in self.offers.values():
             response.api_keys.add(api_key=offer.key, min_version=offer.lowest, max_version=offer.highest)
         for features in (response.supported_features, response.finalized_features):
             kept = [feature for feature in features if feature.name not in UNSERVED_FEATURES]
@@ -107,15 +122,16 @@ class Door:
         return encode_entity(head.correlation_id, to_entity(response, response_schema(API_VERSIONS, head.version)))
 
     def _name_kafka_listeners(self, response: admin_pb2.DescribeClusterResponse) -> None:
-        known = self._image().cluster.brokers
+        known = self._nodes()
         for index in reversed(range(len(response.brokers))):
             described = response.brokers[index]
-            broker = known.get(described.broker_id)
-            listener = broker.listener(KAFKA_LISTENER) if broker is not None else None
+            node = known.get(described.broker_id)
+            listener = node.listener(KAFKA_LISTENER) if node is not None else None
             if listener is None:
                 del response.brokers[index]
             else:
                 described.host, described.port = listener.host, listener.port
         named = [described.broker_id for described in response.brokers]
-        # A client takes the controller's address from the list of brokers.
-        response.controller_id = self._node_id if self._node_id in named else next(iter(named), -1)
+        # A client takes the controller's address from the list of nodes.
+        if response.controller_id not in named:
+            response.controller_id = self._node_id if self._node_id in named else next(iter(named), -1)

@@ -28,7 +28,7 @@ from kraftlab.wire.transport import ListenError
 from .codec import API_VERSIONS, MalformedRequest, decode_request, peek
 from .connection import ClientConnection, Closed, FrameBudget
 from .data import Unheard
-from .door import OFFERS, Door, Unanswerable
+from .door import Door, Unanswerable
 
 logger = logging.getLogger("kraftlab.gateway")
 
@@ -126,7 +126,7 @@ class KafkaListener:
 
     async def _serve_request(self, connection: ClientConnection, frame: memoryview, host: str) -> None:
         head = peek(frame)
-        offer = OFFERS.get(head.key)
+        offer = self._door.offers.get(head.key)
         if offer is not None and offer.lowest <= head.version <= offer.highest:
             request = decode_request(frame)
             answer = await self._door.answer(request, Caller(ANONYMOUS, host, request.client_id))

@@ -34,7 +34,7 @@ class NodePlan(msgspec.Struct, frozen=True):
     """One node. `role` is "controller" or "broker"; `log_dirs` the number of its log directories.
 
     Other nodes reach it at `peer_port`. It listens there itself, or at `listen_port` behind a proxy (`links`). `host` is its
-    address. Controllers have no `kafka_port`.
+    address.
     """
 
     node_id: int
@@ -61,7 +61,7 @@ class NodePlan(msgspec.Struct, frozen=True):
 
     @property
     def kafka(self) -> Endpoint | None:
-        """The listener for Kafka clients; None for a controller."""
+        """The listener for Kafka clients; a controller's is for tools with `--bootstrap-controller`. None in a plan of before."""
         return None if self.kafka_port is None else Endpoint(self.host, self.kafka_port)
 
     @property
@@ -99,8 +99,9 @@ class ClusterPlan(msgspec.Struct, frozen=True):
 
     def with_controller(self) -> ClusterPlan:
         """Add a controller with the next id and new ports."""
-        ports = free_ports(2)
-        node = NodePlan(self.controllers[-1].node_id + 1, "controller", next(ports), next(ports))
+        ports = free_ports(3)
+        node_id = self.controllers[-1].node_id + 1
+        node = NodePlan(node_id, "controller", next(ports), next(ports), kafka_port=next(ports))
         plan = msgspec.structs.replace(self, nodes=(*self.controllers, node, *self.brokers))
         return plan.behind_proxies() if self.nodes[0].listen_port is not None else plan
 
@@ -114,18 +115,18 @@ class ClusterPlan(msgspec.Struct, frozen=True):
         return self._with_each(lambda node: {"listen_port": None})
 
     def with_kafka_ports(self, first: int | None = None) -> ClusterPlan:
-        """Add a port for Kafka clients to each broker that has none. The first broker gets the port `first`, if given.
+        """Add a port for Kafka clients to each node that has none. The first broker gets the port `first`, if given.
 
         ClusterError if `first` is not free, or there is no broker.
         """
         if first is not None:
             self._check_kafka_port(first)
-        wanted = {node.node_id: node.kafka_port for node in self.brokers}
+        wanted = {node.node_id: node.kafka_port for node in self.nodes}
         if first is not None:
             wanted[self.brokers[0].node_id] = first
         without = [node_id for node_id, port in wanted.items() if port is None]
         wanted |= dict(zip(without, free_ports(len(without), {*self._ports(), first}), strict=True))
-        return self._with_each(lambda node: {"kafka_port": wanted.get(node.node_id)})
+        return self._with_each(lambda node: {"kafka_port": wanted[node.node_id]})
 
     def _check_kafka_port(self, port: int) -> None:
         if not self.brokers:

@@ -70,8 +70,11 @@ def plan(
 
 
 def _new_plan(controllers: int, brokers: int, log_dirs: int, *, voters_in_log: bool, cluster_id: str) -> ClusterPlan:
-    ports = free_ports(2 * controllers + 3 * brokers)
-    nodes = [NodePlan(FIRST_CONTROLLER_ID + index, "controller", next(ports), next(ports)) for index in range(controllers)]
+    ports = free_ports(3 * (controllers + brokers))
+    nodes = [
+        NodePlan(FIRST_CONTROLLER_ID + index, "controller", next(ports), next(ports), kafka_port=next(ports))
+        for index in range(controllers)
+    ]
     nodes += [
         NodePlan(index, "broker", next(ports), next(ports), log_dirs, RACKS[index % len(RACKS)], kafka_port=next(ports))
         for index in range(brokers)
@@ -107,7 +110,7 @@ def node_properties(directory: Path, plan: ClusterPlan, node: NodePlan, override
     listeners = {own: node.listens, "GRPC": node.grpc}
     advertised = {own: node.peer} if node.listen_port is not None else {}
     if node.kafka is not None:
-        # Some systems take localhost for ::1. The broker listens on both addresses, and clients are given one of them.
+        # Some systems take localhost for ::1. The node listens on both addresses, and clients are given one of them.
         listeners[KAFKA_LISTENER] = Endpoint("localhost", node.kafka.port) if node.host == HOST else node.kafka
         advertised[KAFKA_LISTENER] = node.kafka
     values = {

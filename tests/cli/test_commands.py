@@ -134,9 +134,14 @@ def test_up_prints_endpoints_is_found_and_stops_cleanly(tmp_path: Path, capsys: 
 
 @pytest.mark.parametrize("as_json", [False, True])
 def test_up_prints_a_table_or_json(as_json: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    node = SimpleNamespace(node_id=0, name="broker-0", rack="rack-0", grpc="127.0.0.1:9092", peer="127.0.0.1:9093")
+    node = SimpleNamespace(node_id=0, name="broker-0", rack="rack-0", grpc="127.0.0.1:9093", kafka="127.0.0.1:9092")
     cluster: Any = SimpleNamespace(
-        plan=SimpleNamespace(nodes=[node]), pid=lambda node_id: 7, directory=tmp_path, endpoints=lambda: {"nodes": [{"id": 0}]}
+        plan=SimpleNamespace(nodes=[node], brokers=[node]),
+        pid=lambda node_id: 7,
+        directory=tmp_path,
+        endpoints=lambda: {"nodes": [{"id": 0}]},
+        bootstrap_servers="127.0.0.1:9093",
+        kafka_bootstrap_servers="127.0.0.1:9092",
     )
     up.announce(cluster, 1.5, tmp_path / "control", as_json)
     told = capsys.readouterr()
@@ -144,7 +149,8 @@ def test_up_prints_a_table_or_json(as_json: bool, tmp_path: Path, capsys: pytest
     if as_json:
         assert json.loads(told.out) == {"ready_seconds": 1.5, "nodes": [{"id": 0}], "control_socket": f"{tmp_path}/control"}
     else:
-        assert "│ broker-0 │ rack-0 │ 127.0.0.1:9092" in told.out
+        assert told.out.startswith("Kafka clients: 127.0.0.1:9092\nadmin API (gRPC): 127.0.0.1:9093\n")
+        assert "│ broker-0 │ rack-0 │ 127.0.0.1:9092 │ 127.0.0.1:9093" in told.out
         assert "try: kraftlab topics --list" in told.out
         assert "{" not in told.out
 

@@ -53,7 +53,7 @@ SEEN: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "test_the_number_of_fetchers_changes_while_replicas_are_copied": ("num.replica.fetchers",),
     },
-    "gateway/test_kafka_python_admin.py": {
+    "broker/test_topic_creation.py": {
         "test_a_topic_that_a_client_asks_for_is_created_unless_that_is_switched_off": ("auto.create.topics.enable",),
     },
     "gateway/test_listener.py": {

@@ -30,13 +30,19 @@ OFFSETS = bytes(range(16, 32))
 
 def make_request(key: int, version: int, **fields: Any) -> KafkaRequest:
     """Encode a request with kio and decode it as the gateway does. Missing fields have their defaults, or zeros."""
+    return decode_request(make_frame(key, version, **fields)[4:])
+
+
+def make_frame(key: int, version: int, **fields: Any) -> bytes:
+    """Encode a request with kio, with its length. Missing fields have their defaults, or zeros."""
     schema: Any = load_request_schema(key, version)
     buffer = io.BytesIO()
     header = schema.__header_schema__
     values = {"request_api_key": key, "request_api_version": version, "correlation_id": 5, "client_id": "test"}
     entity_writer(header)(buffer, header(**values))
     entity_writer(schema)(buffer, make_entity(schema, fields))
-    return decode_request(buffer.getvalue())
+    frame = buffer.getvalue()
+    return len(frame).to_bytes(4, "big") + frame
 
 
 def make_entity(kind: Any, given: dict[str, Any]) -> Any:

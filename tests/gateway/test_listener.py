@@ -18,6 +18,7 @@ from kraftlab.gateway import connection as connection_module
 from kraftlab.gateway.codec import Header, KafkaRequest, MalformedRequest
 from kraftlab.gateway.connection import ClientConnection, Closed, FrameBudget
 from kraftlab.gateway.data import Unheard
+from kraftlab.gateway.door import OFFERS
 from kraftlab.gateway.listener import KafkaListener
 from kraftlab.rpc.caller import Caller
 from kraftlab.wire.parts import Part
@@ -31,6 +32,8 @@ Answer = Callable[[KafkaRequest], Awaitable[Sequence[Part] | None]]
 
 class StubDoor:
     """Answers each request by a function."""
+
+    offers = OFFERS
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer

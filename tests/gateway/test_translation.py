@@ -28,7 +28,6 @@ from kraftlab.gateway.codec import (
 from kraftlab.gateway.door import DATA_CALLS, OFFERS, Door, Unanswerable
 from kraftlab.gateway.translation import to_entity, to_message
 from kraftlab.metadata.errors import ErrorCode
-from kraftlab.metadata.image import EMPTY
 from kraftlab.metadata.uuids import to_text
 from kraftlab.rpc.caller import Caller
 from kraftlab.rpc.methods import METHODS, fault
@@ -150,7 +149,7 @@ async def test_a_failure_that_a_response_cannot_show_is_no_success() -> None:
     async def published(offset: int) -> None:
         """The broker has all metadata."""
 
-    door = Door(no_controller, 0, lambda: EMPTY, published, {})
+    door = Door(no_controller, 0, dict, published, {})
     for key, version in SERVED:
         if key == API_VERSIONS:
             continue

@@ -33,7 +33,7 @@ def test_a_new_directory_gets_nodes_racks_and_ports(tmp_path: Path) -> None:
     assert [node.node_id for node in plan.nodes] == [3000, 3001, 3002, 0, 1, 2, 3]
     assert [node.rack for node in plan.brokers] == ["rack-0", "rack-1", "rack-0", "rack-1"]
     ports = [port for node in plan.nodes for port in node.ports]
-    assert len(set(ports)) == 18
+    assert len(set(ports)) == 21
     assert max(ports) < 32768
 
 
@@ -57,7 +57,7 @@ def test_what_is_written_is_what_nodes_read(tmp_path: Path) -> None:
     assert all((path / "meta.properties").exists() for path in broker.all_directories())
 
 
-def test_brokers_of_an_older_cluster_get_a_port_for_kafka_clients(tmp_path: Path) -> None:
+def test_nodes_of_an_older_cluster_get_a_port_for_kafka_clients(tmp_path: Path) -> None:
     first = layout.write(tmp_path, layout.plan(tmp_path, 1, 2, 1), {})
     path = tmp_path / "cluster.json"
     held = msgspec.json.decode(path.read_bytes())
@@ -65,8 +65,8 @@ def test_brokers_of_an_older_cluster_get_a_port_for_kafka_clients(tmp_path: Path
         del node["kafka_port"]
     path.write_bytes(msgspec.json.encode(held))
     plan = layout.write(tmp_path, layout.plan(tmp_path, None, None, None), {})
-    assert [node.kafka_port is None for node in plan.nodes] == [True, False, False]
-    assert len({port for node in plan.nodes for port in node.ports}) == 8
+    assert all(node.kafka_port is not None for node in plan.nodes)
+    assert len({port for node in plan.nodes for port in node.ports}) == 9
     assert [node.peer for node in plan.nodes] == [node.peer for node in first.nodes]
     assert layout.plan(tmp_path, None, None, None) == plan
 
@@ -144,7 +144,8 @@ def test_endpoints_name_what_scripts_need(tmp_path: Path) -> None:
     assert endpoints["kafka_bootstrap_servers"] == cluster.kafka_bootstrap_servers == str(cluster.node(0).kafka)
     controller, broker = endpoints["nodes"]  # type: ignore[misc]
     assert {"id", "role", "rack", "kafka", "grpc", "peer", "pid", "metadata_dir", "log_dirs", "log"} == set(controller)
-    assert (controller["kafka"], broker["kafka"]) == (None, cluster.kafka_bootstrap_servers)
+    assert controller["kafka"] == str(cluster.node(3000).kafka)
+    assert broker["kafka"] == cluster.kafka_bootstrap_servers
     cluster.close()
 
 
@@ -350,7 +351,7 @@ def test_the_ports_of_a_cluster_that_runs_are_not_free_though_nothing_listens(
     assert {port for node in second.plan.nodes for port in node.ports}.isdisjoint(own)
     second.close()
     monkeypatch.setattr(cluster_plan, "_PORTS", range(min(own), max(own) + 2))
-    with pytest.raises(ClusterError, match=r"no 5 free ports in a row between \d+ and \d+; stop other clusters first"):
+    with pytest.raises(ClusterError, match=r"no 6 free ports in a row between \d+ and \d+; stop other clusters first"):
         LocalCluster(tmp_path / "third", 1, 1, 1)
     first.close()
     LocalCluster(tmp_path / "third", 1, 1, 1).close()
