@@ -82,7 +82,8 @@ class KafkaTools:
         main = name if name.startswith("kafka.") else f"org.apache.kafka.tools.{name}"
         # The command of kafka-cluster comes before its options.
         first, rest = (arguments[:1], arguments[1:]) if script == "kafka-cluster" else ((), arguments)
-        return ["java", *JAVA_OPTIONS, "-cp", f"{JARS}/*", main, *first, "--bootstrap-server", self._bootstrap, *rest]
+        where = () if "--bootstrap-controller" in rest else ("--bootstrap-server", self._bootstrap)
+        return ["java", *JAVA_OPTIONS, "-cp", f"{JARS}/*", main, *first, *where, *rest]
 
 
 @pytest.fixture(scope="session")

@@ -210,6 +210,15 @@ class TestQuorum:
         assert [len(rows), all(re.fullmatch(shape, row) for row in rows)] == [len(cluster.plan.nodes), True]
 
 
+def test_tools_ask_controllers_too(kafka: KafkaTools, cluster: LocalCluster) -> None:
+    where = ("--bootstrap-controller", ",".join(str(node.kafka) for node in cluster.plan.controllers))
+    assert f"ClusterId:              {cluster.cluster_id}" in kafka("kafka-metadata-quorum", *where, "describe", "--status")
+    assert "metadata.version" in kafka("kafka-features", *where, "describe")
+    assert kafka("kafka-reassign-partitions", *where, "--list") == "No partition reassignments found.\n"
+    _, *rows = kafka("kafka-cluster", "list-endpoints", *where).splitlines()
+    assert [row.split()[0] for row in rows] == [str(node_id) for node_id in cluster.controller_ids]
+
+
 def test_features_are_described_and_changed(kafka: KafkaTools) -> None:
     name = "eligible.leader.replicas.version"
     shape = rf"Feature: {name}\s+SupportedMinVersion: 0\s+SupportedMaxVersion: 1\s+FinalizedVersionLevel: 1\s+Epoch: \d+"
