@@ -11,16 +11,18 @@ through the active controller, and the answer waits for it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 
+import msgspec
 import trio
 
 from kraftlab.access.authorizer import NOT_ASKED, Rights
 from kraftlab.config.models import KAFKA_LISTENER
 from kraftlab.metadata.acls import CLUSTER_NAME, Operation, ResourceType
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from kraftlab.metadata.topic_names import INTERNAL_TOPICS, name_problem
+from kraftlab.metadata.uuids import ZERO
 from kraftlab.rpc.caller import Caller
 
 from .codec import Entity, KafkaRequest
@@ -60,6 +62,8 @@ class MetadataCalls:
         named.
         """
         body = request.body
+        if any(_is_nameless(entry) for entry in body.topics or ()):
+            return _refused(body)
         rights = self._rights(caller.principal, caller.host)
         rows = await self._rows(request, caller, rights)
         image = self._image()
@@ -70,7 +74,8 @@ class MetadataCalls:
         for row in rows:
             topic = row if isinstance(row, MetadataResponseTopic) else _describe(image, row, listed)
             if not topic.error_code and getattr(body, "include_topic_authorized_operations", False):
-                topic.topic_authorized_operations = rights.operations(ResourceType.TOPIC, topic.name or "")
+                operations = rights.operations(ResourceType.TOPIC, topic.name or "")
+                topic = msgspec.structs.replace(topic, topic_authorized_operations=operations)
             topics.append(topic)
             described += len(topic.partitions)
             if described >= PARTITIONS_AT_ONCE:
@@ -107,7 +112,10 @@ class MetadataCalls:
         if by_id:
             return [self._row_of_id(topic_id, rights) for topic_id in by_id]
         may_create = getattr(body, "allow_auto_topic_creation", True)
-        return [await self._row_of_name(name, may_create, caller, rights) for name in _names(body.topics)]
+        return [
+            await self._row_of_name(name, may_create, caller, rights)
+            for name in dict.fromkeys(entry.name for entry in body.topics)
+        ]
 
     def _row_of_id(self, topic_id: bytes, rights: Rights) -> TopicImage | MetadataResponseTopic:
         topic = self._image().topics.by_id.get(topic_id)
@@ -136,12 +144,21 @@ class MetadataCalls:
         return MetadataResponseTopic(error_code=error, name=name, is_internal=is_internal)
 
 
-def _names(entries: Iterable[Entity]) -> list[str]:
-    """Return the requested names, each once. ApiError INVALID_REQUEST for an entry with neither name nor id."""
-    names = dict.fromkeys(entry.name for entry in entries)
-    if None in names:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "An entry has neither a name nor an id; give one of them.")
-    return list(names)
+def _is_nameless(entry: Entity) -> bool:
+    return entry.name is None and getattr(entry, "topic_id", None) is None
+
+
+def _refused(body: Entity) -> MetadataResponse:
+    """Return the answer to a request with an entry that has neither a name nor an id: all entries are refused, as in Kafka."""
+    topics = [
+        MetadataResponseTopic(
+            error_code=ErrorCode.INVALID_REQUEST,
+            name=entry.name or "",
+            topic_id=ZERO if entry.topic_id is None else entry.topic_id.bytes,
+        )
+        for entry in body.topics
+    ]
+    return MetadataResponse(brokers=[], cluster_id=None, controller_id=-1, topics=topics)
 
 
 def _cluster_operations(body: Entity, rights: Rights) -> int:
@@ -182,5 +199,5 @@ def _partition(
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,
-        offline_replicas=offline,
+        offline_replicas=tuple(offline),
     )
