@@ -52,10 +52,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Start three controllers and four brokers. Callers, who are anonymous, may do everything."""
+    """Start three controllers and four brokers. Callers, who are anonymous, may do everything.
+
+    At the end no node must have logged an error.
+    """
     access = {"authorizer.class.name": "StandardAuthorizer", "super.users": "User:ANONYMOUS"}
     with LocalCluster(tmp_path_factory.mktemp("interop"), 3, 4, 2, overrides=access) as cluster:
         yield cluster
+        logs = {node.name: cluster.log_path(node.node_id).read_text() for node in cluster.plan.nodes}
+    errors = [f"{name}: {line}" for name, text in logs.items() for line in text.splitlines() if " ERROR " in line]
+    assert not errors
 
 
 class KafkaTools:
@@ -87,7 +93,7 @@ class KafkaTools:
 
 
 @pytest.fixture(scope="session")
-def kafka(cluster: LocalCluster, jars: None) -> KafkaTools:
+def kafka(jars: None, cluster: LocalCluster) -> KafkaTools:
     return KafkaTools(cluster.kafka_bootstrap_servers)
 
 
@@ -97,6 +103,9 @@ def jars() -> None:
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
             pytest.skip(f"no {program} on the path: Apache Kafka's tools need Java 17 and Maven")
+    version = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr.splitlines()[0]
+    if int(re.sub(r'.*"(\d+).*', r"\1", version)) < 17:
+        pytest.skip(f"{version}: Apache Kafka's tools need Java 17")
     if not JARS.exists():
         partial = JARS.with_name(f"{JARS.name}.partial")
         pom = HERE / "kafka_tools" / "pom.xml"

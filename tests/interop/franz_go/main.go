@@ -170,7 +170,7 @@ func produce(arguments []string) error {
 	var failed error
 	for number := 0; until.Err() == nil; number++ {
 		text := strconv.Itoa(number)
-		producer.Produce(context.Background(), kgo.StringRecord(text), func(record *kgo.Record, err error) {
+		producer.Produce(context.Background(), kgo.KeyStringRecord(text, text), func(record *kgo.Record, err error) {
 			if err != nil {
 				failed = fmt.Errorf("record %s: %w", record.Value, err)
 				return
