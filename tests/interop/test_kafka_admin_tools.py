@@ -136,6 +136,25 @@ class TestReassignments:
         assert [replicas for _, replicas in described(kafka, "cancelled")] == ["0,1"]
         assert not self.configs(kafka, "brokers", "2") and not self.configs(kafka, "topics", "cancelled")
 
+    def test_the_replicas_of_a_dead_broker_move_away(self, kafka: KafkaTools, cluster: LocalCluster, tmp_path: Path) -> None:
+        create(kafka, "orphaned", "3:1")
+        plan = tmp_path / "plan.json"
+        plan.write_text('{"version":1,"partitions":[{"topic":"orphaned","partition":0,"replicas":[2,1]}]}')
+        # Tools that look for the dead broker warn of it.
+        kafka = KafkaTools(",".join(str(node.kafka) for node in cluster.plan.brokers if node.node_id != 3))
+        cluster.kill_node(3)
+        try:
+            while described(kafka, "orphaned") != [("1", "3,1")]:
+                pass  # The controller notices the end of a broker's connection within a second.
+            self.run(kafka, "--execute", plan)
+            while "Reassignment of partition orphaned-0 is completed." not in self.run(kafka, "--verify", plan):
+                pass
+            assert described(kafka, "orphaned") == [("1", "2,1")]
+            assert re.search(r"^3 .* fenced ", kafka("kafka-cluster", "list-endpoints", "--include-fenced-brokers"), re.MULTILINE)
+        finally:
+            cluster.start_node(3)
+            cluster.wait_ready()
+
     @pytest.mark.parametrize(
         ("plan", "said"),
         [
