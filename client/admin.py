@@ -146,6 +146,11 @@ class AdminClient(LogDirCalls):
         return self._leader
 
     @property
+    def transport(self) -> Transport:
+        """Connections of this client, for other clients of the same cluster."""
+        return self._channels
+
+    @property
     def speaks_kafka(self) -> bool:
         """True if the cluster is called over the Kafka protocol."""
         return not isinstance(self._channels, Channels)

@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from google.protobuf.message import Message
+from kio.static.protocol import ResponsePayload
 
 from kraftlab.gateway.client_codec import request_schema
 from kraftlab.gateway.codec import response_schema
-from kraftlab.gateway.translation import lost_fields, to_entity, to_response
+from kraftlab.gateway.translation import entity_of, lost_fields, to_entity, to_response
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.quorum.core.types import Endpoint
 from kraftlab.rpc.methods import API_OF_RESPONSE, METHODS, AdminRequest, Response
@@ -96,6 +97,15 @@ class KafkaNode:
             response.header.error_message = f"the broker did not finish {api} in time; the request may have taken effect"
         return response
 
+    def exchange(self, api: str, values: Mapping[str, object]) -> ResponsePayload:
+        """Send a request outside the Admin service, from the values of its fields, and return the response's entity.
+
+        Values that its version does not have are left out. ApiError UNSUPPORTED_VERSION, NoAnswer.
+        """
+        key, version = OFFERS[api].key, self._version(api)
+        entity = entity_of(request_schema(key, version), values)
+        return self._connection.request(entity, response_schema(key, version), self._deadline)
+
     def _version(self, api: str) -> int:
         own, versions = OFFERS[api], self._connection.versions(self._deadline)
         offered = versions.get(own.key)
@@ -133,6 +143,10 @@ class KafkaChannels:
         answer: Any = METHODS[api].response
         response: Message = CALLS[api](node, request) if api in CALLS else node.ask(answer, request)
         return response
+
+    def exchange(self, endpoint: Endpoint, api: str, values: Mapping[str, object], timeout_s: float) -> ResponsePayload:
+        """Send a request outside the Admin service to a broker, as `KafkaNode.exchange`."""
+        return KafkaNode(self.connection(endpoint), time.monotonic() + timeout_s).exchange(api, values)
 
     def check(self, request: AdminRequest) -> None:
         """Refuse a request with fields that no version of Kafka's has. ApiError UNSUPPORTED_VERSION."""

@@ -81,6 +81,9 @@ class KafkaConnection:
             except MalformedResponse as error:
                 self._drop()
                 raise NoAnswer(f"its answer is malformed: {error}") from error
+            except BaseException:  # Ctrl-C: the answer is still to come.
+                self._drop()
+                raise
 
     def close(self) -> None:
         with self._lock:

@@ -155,6 +155,28 @@ def to_entity(message: AdminRequest | AdminResponse, kind: type[Entity]) -> Enti
     return entity
 
 
+def entity_of(kind: type[Entity], values: Mapping[str, object]) -> Entity:
+    """Return an entity of class `kind` with these values by name, entries as mappings; other fields have Kafka's defaults.
+
+    Values that the class has no field for are left out.
+    """
+    entity: Entity = _built(kind, values)
+    return entity
+
+
+def _built(kind: Any, values: Any) -> Any:
+    return kind(
+        **{
+            field.name: _absent(field)
+            if field.name not in values
+            else tuple(_built(field.nested, each) for each in values[field.name])
+            if field.nested is not None
+            else _to_kind(values[field.name], field)
+            for field in _fields(kind)
+        }
+    )
+
+
 def to_response(entity: ResponsePayload, message: AdminResponse) -> None:
     """Fill a response of the Admin service from a response entity."""
     _fill_with_header(message, entity)

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.broker.log.record_batch import Record, build_batch
+from kraftlab.broker.log.record_batch import Record, build_batch, validate
 from kraftlab.cli import main
 from kraftlab.cli.connection import SERVERS_VARIABLE
 from kraftlab.client import AdminClient, ClusterUnreachable, DataClient
+from kraftlab.client.kafka_data import KafkaDataClient
 from kraftlab.lab import LocalCluster
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
@@ -194,6 +195,35 @@ def test_the_python_client_speaks_kafka_by_its_scheme(cluster: LocalCluster) -> 
         with pytest.raises(ApiError) as refused:
             client.open_stream()
         assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_the_consoles_write_and_read_records(
+    run: Run, cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_topic(cluster, "lines", [2])
+    path = tmp_path / "lines.txt"
+    path.write_text("one\ntwo\nthree\n")
+    with path.open() as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        assert run("console-producer", "--topic", "lines") == (0, "3 records to lines-0, offsets 0 to 2\n")
+    code, text = run("console-consumer", "--topic", "lines", "--from-beginning", "--max-messages", "3", "--json")
+    assert (code, [json.loads(line)["value"] for line in text.splitlines()[:3]]) == (0, ["one", "two", "three"])
+    code, text = run("console-consumer", "--topic", "lines", "--partition", "0", "--offset", "2", "--timeout-ms", "100", "--json")
+    assert (code, [json.loads(line)["offset"] for line in text.splitlines()[:-1]]) == (0, [2])
+
+
+def test_batches_are_numbered_and_what_needs_our_own_nodes_is_refused(cluster: LocalCluster) -> None:
+    make_topic(cluster, "numbered", [0])
+    batch = build_batch([Record(timestamp_ms=1, key=None, value=b"v")])
+    with AdminClient(f"kafka://{cluster.kafka_bootstrap_servers}") as admin, KafkaDataClient(admin) as data:
+        assert [data.produce("numbered", 0, batch).base_offset for _ in range(3)] == [0, 1, 2]
+        stored = validate(data.fetch("numbered", 0, 0).records)
+        assert [header.base_sequence for _, header in stored] == [0, 1, 2]
+        assert data.bounds("numbered", 0) == (0, 3)
+        with pytest.raises(ApiError, match="acks=0 needs the peer ports"):
+            data.produce("numbered", 0, batch, acks=0)
+        with pytest.raises(ApiError, match="peer ports"):
+            data.offset_for("numbered", 0, 0)
 
 
 def test_controllers_answer_over_the_kafka_protocol_too(run: Run, cluster: LocalCluster) -> None:

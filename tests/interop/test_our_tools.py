@@ -15,7 +15,7 @@ from kraftlab.cli import main
 from kraftlab.cli.connection import SERVERS_VARIABLE
 
 from .apache_kafka import CLUSTER_ID, CONTROLLER_ID, ApacheKafka
-from .conftest import JARS, JAVA_OPTIONS
+from .conftest import JARS, JAVA_OPTIONS, TIMEOUT_S, KafkaTools
 
 DEADLINE_S = 60.0
 RECORDS, RECORD_BYTES = 3000, 1000
@@ -129,6 +129,25 @@ def test_topics_change_and_records_are_deleted(run: Run, real: ApacheKafka, tmp_
     assert run("topics", "--describe", "--topic", "orders") == (
         *(1, "Error while executing topic command : Topic 'orders' does not exist as expected\n"),
     )
+
+
+def test_the_consoles_share_records_with_kafkas_own(
+    run: Run, real: ApacheKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = KafkaTools(real.bootstrap_servers)
+    assert run("topics", "--create", "--topic", "lines", "--replica-assignment", "2:0")[0] == 0
+    path = tmp_path / "lines.txt"
+    path.write_text("k1:one\nk2:two\n")
+    keyed = ("--property", "parse.key=true", "--property", "key.separator=:")
+    with path.open() as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        code, text = run("console-producer", "--topic", "lines", *keyed)
+    assert (code, text) == (0, "2 records to lines-0, offsets 0 to 1\n"), text
+    tools("kafka-console-producer", "--topic", "lines", "--compression-codec", "lz4", stdin="three\nfour\n")
+    code, text = run("console-consumer", "--topic", "lines", "--from-beginning", "--max-messages", "4", "--json")
+    assert (code, [json.loads(line)["value"] for line in text.splitlines()[:4]]) == (0, ["one", "two", "three", "four"])
+    consumer = tools.begin("kafka-console-consumer", "--topic", "lines", "--from-beginning", "--max-messages", "4")
+    assert consumer.communicate(timeout=TIMEOUT_S)[0].splitlines() == ["one", "two", "three", "four"]
 
 
 @pytest.mark.parametrize(
