@@ -61,13 +61,15 @@ pipeline-demo: .venv/installed-pipeline
 
 # Two workers: clusters of processes in one lane, everything else beside them (tests/conftest.py). `-n 0`: all in one process.
 # Byte code is kept, also where the environment would rather not: hundreds of processes import the same modules.
-test nightly: export PYTHONDONTWRITEBYTECODE =
+test interop nightly: export PYTHONDONTWRITEBYTECODE =
 test: .venv/installed-dev
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
-# Existing Kafka clients and tools on one cluster. The summary names tests that were skipped, and the missing tool chain.
+# Existing Kafka clients and tools on one cluster, and what Apache Kafka answered, through the Kafka protocol. The summary names
+# tests that were skipped, and the missing tool chain.
 interop: .venv/installed-dev
 	$(BIN)/python -m pytest -n 0 -m interop -rs tests/interop $(ARGS)
+	$(BIN)/python -m pytest -n 0 tests/cases --door kafka $(ARGS)
 
 # At length what `make test` does in small: every property test with twenty times its examples, thousands of seeds that
 # no night has played before, every planted bug.
@@ -108,9 +110,11 @@ lint: .venv/installed-dev proto-check
 
 proto: .venv/proto/installed
 	.venv/proto/bin/python proto/generate.py
+	.venv/proto/bin/python proto/kafka/generate.py
 
 proto-check: .venv/proto/installed
 	.venv/proto/bin/python proto/generate.py --check
+	.venv/proto/bin/python proto/kafka/generate.py --check
 
 # Draws docs/diagrams/*.d2; a test compares the pictures with their texts.
 diagrams:

@@ -272,6 +272,25 @@ def _delete_records(call: CallContext) -> Admission:
     return Admission(_without(request, "topics", kept), complete, is_void=not kept)
 
 
+def _describe_producers(call: CallContext) -> Admission:
+    """Require READ on the topic."""
+    rights, request = call.rights, call.request
+    refused = [topic for topic in request.topics if not rights.allow(Operation.READ, ResourceType.TOPIC, topic.name)]
+    if not refused:
+        return Admission(request)
+    names = {topic.name for topic in refused}
+    kept = [topic for topic in request.topics if topic.name not in names]
+
+    def complete(response: Any) -> None:
+        for topic in refused:
+            answer = response.topics.add(name=topic.name)
+            for index in topic.partition_indexes:
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                answer.partitions.add(partition_index=index, error_code=code, error_message=TOPIC_REFUSED)
+
+    return Admission(_without(request, "topics", kept), complete, is_void=not kept)
+
+
 def _describe_topic_partitions(call: CallContext) -> Admission:
     """Require DESCRIBE on the topic. Without it, named topics are refused and others left out."""
     rights, request = call.rights, call.request
@@ -442,6 +461,8 @@ CALLS: Mapping[str, Admit] = {
     "UnregisterBroker": _ALTER,
     "AllocateProducerIds": _on_cluster(Operation.CLUSTER_ACTION),
     "InitProducerId": _init_producer_id,
+    "DescribeProducers": _describe_producers,
+    "ListTransactions": _anybody,
     "CreateSnapshot": _ALTER,
     "ListSnapshots": _DESCRIBE,
     "DescribeMetadata": _DESCRIBE,

@@ -323,6 +323,7 @@ class BrokerNode:
         from .api.init_producer_id import InitProducerId, allocate
         from .api.log_dir_repairs import LogDirRepairs
         from .api.log_dirs import LogDirsApi
+        from .api.producers import DescribeProducers, list_transactions
 
         assert self._channel is not None
         log_dirs = LogDirsApi(self.replicas, self.publisher)
@@ -342,6 +343,8 @@ class BrokerNode:
             "ApiVersions": self._api_versions,
             "InitProducerId": InitProducerId(self.producer_ids).init,
             "AllocateProducerIds": allocate,
+            "DescribeProducers": DescribeProducers(self.replicas).describe,
+            "ListTransactions": list_transactions,
             **SnapshotCalls(self._config.node_id, self.driver).calls(),
             **TimeTravel(self._config.node_id, metadata_dir, lambda: self.publisher.offset, threads, files).calls(),
         }
@@ -480,6 +483,7 @@ def _import_admin() -> None:
         "kraftlab.broker.api.log_dir_repairs",
         "kraftlab.broker.api.log_dirs",
         "kraftlab.broker.api.init_producer_id",
+        "kraftlab.broker.api.producers",
         "kraftlab.node.metadata_digests",
         "kraftlab.node.snapshots",
         "kraftlab.broker.api.admin_service",

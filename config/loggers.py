@@ -26,7 +26,7 @@ def fault(name: str, level: str | None) -> str | None:
     if level is not None and level not in LEVELS:
         return (
             f"Cannot set the log level of {name} to {level} as it is not a supported log level. Valid log levels are "
-            f"{', '.join(LEVELS)}"
+            f"{', '.join(sorted(LEVELS))}"
         )
     return None
 

@@ -32,6 +32,11 @@ DEFAULT_TIMEOUT_MS = 60_000
 ANSWER_MAX_MS = 1000
 """Time that an answer may take on its way to the caller, through a broker or not."""
 ANY_EPOCH = -1
+_NOT_LEADER = (
+    "For requests intended only for the leader, this error indicates that the broker is not the current leader. For requests "
+    "intended for any replica, this error indicates that the broker is not a replica of the topic partition."
+)
+"""Kafka's text of NOT_LEADER_OR_FOLLOWER, in the place that its clients show."""
 
 
 class Quorum(Protocol):
@@ -121,11 +126,10 @@ class QuorumOperations:
         if request.topics and not _is_about_the_metadata(request):
             return _refused(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
         if request.topics and quorum.leader_id != quorum.node_id:
-            leader = f"node {quorum.leader_id} does" if quorum.leader_id >= 0 else "the leader is unknown"
-            return _refused(request, ErrorCode.NOT_LEADER_OR_FOLLOWER, f"This node does not lead the quorum; {leader}.")
+            return _refused(request, ErrorCode.NOT_LEADER_OR_FOLLOWER, _NOT_LEADER)
         response = self._described(quorum)
+        response.header.error_message = ""
         if request.topics:
-            response.header.error_message = ""
             partition = response.topics.add(topic_name=METADATA_TOPIC).partitions.add(
                 leader_id=quorum.leader_id,
                 leader_epoch=quorum.leader_epoch,

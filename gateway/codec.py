@@ -11,15 +11,15 @@ import struct
 from typing import Any, NamedTuple
 
 import msgspec
-from kio.index import load_request_schema, load_response_schema
-from kio.serial import entity_reader, entity_writer
+from kio.index import UnknownEntity, load_request_schema, load_response_schema
+from kio.serial import entity_writer
 from kio.static.protocol import ResponsePayload
 
-from kraftlab.wire.parts import Part, part_bytes
+from kraftlab.wire.parts import InMemory, Part, part_bytes
 
 from .generated import ENCODERS
+from .unknown_tags import read_entity
 
-Buffer = bytes | memoryview
 _PREFIX = struct.Struct(">hhi")
 _LENGTH = struct.Struct(">i")
 API_VERSIONS = 18
@@ -49,20 +49,23 @@ class KafkaRequest(NamedTuple):
     body: Entity
 
 
-def peek(frame: Buffer) -> Header:
+def peek(frame: InMemory) -> Header:
     """Return the first fields of a request, without its length. MalformedRequest if the frame is too short."""
     if len(frame) < _PREFIX.size:
         raise MalformedRequest(f"a request of {len(frame)} bytes is shorter than its header")
     return Header(*_PREFIX.unpack_from(frame))
 
 
-def decode_request(frame: Buffer) -> KafkaRequest:
+def decode_request(frame: InMemory) -> KafkaRequest:
     """Decode a request in a version that is served. MalformedRequest for bytes that do not fit its schema."""
     head = peek(frame)
-    schema: Any = load_request_schema(head.key, head.version)
     try:
-        header, size = entity_reader(schema.__header_schema__)(frame, 0)
-        body, _ = entity_reader(schema)(frame, size)
+        schema: Any = load_request_schema(head.key, head.version)
+    except UnknownEntity as error:  # Produce before version 3: clients look for version 0 among the offers
+        raise MalformedRequest(f"API {head.key} version {head.version} is no longer served; use a newer version") from error
+    try:
+        header, size = read_entity(schema.__header_schema__, frame, 0)
+        body, _ = read_entity(schema, frame, size)
     except Exception as error:  # kio raises errors of several kinds for bytes that do not fit
         raise MalformedRequest(f"{schema.__name__} version {head.version}: {type(error).__name__}: {error}") from error
     return KafkaRequest(head, header.client_id or "", body)

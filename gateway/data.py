@@ -43,7 +43,7 @@ from kraftlab.rpc.caller import Caller
 from kraftlab.wire.parts import NOTHING, FilePart
 
 from .codec import Entity, KafkaRequest
-from .fetch_sessions import ConsumerSessions, Key, SessionError, TopicKey, Wanted
+from .fetch_sessions import LEAST_BYTES, ConsumerSessions, Key, SessionError, TopicKey, Wanted
 from .generated import fetch_response as fetched
 from .generated import list_offsets_response as listed
 from .generated import offset_for_leader_epoch_response as ended
@@ -54,6 +54,15 @@ MISLED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EP
 NO_TRANSACTIONS = "This cluster coordinates no transactions; leave transactional.id out of the producer's configuration."
 SPECIAL_TIMES_SINCE = {-3: 7, -4: 8, -5: 9, -6: 11}
 """Special timestamp of ListOffsets → the first version that has it."""
+NO_DIVERGENCE = -1, -1
+FOLLOWERS_SINCE = 11
+"""The first version of Fetch that may read from a follower (KIP-392)."""
+LEADERS_SINCE = 16
+"""The first version of Fetch whose answers name the leader."""
+BATCH_HEADER_BYTES = 61
+LENGTH_FROM = 12
+"""Bytes of a batch's header that its length does not count."""
+TWO_BATCHES = "A produce request holds one record batch for each partition; send the others with further requests."
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 
 Query = TypeVar("Query")
@@ -133,22 +142,17 @@ class DataCalls:
         """Append the batches of each partition, all partitions beside each other; None for acks=0. Unheard: acks=0 failed."""
         body = request.body
         rights = self._rights(caller.principal, caller.host)
-        answers: list[list[produced.PartitionProduceResponse]] = [[] for _ in body.topic_data]
+        answers: list[list[produced.PartitionProduceResponse]] = []
         async with trio.open_nursery() as nursery:
-            for topic_answers, data in zip(answers, body.topic_data, strict=True):
-                topic = self._topic(data, Operation.WRITE, rights)
-                if body.transactional_id is not None:
-                    topic = Refusal(ErrorCode.INVALID_PRODUCER_ID_MAPPING, NO_TRANSACTIONS)
-                elif isinstance(topic, TopicImage) and topic.name in INTERNAL_TOPICS:
-                    topic = Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}")
-                for partition in data.partition_data:
-                    answer = produced.PartitionProduceResponse(index=partition.index, base_offset=-1)
-                    topic_answers.append(answer)
-                    if isinstance(topic, Refusal):
-                        answer.error_code, answer.error_message = topic
-                    else:
-                        nursery.start_soon(self._produce_one, body, topic.topic_id, partition.records, answer)
-        failed = [answer for topic_answers in answers for answer in topic_answers if answer.error_code]
+            for data in body.topic_data:
+                topic = self._writable(body, data, rights)
+                code, message = topic if isinstance(topic, Refusal) else (ErrorCode.NONE, None)
+                row = [_refused_produce(partition.index, code, message) for partition in data.partition_data]
+                answers.append(row)
+                if isinstance(topic, TopicImage):
+                    for place, partition in enumerate(data.partition_data):
+                        nursery.start_soon(self._produce_one, body, topic.topic_id, partition, row, place)
+        failed = [answer for row in answers for answer in row if answer.error_code]
         if not body.acks:
             if failed:
                 first = failed[0]
@@ -156,29 +160,45 @@ class DataCalls:
             return None
         return produced.ProduceResponse(
             responses=[
-                produced.TopicProduceResponse(partition_responses=topic_answers, **_name_of(data))
-                for topic_answers, data in zip(answers, body.topic_data, strict=True)
+                produced.TopicProduceResponse(partition_responses=row, **_name_of(data))
+                for row, data in zip(answers, body.topic_data, strict=True)
             ],
             node_endpoints=[
                 produced.NodeEndpoint(*endpoint)
-                for endpoint in self._endpoints(answer.current_leader.leader_id for answer in failed if answer.current_leader)
+                for endpoint in self._endpoints(answer.current_leader.leader_id for answer in failed)
             ],
         )
 
+    def _writable(self, body: Entity, data: Entity, rights: Rights) -> TopicImage | Refusal:
+        """Return the topic that a producer writes to, or the refusal of all its partitions."""
+        topic = self._topic(data, Operation.WRITE, rights)
+        if body.transactional_id is not None:
+            return Refusal(ErrorCode.INVALID_PRODUCER_ID_MAPPING, NO_TRANSACTIONS)
+        if isinstance(topic, TopicImage) and topic.name in INTERNAL_TOPICS:
+            return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}")
+        return topic
+
     async def _produce_one(
-        self, body: Entity, topic_id: Uuid, records: bytes | None, answer: produced.PartitionProduceResponse
+        self, body: Entity, topic_id: Uuid, partition: Entity, row: list[produced.PartitionProduceResponse], place: int
     ) -> None:
-        timeout_ms = _milliseconds(body.timeout)
-        response = await self._data.produce(
-            ProduceRequest(topic_id, answer.index, body.acks, timeout_ms, memoryview(records or b""))
+        """Append the batch of one partition, and put the answer into its place."""
+        records = memoryview(partition.records or b"")
+        if _holds_two(records):
+            row[place] = _refused_produce(partition.index, ErrorCode.INVALID_RECORD, TWO_BATCHES)
+            return
+        wanted = ProduceRequest(topic_id, partition.index, body.acks, _milliseconds(body.timeout), records)
+        response = await self._data.produce(wanted)
+        leader = self._leader(topic_id, partition.index) if response.error in MISLED else (-1, -1)
+        row[place] = produced.PartitionProduceResponse(
+            index=partition.index,
+            error_code=response.error,
+            error_message=response.message,
+            base_offset=response.base_offset,
+            log_append_time_ms=response.log_append_time_ms,
+            log_start_offset=response.log_start_offset,
+            record_errors=[produced.BatchIndexAndErrorMessage(*error) for error in response.record_errors],
+            current_leader=produced.LeaderIdAndEpoch(*leader),
         )
-        answer.error_code, answer.error_message = response.error, response.message
-        answer.base_offset = response.base_offset
-        answer.log_append_time_ms = response.log_append_time_ms
-        answer.log_start_offset = response.log_start_offset
-        answer.record_errors = [produced.BatchIndexAndErrorMessage(*error) for error in response.record_errors]
-        if response.error in MISLED:
-            answer.current_leader = produced.LeaderIdAndEpoch(*self._leader(topic_id, answer.index))
 
     # --- Fetch ---------------------------------------------------------------------------------------------------------------
 
@@ -202,14 +222,14 @@ class DataCalls:
                 asked[topic.topic_id, wanted.position.partition] = wanted
         if asked:
             wait_ms = 0 if answers else _milliseconds(body.max_wait)
-            await self._read(body, wait_ms, asked, answers)
+            await self._read(request, wait_ms, asked, answers)
         shown = session.shown(answers)
         topics: dict[TopicKey, list[fetched.PartitionData]] = {}
         named: dict[TopicKey, Entity] = {}
         for key in shown:
             named.setdefault(key[0], session.wanted[key].topic)
             topics.setdefault(key[0], []).append(answers[key])
-        leaders = [answer.current_leader.leader_id for answer in answers.values() if answer.current_leader is not None]
+        leaders = [answer.current_leader.leader_id for answer in answers.values()]
         return fetched.FetchResponse(
             session_id=session.id,
             responses=[
@@ -221,30 +241,37 @@ class DataCalls:
 
     async def _read(
         self,
-        body: Entity,
+        request: KafkaRequest,
         wait_ms: int,
         asked: Mapping[tuple[Uuid, int], Wanted],
         answers: dict[Key, fetched.PartitionData],
     ) -> None:
+        body = request.body
         partitions = tuple(wanted.position_in(topic_id) for (topic_id, _), wanted in asked.items())
-        max_bytes = getattr(body, "max_bytes", 2**31 - 1)
-        response, stored = await self._data.fetch(ReplicaFetchRequest(-1, -1, wait_ms, body.min_bytes, max_bytes, partitions))
+        max_bytes = max(getattr(body, "max_bytes", 2**31 - 1), LEAST_BYTES)
+        asking = ReplicaFetchRequest(
+            *(-1, -1, wait_ms, body.min_bytes, max_bytes, partitions), any_replica=request.header.version >= FOLLOWERS_SINCE
+        )
+        response, stored = await self._data.fetch(asking)
         for part in response.partitions:
             key = part.topic_id, part.partition
-            answers[asked[key].key] = self._fetched(part, stored.get(key))
+            if _is_from_the_future(asked[key], part):
+                answers[asked[key].key] = _refused_fetch(part.partition, ErrorCode.OFFSET_OUT_OF_RANGE)
+            else:
+                answers[asked[key].key] = self._fetched(part, stored.get(key), request.header.version)
 
-    def _fetched(self, part: FetchedPartition, stored: FilePart | None) -> fetched.PartitionData:
+    def _fetched(self, part: FetchedPartition, stored: FilePart | None, version: int) -> fetched.PartitionData:
         if part.error:
-            answer = _refused_fetch(part.partition, part.error)
-            if part.error in MISLED:
-                answer.current_leader = fetched.LeaderIdAndEpoch(*self._leader(part.topic_id, part.partition))
-            return answer
+            is_shown = part.error in MISLED and version >= LEADERS_SINCE
+            return _refused_fetch(
+                part.partition, part.error, self._leader(part.topic_id, part.partition) if is_shown else (-1, -1)
+            )
         return fetched.PartitionData(
             partition_index=part.partition,
             high_watermark=part.high_watermark,
             last_stable_offset=part.high_watermark,
             log_start_offset=part.log_start_offset,
-            diverging_epoch=None if part.diverging is None else fetched.EpochEndOffset(*part.diverging),
+            diverging_epoch=fetched.EpochEndOffset(*(part.diverging or NO_DIVERGENCE)),
             records=part.records if stored is None else stored,
         )
 
@@ -329,11 +356,34 @@ class DataCalls:
         return wanted
 
 
-def _refused_fetch(index: int, code: int) -> fetched.PartitionData:
+def _holds_two(records: memoryview) -> bool:
+    """Return True if a whole batch follows the first one."""
+    size_bytes = int.from_bytes(records[8:12], "big", signed=True) + LENGTH_FROM
+    return size_bytes >= LENGTH_FROM and len(records) - size_bytes >= BATCH_HEADER_BYTES
+
+
+def _is_from_the_future(wanted: Wanted, part: FetchedPartition) -> bool:
+    """Return True if the consumer's last epoch is newer than any of the log: Kafka then knows no point of divergence."""
+    if part.diverging is None:
+        return False
+    epoch, end_offset = part.diverging
+    return end_offset == part.log_end_offset and wanted.position.last_fetched_epoch > epoch
+
+
+def _refused_produce(index: int, code: int, message: str | None) -> produced.PartitionProduceResponse:
+    return produced.PartitionProduceResponse(index=index, error_code=code, error_message=message, base_offset=-1)
+
+
+def _refused_fetch(index: int, code: int, leader: tuple[int, int] = (-1, -1)) -> fetched.PartitionData:
     """Return the answer about a partition that cannot be read. Kafka's has an empty list of transactions if it is unknown."""
     aborted = () if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED) else None
     return fetched.PartitionData(
-        partition_index=index, error_code=code, high_watermark=-1, aborted_transactions=aborted, records=NOTHING
+        partition_index=index,
+        error_code=code,
+        high_watermark=-1,
+        current_leader=fetched.LeaderIdAndEpoch(*leader),
+        aborted_transactions=aborted,
+        records=NOTHING,
     )
 
 

@@ -113,7 +113,8 @@ class Door:
 
     def _api_versions(self, response: Any, head: Header) -> Sequence[Part]:
         del response.api_keys[:]
-        for offer in self.offers.values():
+        is_answered = response.header.error_code in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION)
+        for offer in self.offers.values() if is_answered else ():
             response.api_keys.add(api_key=offer.key, min_version=offer.lowest, max_version=offer.highest)
         for features in (response.supported_features, response.finalized_features):
             kept = [feature for feature in features if feature.name not in UNSERVED_FEATURES]

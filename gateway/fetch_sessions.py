@@ -28,6 +28,8 @@ FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 LAST_EPOCH = 2**31 - 1
 SESSIONS_MAX = 1000
+LEAST_BYTES = 1
+"""A limit of 0 gets one batch too: with none a consumer would not get on."""
 
 TopicKey = str | uuid.UUID | None
 Key = tuple[TopicKey, int]
@@ -59,7 +61,7 @@ class Wanted(NamedTuple):
             entry.fetch_offset,
             getattr(entry, "last_fetched_epoch", -1),
             -1,
-            entry.partition_max_bytes,
+            max(entry.partition_max_bytes, LEAST_BYTES),
         )
 
 
@@ -97,7 +99,7 @@ class ConsumerSession:
                 continue
             marks = answer.high_watermark, answer.log_start_offset
             has_records = bool(answer.records)
-            if has_records or answer.error_code or answer.diverging_epoch is not None or self._marks.get(key) != marks:
+            if has_records or answer.error_code or answer.diverging_epoch.epoch >= 0 or self._marks.get(key) != marks:
                 found.append(key)
             if answer.error_code:
                 self._marks.pop(key, None)

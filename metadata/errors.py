@@ -110,6 +110,7 @@ class ErrorCode(enum.IntEnum):
     INVALID_VOTER_KEY = 125, "The node is addressed by a directory id that is not its own; its disk was probably replaced."
     DUPLICATE_VOTER = 126, "The node is a voter already."
     VOTER_NOT_FOUND = 127, "The node is not a voter."
+    INVALID_REGULAR_EXPRESSION = 128, "The regular expression is not valid; the message says why."
     STALE_GENERATION = (
         1000,
         "The quorum was forced after one of the two nodes was last connected; that node's generation is over.",

@@ -263,6 +263,8 @@ class ReplicaFetchRequest(msgspec.Struct, frozen=True, array_like=True):
     session.
     """
     forgotten: tuple[tuple[Uuid, int], ...] = ()
+    any_replica: bool = False
+    """A consumer may read from a follower, up to the high watermark that it knows (KIP-392)."""
 
 
 class FetchedPartition(msgspec.Struct, frozen=True, array_like=True):

@@ -83,7 +83,9 @@ def alter(node_id: int, request: admin_pb2.IncrementalAlterConfigsRequest) -> ad
     for resource in request.resources:
         answer = response.responses.add(resource_type=ResourceType.BROKER_LOGGER, resource_name=resource.resource_name)
         try:
-            _check_name(node_id, resource.resource_name, "Node id")
+            name = resource.resource_name
+            if _node_id_of(name, "Node id") != node_id:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"Unexpected node id. Expected {node_id}, but received {name}")
             for change in resource.configs:
                 _check(change)
         except ApiError as error:
@@ -96,10 +98,11 @@ def alter(node_id: int, request: admin_pb2.IncrementalAlterConfigsRequest) -> ad
 
 def _check(change: admin_pb2.AlterableConfig) -> None:
     operation = change.config_operation
+    if operation not in set(ConfigOperation):
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown config operation {operation} for key {change.name}.")
     if operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST, f"Operation {operation} is not allowed for BROKER_LOGGER; give 0 SET or 1 DELETE."
-        )
+        name = ConfigOperation(operation).name
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} operation is not allowed for the BROKER_LOGGER resource")
     if operation == ConfigOperation.SET and not change.HasField("value"):
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {change.name}")
     if operation == ConfigOperation.DELETE and change.name == loggers.ROOT:
@@ -116,7 +119,10 @@ def describe(node_id: int, request: admin_pb2.DescribeConfigsRequest) -> admin_p
         name = resource.resource_name
         result = response.results.add(resource_type=ResourceType.BROKER_LOGGER, resource_name=name, error_message="")
         try:
-            _check_name(node_id, resource.resource_name, "Broker id")
+            if not name:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+            if _node_id_of(name, "Broker id") != node_id:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {node_id} but received {name}")
         except ApiError as error:
             result.error_code, result.error_message = error.code, error.message or ""
             continue
@@ -127,13 +133,9 @@ def describe(node_id: int, request: admin_pb2.DescribeConfigsRequest) -> admin_p
     return response
 
 
-def _check_name(node_id: int, name: str, what: str) -> None:
-    """Raise ApiError INVALID_REQUEST unless `name` is this node's id."""
-    if not name:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"{what} must not be empty")
+def _node_id_of(name: str, what: str) -> int:
+    """Return the node id in a resource's name. ApiError INVALID_REQUEST for another text."""
     try:
-        named = int(name)
+        return int(name)
     except ValueError:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{what} must be an integer, but it is: {name}") from None
-    if named != node_id:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {node_id} but received {name}")

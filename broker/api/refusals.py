@@ -30,6 +30,15 @@ def delete_records(request: admin_pb2.DeleteRecordsRequest, response: admin_pb2.
             result.partitions.add(partition_index=partition.partition_index, low_watermark=-1, error_code=error.code)
 
 
+def describe_producers(
+    request: admin_pb2.DescribeProducersRequest, response: admin_pb2.DescribeProducersResponse, error: ApiError
+) -> None:
+    for topic in request.topics:
+        result = response.topics.add(name=topic.name)
+        for index in topic.partition_indexes:
+            result.partitions.add(partition_index=index, error_code=error.code, error_message=error.message)
+
+
 def init_producer_id(
     request: admin_pb2.InitProducerIdRequest, response: admin_pb2.InitProducerIdResponse, error: ApiError
 ) -> None:
@@ -39,5 +48,6 @@ def init_producer_id(
 REFUSALS: Mapping[str, Callable[[Any, Any, ApiError], None]] = {
     "AlterReplicaLogDirs": alter_replica_log_dirs,
     "DeleteRecords": delete_records,
+    "DescribeProducers": describe_producers,
     "InitProducerId": init_producer_id,
 }

@@ -7,6 +7,8 @@ throttled. A follower's fetch offset states that the follower holds all records
 below. It is noted first, and may raise the high watermark, which wakes the other followers' parked fetches. So a high watermark
 travels in one message after the fetch that raised it.
 
+Consumers read from the leader, and from followers if the fetch allows that (KIP-392).
+
 The positions of a follower are kept from fetch to fetch (`fetch_sessions.py`), and only partitions with possible news are looked
 at. A partition whose follower is in sync and has every record rests until it changes. A partition whose follower is out of sync
 is looked at in each fetch, since the follower may join for reasons outside of the partition. `Replicas` notes the time of each
@@ -38,7 +40,7 @@ from ..log.partition_log import PartitionLog
 from .byte_gate import ByteGate, Claim
 from .divergence import leader_answer
 from .fetch_sessions import NO_SESSION, FetchSession, FetchSessions, SessionRefused
-from .partition import LeaderRole, Partition, ReplicaId
+from .partition import FollowerRole, LeaderRole, Partition, ReplicaId
 from .replica_errors import ReplicaError, code_of
 from .stored_records import StoredRecords
 
@@ -72,7 +74,7 @@ class _Readable(NamedTuple):
 
     wanted: FetchPartition
     partition: Partition
-    role: LeaderRole
+    role: LeaderRole | FollowerRole
     log: PartitionLog
     upto: int
     is_throttled: bool
@@ -188,7 +190,7 @@ class FetchService:
 
     def _note_position(self, request: ReplicaFetchRequest, wanted: FetchPartition) -> FetchedPartition | None:
         partition = self._replicas.hosted((wanted.topic_id, wanted.partition))
-        role = partition.leader_role()
+        role = _role(request, partition)
         log = partition.online_log()
         error = epoch_error(wanted.leader_epoch, role.epoch)
         if request.replica_id >= 0 and not error and request.replica_id not in partition.state.replicas:
@@ -220,7 +222,7 @@ class FetchService:
             try:
                 partition = self._replicas.hosted(key)
                 session.watch(key, partition)
-                role = partition.leader_role()
+                role = _role(request, partition)
                 log = partition.online_log()
             except ReplicaError as error:
                 answers[key] = FetchedPartition(*key, error.code)
@@ -322,12 +324,17 @@ class FetchService:
         except LogError as error:
             return _Found(FetchedPartition(wanted.topic_id, wanted.partition, code_of(error)))
         if part.partition.role is not part.role:
-            # Deposed meanwhile: the log may have been truncated, and the records may be those of the next leader.
+            # Another leader meanwhile: the log may have been truncated, and the records may be those of the next leader.
             return _Found(FetchedPartition(wanted.topic_id, wanted.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER))
         if isinstance(found, Placed):
             stored = StoredRecords(log, found, self._replicas.disks)
             return _Found(self._about(wanted, log, bytes_left=bytes_left), size_bytes, stored)
         return _Found(self._about(wanted, log, records=memoryview(found), bytes_left=bytes_left), size_bytes)
+
+
+def _role(request: ReplicaFetchRequest, partition: Partition) -> LeaderRole | FollowerRole:
+    """Return the role that serves the fetch: the leader's, or a follower's for a consumer that may read there. ReplicaError."""
+    return partition.reader_role() if request.any_replica and request.replica_id < 0 else partition.leader_role()
 
 
 def epoch_error(asked: int, current: int) -> ErrorCode:

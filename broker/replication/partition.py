@@ -152,6 +152,13 @@ class Partition:
             raise ReplicaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {self}; {leader}")
         return self.role
 
+    def reader_role(self) -> LeaderRole | FollowerRole:
+        """The role, if this replica leads or follows. ReplicaError KAFKA_STORAGE_ERROR or NOT_LEADER_OR_FOLLOWER."""
+        self.online_log()
+        if self.role is None:
+            raise ReplicaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker neither leads nor follows {self} now")
+        return self.role
+
     def leader_log(self) -> PartitionLog:
         """The log, if this replica leads. Errors of `leader_role`."""
         self.leader_role()

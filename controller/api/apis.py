@@ -272,6 +272,10 @@ APIS: Mapping[str, AdminApi] = {
     "InitProducerId": AdminApi(
         Kind.LOCAL, _on_brokers("Producers are served by brokers; send this to any broker"), refuse=refusals.init_producer_id
     ),
+    "DescribeProducers": AdminApi(
+        Kind.LOCAL, _on_brokers("Producers are served by brokers; send this to the broker that leads the partition")
+    ),
+    "ListTransactions": AdminApi(Kind.LOCAL, _on_brokers("Transactions are coordinated by brokers; send this to any broker")),
     "CreateAcls": AdminApi(Kind.WRITE, acls.create, "creations", refusals.each("creations", "results")),
     "DeleteAcls": AdminApi(Kind.WRITE, acls.delete, "filters", refusals.each("filters", "filter_results")),
     "DescribeAcls": AdminApi(Kind.READ, _describe_acls),

@@ -36,6 +36,9 @@ from .resources import (
     dynamic_values,
 )
 
+_WITH_LISTS = (ResourceType.TOPIC, ResourceType.BROKER)
+"""Resources whose lists take APPEND and SUBTRACT. Kafka does not know the types of the others' keys there."""
+
 
 def alter(
     state: ControllerState, request: admin_pb2.IncrementalAlterConfigsRequest, context: Context
@@ -160,7 +163,7 @@ def _new_value(
 def _changed_list(
     state: ControllerState, kind: int, change: admin_pb2.AlterableConfig, current: str | None, context: Context
 ) -> str:
-    key = topic_configs.known_key(kind, change.name)
+    key = topic_configs.known_key(kind, change.name) if kind in _WITH_LISTS else None
     if key is None or not key.is_list:
         raise ApiError(
             ErrorCode.INVALID_CONFIG,

@@ -85,10 +85,11 @@ def _describe_resource(
         return _describe_broker(image, name, settings, broker)
     if kind == ResourceType.GROUP:
         _check_not_empty(name, "Group name must not be empty")
-        return _described_own(GROUP_KEYS, dynamic, values, Source.DYNAMIC_GROUP)
+        return _described_group(dynamic, values)
     if kind == ResourceType.CLIENT_METRICS:
         _check_not_empty(name, "Client metrics subscription name must not be empty")
-        return _described_own(CLIENT_METRICS_KEYS, dynamic, values, Source.DYNAMIC_CLIENT_METRICS)
+        source = Source.DYNAMIC_CLIENT_METRICS
+        return [(key, known, own_value(known, dynamic.get(key), values, source)) for key, known in CLIENT_METRICS_KEYS.items()]
     if kind == ResourceType.BROKER_LOGGER:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Loggers belong to a node; ask the broker that has them.")
     raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
@@ -109,12 +110,10 @@ def _check_not_empty(name: str, text: str) -> None:
         raise ApiError(ErrorCode.INVALID_REQUEST, text)
 
 
-def _described_own(
-    keys: Mapping[str, ConfigKey], dynamic: Mapping[str, str], values: BrokerValues, source: Source
-) -> Iterable[Described]:
-    """Values of a group or a subscription. A key that inherits from no broker key has its default as the last synonym."""
-    for name, key in keys.items():
-        value = own_value(key, dynamic.get(name), values, source)
+def _described_group(dynamic: Mapping[str, str], values: BrokerValues) -> Iterable[Described]:
+    """Values of a group. A key that inherits from no broker key has its default as the last synonym."""
+    for name, key in GROUP_KEYS.items():
+        value = own_value(key, dynamic.get(name), values, Source.DYNAMIC_GROUP)
         if key.synonym is None:
             value = value._replace(synonyms=(*value.synonyms, Synonym(name, key.default, Source.DEFAULT)))
         yield name, key, value
@@ -169,7 +168,7 @@ def _plain_entry(name: str, key: ConfigKey | None, value: Effective) -> admin_pb
     return admin_pb2.ConfigEntry(
         name=name,
         value=value.value,
-        read_only=key is None or not key.dynamic,
+        read_only=key is None or not key.dynamic or name != key.name,
         config_source=_source(value.source),
         is_sensitive=key is None or key.is_sensitive,
     )

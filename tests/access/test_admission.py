@@ -208,6 +208,22 @@ def test_deleting_records_needs_delete_on_the_topic() -> None:
     assert (refused.name, refused.partitions[0].low_watermark, refused.partitions[0].error_code) == ("u", -1, 29)
 
 
+def test_describing_producers_needs_read_on_the_topic() -> None:
+    request = pb.DescribeProducersRequest()
+    for name in ("t", "u"):
+        request.topics.add(name=name, partition_indexes=[0, 1])
+    admission = admit("DescribeProducers", rights((TOPIC, "t", Operation.READ)), request, IMAGE)
+    assert [topic.name for topic in admission.request.topics] == ["t"]
+    (refused,) = completed(admission, pb.DescribeProducersResponse()).topics
+    codes = [(part.partition_index, part.error_code, part.error_message) for part in refused.partitions]
+    assert (refused.name, codes) == ("u", [(0, 29, "Topic authorization failed."), (1, 29, "Topic authorization failed.")])
+
+
+def test_anybody_lists_transactions() -> None:
+    request = pb.ListTransactionsRequest()
+    assert admit("ListTransactions", rights(), request, IMAGE) == Admission(request)
+
+
 def described(may: Rights, names: list[str] | None) -> tuple[pb.DescribeTopicPartitionsRequest, list[tuple[str, int, int]]]:
     """The admitted request, and the answers as (name, code, operations)."""
     request = pb.DescribeTopicPartitionsRequest()

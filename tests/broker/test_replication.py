@@ -55,6 +55,31 @@ async def test_a_consumer_sees_nothing_above_the_high_watermark(autojump_clock: 
     assert len(found.records) == len(batch())
 
 
+async def test_a_consumer_may_read_from_a_follower_up_to_the_high_watermark_that_it_knows(
+    autojump_clock: Any, world: Any
+) -> None:
+    brokers = await world.add_brokers(3)
+    topic_id = await world.create_topic("t", [0, 1], [1, 0])
+    sent = batch(3)
+    await brokers[0].produce("t", 0, sent)
+    await eventually(lambda: brokers[1].log("t", 0).high_watermark == 3, "the follower knows the high watermark")
+    world.unreachable.add(1)
+    await trio.sleep(1)
+    await brokers[0].produce("t", 0, batch(), acks=1)
+
+    async def fetch(broker: int, *, any_replica: bool, epoch: int = -1) -> Any:
+        wanted = FetchPartition(topic_id, 0, epoch, 0, -1, -1, 1 << 20)
+        request = ReplicaFetchRequest(-1, -1, 0, 1, 1 << 20, (wanted,), any_replica=any_replica)
+        [found] = (await brokers[broker].fetches.fetch(request)).partitions
+        return found
+
+    found = await fetch(1, any_replica=True)
+    assert (found.error, found.high_watermark, len(found.records)) == (0, 3, len(sent))
+    assert (await fetch(1, any_replica=False)).error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (await fetch(2, any_replica=True)).error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (await fetch(1, any_replica=True, epoch=99)).error == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
 async def test_records_that_only_the_old_leader_had_are_truncated_when_it_follows_the_new_one(
     autojump_clock: Any, world: Any
 ) -> None:

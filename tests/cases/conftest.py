@@ -11,13 +11,15 @@ from pathlib import Path
 
 import pytest
 from case_runner.documents import Document, Folder, load_folder
+from case_runner.doors import DOORS
 from case_runner.judgement import Failure, Outcome, report
 from case_runner.lab import Lab
 from case_runner.runner import Run
 from differences import BETTER_TEXTS, DIFFERENCES
 
 RECORDINGS = Path(__file__).parent / "recordings"
-LOG_LINES_OF_A_FAULT = 8
+SAMPLE_EVERY = 24
+"""A run through gRPC plays one in so many recordings through the Kafka protocol too."""
 
 _folders: dict[Path, Folder] = {}
 
@@ -25,6 +27,7 @@ _folders: dict[Path, Folder] = {}
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("recorded cases")
     group.addoption("--cases", metavar="DIR", help="run the recordings of another folder")
+    group.addoption("--door", choices=sorted(DOORS), default="grpc", help="the protocol of the requests (default: grpc)")
     group.addoption("--cases-report", metavar="FILE", help="write what passed, differs on purpose and failed as JSON")
 
 
@@ -38,8 +41,12 @@ def folder_of(config: pytest.Config) -> Folder:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "recording" in metafunc.fixturenames:
-        documents = folder_of(metafunc.config).documents
-        metafunc.parametrize("recording", documents, ids=[document.name for document in documents])
+        door, documents = metafunc.config.getoption("--door"), folder_of(metafunc.config).documents
+        runs = [(document, door) for document in documents]
+        if door == "grpc":
+            runnable = [document for document in documents if DOORS["kafka"].skip_reason(document) is None]
+            runs += [(document, "kafka") for document in runnable[::SAMPLE_EVERY]]
+        metafunc.parametrize(("recording", "door"), runs, ids=[f"{document.name}-{door}" for document, door in runs])
 
 
 class Labs:
@@ -95,13 +102,16 @@ def labs(request: pytest.FixtureRequest) -> Iterator[Labs]:
 
 
 @pytest.fixture
-def outcome(recording: Document, labs: Labs, request: pytest.FixtureRequest) -> Outcome:
+def outcome(recording: Document, door: str, labs: Labs, request: pytest.FixtureRequest) -> Outcome:
     """Outcome of the recording on its cluster."""
+    reason = DOORS[door].skip_reason(recording)
+    if reason is not None:
+        pytest.skip(reason)
     try:
         lab = labs.lab(with_users=not recording.needs_no_authorizer)
     except Exception as error:
         outcome = Outcome(recording.name, [Failure(recording.name, 0, "cluster", "a cluster that runs", str(error))])
     else:
-        outcome = Run(recording, folder_of(request.config), lab, DIFFERENCES, BETTER_TEXTS).run()
+        outcome = Run(recording, folder_of(request.config), lab, DOORS[door], DIFFERENCES, BETTER_TEXTS).run()
     labs.outcomes.append(outcome)
     return outcome

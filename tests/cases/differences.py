@@ -23,6 +23,10 @@ CLIENT_FAULT = "the client is at fault, not the server: the code says so and the
 COLLISION = "names that differ by '.' and '_' only collide for good, in one request as in two"
 NOT_A_REPLICA = "who is no replica any more cannot lead"
 NO_EFFECT = "a setting that nothing acts on is refused by name, instead of being accepted and ignored"
+SERVED = "only what is served is offered: a client uses what it sees"
+SAYS_WHY = "a batch that is refused says why, where Kafka has the code alone"
+WHOLE_BATCHES = "the part of a batch that exceeds the limit is not sent: a consumer throws it away"
+OF_A_FOLLOWER = "a follower learns the high watermark with its next fetch: a consumer there may see more or less"
 ANY_DIR = "the way to stop a move without knowing where the replica is (KIP-113)"
 
 _PARTITION = "response.topics[0].partitions[0]"
@@ -207,6 +211,62 @@ def _has_entry_without_topic(step: Step) -> bool:
     )
 
 
+def _offers_less(place: Place, got: Any) -> bool:
+    """Return whether the value lists some of the recorded requests or features, with the recorded versions."""
+    recorded = place.recorded()
+    if place.step.get("api") != "ApiVersions" or not isinstance(got, list) or not got:
+        return False
+    return len(got) < recorded if isinstance(recorded, int) else all(entry in recorded for entry in got)
+
+
+def _says_why(place: Place, got: Any) -> bool:
+    return place.step.get("api") == "Produce" and place.recorded() is None and isinstance(got, str)
+
+
+def _names_the_codec(place: Place, got: Any) -> bool:
+    """Return whether a batch with an unknown codec is UNSUPPORTED_COMPRESSION_TYPE instead of UNKNOWN_SERVER_ERROR."""
+    return place.step.get("api") == "Produce" and (place.recorded(), got) == (-1, 76)
+
+
+def _leaves_out_a_part(place: Place, got: Any) -> bool:
+    """Return whether the value has all whole batches of the recorded one, and not the part of a batch behind them."""
+    recorded = place.recorded()
+    if place.step.get("api") != "Fetch" or not got or not recorded.startswith(got):
+        return False
+    records = bytes.fromhex(recorded)
+    return _end_of_batches(records) == len(got) // 2 < len(records)
+
+
+def _end_of_batches(records: bytes) -> int:
+    """Return the size of the whole batches at the beginning of these bytes."""
+    at = 0
+    while len(records) - at >= 12:
+        size_bytes = 12 + int.from_bytes(records[at + 8 : at + 12], "big")
+        if size_bytes > len(records) - at:
+            break
+        at += size_bytes
+    return at
+
+
+def _is_read_at_a_follower(place: Place) -> bool:
+    """Return whether the answer is about a partition whose leader is another broker, by the assignment of the scenario."""
+    topic, partition = (Place(place.steps, place.path[:length]).recorded() for length in (5, 7))
+    if place.step.get("api") != "Fetch" or not isinstance(topic, dict) or not isinstance(partition, dict):
+        return False
+    assignments = [step["assignment"] for step in place.steps if step.get("topic") == topic.get("topic") and "assignment" in step]
+    replicas = assignments[0].get(str(partition["partition_index"]), ()) if assignments else ()
+    return place.step["to"] in replicas[1:]
+
+
+def _has_other_records(place: Place, got: Any) -> bool:
+    recorded = place.recorded()
+    return _is_read_at_a_follower(place) and (recorded.startswith(got or "") or (got or "").startswith(recorded))
+
+
+def _has_another_end(place: Place, got: Any) -> bool:
+    return _is_read_at_a_follower(place) and isinstance(got, int) and got >= 0
+
+
 def _in_requests(when: Callable[[Step], bool], reason: str, **fields: Any) -> tuple[Difference, ...]:
     """Return rows for a field in the entries of answers to requests of a kind, in all scenarios, with our value."""
     return tuple(Difference("*", f"steps[*].response.**.{field}", reason, ours, when) for field, ours in fields.items())
@@ -309,6 +369,15 @@ DIFFERENCES: tuple[Difference, ...] = (
     *_in_requests(_grants_any_or_match, CLIENT_FAULT, error_code=42, error_message=ANYTHING),
     *_in_requests(_has_entry_without_topic, CLIENT_FAULT, error_code=42),
     *_in_requests(_moves_to_any_dir, ANY_DIR, error_code=0),
+    *(
+        Difference("*", f"steps[*].response.{name}", SERVED, fits=_offers_less)
+        for name in ("api_keys", "supported_features", "finalized_features")
+    ),
+    Difference("*", "steps[*].response.responses[*].partition_responses[*].error_message", SAYS_WHY, fits=_says_why),
+    Difference("*", "steps[*].response.responses[*].partition_responses[*].error_code", CLIENT_FAULT, fits=_names_the_codec),
+    Difference("*", "steps[*].response.responses[*].partitions[*].records", WHOLE_BATCHES, fits=_leaves_out_a_part),
+    Difference("*", "steps[*].response.responses[*].partitions[*].records", OF_A_FOLLOWER, fits=_has_other_records),
+    Difference("*", "steps[*].response.responses[*].partitions[*].last_stable_offset", OF_A_FOLLOWER, fits=_has_another_end),
     # Answers that follow from earlier steps, in all scenarios.
     *_of_moves(DISJOINT, {"adding_replicas": _adds_against_origin, "removing_replicas": _removes_the_rest}, is_met=_is_replaced),
     *_of_moves(IN_SYNC, WHOLE_MOVE, is_met=lambda history: history.has_dropped),
@@ -336,6 +405,24 @@ DIFFERENCES: tuple[Difference, ...] = (
 )
 
 BETTER_TEXTS: tuple[BetterText, ...] = (
+    BetterText(
+        "Produce",
+        r"Invalid magic found in record: -?\d+",
+        r"corrupt record batch at position \d+: Invalid magic found in record: -?\d+",
+        "says where the batch is",
+    ),
+    BetterText(
+        "Produce",
+        r"(Compacted topic cannot accept message without key) in topic partition .*",
+        r"Compacted topic cannot accept message without key",
+        "the answer names the partition already",
+    ),
+    BetterText(
+        "Produce",
+        r"One or more records have been rejected due to \d+ record errors in total, .*",
+        r"\d+ records: .*",
+        "the names of Kafka's classes help nobody, and each record has its own text",
+    ),
     BetterText(
         "DeleteTopics",
         r"This server does not host this topic(-partition| ID)\.",

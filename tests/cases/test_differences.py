@@ -164,3 +164,96 @@ def test_the_later_of_two_colliding_names_is_refused() -> None:
     assert not is_excused([made], "response.topics[0].error_code", 17)
     assert is_excused([made, described], "response.topics[1].error_code", 3)
     assert not is_excused([described], "response.topics[1].error_code", 3)
+
+
+def offered(*keys: int) -> list[dict[str, int]]:
+    return [{"api_key": key, "min_version": 0, "max_version": key} for key in keys]
+
+
+@pytest.mark.parametrize(
+    ("ours", "expected"),
+    [
+        (offered(1, 3), True),
+        (offered(2), True),
+        (offered(1, 4), False),
+        ([{"api_key": 1, "min_version": 0, "max_version": 9}], False),
+        ([], False),
+    ],
+)
+def test_a_node_that_serves_less_offers_less(ours: list[dict[str, int]], expected: bool) -> None:
+    step = {"api": "ApiVersions", "response": {"api_keys": offered(1, 2, 3)}}
+    assert is_excused([step], "response.api_keys", ours) == expected
+
+
+def answered(api: str, recorded: dict[str, Any], to: int = 0) -> list[Step]:
+    kind = "partition_responses" if api == "Produce" else "partitions"
+    name = "name" if api == "Produce" else "topic"
+    partition = {"partition_index": 0, **recorded}
+    response = {"responses": [{name: "x", kind: [partition]}]}
+    return [created(0, 1), {"api": api, "to": to, "request": {}, "response": response}]
+
+
+BATCH = "000000000000000000000002ffff"
+PART = "000000000000000100000002ff"
+
+
+@pytest.mark.parametrize(
+    ("steps", "field", "meant", "wrong"),
+    [
+        pytest.param(
+            answered("Produce", {"error_message": None}),
+            "partition_responses[0].error_message",
+            ["the sequence is 3"],
+            [5],
+            id="a refused batch says why",
+        ),
+        pytest.param(
+            answered("Produce", {"error_message": "no key"}),
+            "partition_responses[0].error_message",
+            [],
+            ["other"],
+            id="a recorded text stays",
+        ),
+        pytest.param(
+            answered("Produce", {"error_code": -1}), "partition_responses[0].error_code", [76], [0, 87], id="an unknown codec"
+        ),
+        pytest.param(
+            answered("Fetch", {"records": BATCH + PART}),
+            "partitions[0].records",
+            [BATCH],
+            ["", BATCH[:-2], PART],
+            id="the part of a batch is left out",
+        ),
+        pytest.param(
+            answered("Fetch", {"records": BATCH + BATCH}),
+            "partitions[0].records",
+            [],
+            [BATCH],
+            id="a whole batch is not left out",
+        ),
+        pytest.param(
+            answered("Fetch", {"records": BATCH, "last_stable_offset": 1}, to=1),
+            "partitions[0].records",
+            [BATCH + BATCH, ""],
+            [PART],
+            id="a follower has more or less",
+        ),
+        pytest.param(
+            answered("Fetch", {"records": BATCH, "last_stable_offset": 1}, to=1),
+            "partitions[0].last_stable_offset",
+            [0, 2],
+            [-1],
+            id="a follower knows another high watermark",
+        ),
+        pytest.param(
+            answered("Fetch", {"records": BATCH, "last_stable_offset": 1}),
+            "partitions[0].last_stable_offset",
+            [],
+            [0, 2],
+            id="the leader does not",
+        ),
+    ],
+)
+def test_differences_of_the_data_plane(steps: list[Step], field: str, meant: list[Any], wrong: list[Any]) -> None:
+    assert all(is_excused(steps, f"response.responses[0].{field}", got) for got in meant)
+    assert not any(is_excused(steps, f"response.responses[0].{field}", got) for got in wrong)

@@ -8,14 +8,19 @@ from typing import Any
 
 import pytest
 from case_runner import paths, sentences, tolerance, trims
-from case_runner.comparison import Comparison, TopicIds
+from case_runner.comparison import Comparison, Placeholders
 from case_runner.documents import BadRecording, Document, load_folder
+from case_runner.doors import DOORS
 from case_runner.judgement import BetterText, Difference, Failure, Judge, Outcome, report
+from case_runner.kafka_mapping import neutral_entity, read_response, request_frame, to_entity
 from case_runner.mapping import CannotMap, build_request, neutral_response
-from case_runner.runner import placements
+from case_runner.runner import is_refusal, placements
 from case_runner.tidying import altered_resources
+from kio.index import load_response_schema
+from kio.schema.errors import ErrorCode as KafkaError
 
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.gateway.codec import decode_request, encode_entity
 
 ID = "EjRWeBI0EjQSNBI0VniavA"
 LONG_ID = "12345678-1234-1234-1234-123456789abc"
@@ -28,7 +33,7 @@ def document(*steps: dict[str, Any], volatile: tuple[str, ...] = (), group: str 
 
 def mismatches(expected: Any, got: Any, *volatile: str, api: str = "Metadata") -> list[str]:
     """Paths below the response that differ."""
-    found = Comparison(api, tolerance.of(volatile), TopicIds()).mismatches(expected, got, RESPONSE)
+    found = Comparison(api, tolerance.of(volatile), Placeholders()).mismatches(expected, got, RESPONSE)
     return [paths.write(mismatch.path[3:]) for mismatch in found]
 
 
@@ -155,7 +160,7 @@ def test_a_number_in_the_place_of_a_list_is_its_length() -> None:
 
 
 def test_one_topic_has_one_id() -> None:
-    ids = TopicIds()
+    ids = Placeholders()
     comparison = Comparison("Metadata", tolerance.of(()), ids)
     assert not comparison.mismatches({"topic_id": "{topic_id:t}"}, {"topic_id": ID}, RESPONSE)
     assert comparison.mismatches({"topic_id": "{topic_id:t}"}, {"topic_id": ID[::-1]}, RESPONSE)
@@ -166,6 +171,78 @@ def test_placeholders_in_messages_match_our_values() -> None:
     expected = {"error_message": "Local controller {controller} got {request}."}
     assert mismatches(expected, {"error_message": "Local controller 3001 got (a, b)."}) == []
     assert mismatches(expected, {"error_message": "Local controller x got (a, b)."}) == ["error_message"]
+
+
+def test_one_member_has_one_id_although_ids_are_random() -> None:
+    members = Placeholders()
+    comparison = Comparison("JoinGroup", tolerance.of((), (), frozenset({"member_id"})), members)
+    assert not comparison.mismatches({"member_id": "{member:1}"}, {"member_id": "consumer-1"}, RESPONSE)
+    assert comparison.mismatches({"member_id": "{member:1}"}, {"member_id": "consumer-2"}, RESPONSE)
+    assert not comparison.mismatches({"member_id": "{member:2}"}, {"member_id": "consumer-2"}, RESPONSE)
+    assert not comparison.mismatches({"member_id": "other"}, {"member_id": "consumer-3"}, RESPONSE)
+    assert comparison.mismatches({"member_id": "{member:3}"}, {"member_id": ""}, RESPONSE)
+
+
+# --- the Kafka protocol -------------------------------------------------------------------------------------------------
+
+
+def test_a_request_becomes_a_frame_of_its_version() -> None:
+    partition = {"index": 0, "records": "00ff"}
+    neutral = {"acks": -1, "timeout_ms": 1500, "topic_data": [{"name": "t", "partition_data": [partition]}]}
+    frame = request_frame("Produce", 12, neutral, 7)
+    sent = decode_request(frame[4:])
+    assert (int.from_bytes(frame[:4], "big"), sent.header) == (len(frame) - 4, (0, 12, 7))
+    assert neutral_entity(sent.body) == {"transactional_id": None, **neutral}
+
+
+def test_ids_durations_and_dates_of_a_response_are_as_with_grpc() -> None:
+    topic = {"name": "t", "topic_id": LONG_ID, "error_code": KafkaError.invalid_request, "error_message": None}
+    sent = to_entity(load_response_schema(20, 6), {"throttle_time_ms": 1000, "responses": [topic]}, "DeleteTopics")
+    received = read_response("DeleteTopics", 6, b"".join(encode_entity(1, sent))[4:])
+    assert received == {"throttle_time_ms": 1000, "responses": [{**topic, "topic_id": ID, "error_code": 42}]}
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "neutral", "complaint"),
+    [
+        ("NoSuchCall", 0, {}, "has no call NoSuchCall"),
+        ("CreateTopics", 99, {}, "no version 99 of CreateTopics"),
+        ("CreateTopics", 7, {"colour": "red"}, r"CreateTopics has no field colour in this version \(asked with 'red'\)"),
+        ("CreateTopics", 7, {"timeout_ms": "soon"}, r"CreateTopics.timeout_ms='soon' does not fit"),
+    ],
+)
+def test_a_request_that_the_protocol_cannot_say_is_named(api: str, version: int, neutral: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(CannotMap, match=complaint):
+        request_frame(api, version, neutral, 1)
+
+
+@pytest.mark.parametrize(
+    ("response", "expected"),
+    [
+        ({"error_code": 42}, True),
+        ({"error_code": 0, "results": []}, False),
+        ({"error_code": 3}, False),
+        ({"filter_results": [{"error_code": 42}, {"error_code": 35}]}, True),
+        ({"filter_results": [{"error_code": 42}, {"error_code": 0}]}, False),
+        ({"filter_results": []}, False),
+    ],
+)
+def test_a_refusal_leaves_no_entry_out(response: dict[str, Any], expected: bool) -> None:
+    assert is_refusal(response) == expected
+
+
+def test_a_door_names_the_scenarios_that_it_cannot_run() -> None:
+    plain = {"api": "Metadata", "to": 0, "request": {}, "response": {}}
+    kafka, grpc = DOORS["kafka"], DOORS["grpc"]
+    assert kafka.skip_reason(document(plain)) is None and grpc.skip_reason(document(plain)) is None
+    assert "alice" in (kafka.skip_reason(document({**plain, "as": "alice"})) or "")
+    assert grpc.skip_reason(document({**plain, "as": "alice"})) is None
+    assert "Kafka" in (grpc.skip_reason(document(plain, group="h")) or "")
+
+
+def test_the_recorded_coordinator_of_a_group_is_known() -> None:
+    found = tolerance.of(('"to": 2 is the coordinator of group s1-t', "steps[1].to", "**.coordinators[].*"))
+    assert (found.coordinators, found.not_understood) == ({2: "s1-t"}, [])
 
 
 # --- tolerances ---------------------------------------------------------------------------------------------------------
@@ -289,7 +366,7 @@ def test_a_difference_may_be_about_requests_of_a_kind() -> None:
 
 def test_a_better_text_has_to_be_the_one_that_is_meant() -> None:
     judge = Judge("any", [], [BetterText("X", "no .*", "there is no .*", "says it")])
-    found = Comparison("X", tolerance.of(()), TopicIds()).mismatches(
+    found = Comparison("X", tolerance.of(()), Placeholders()).mismatches(
         {"error_message": "no topic"}, {"error_message": "there is no topic"}, RESPONSE
     )
     assert judge.text("X", found[0]) is not None

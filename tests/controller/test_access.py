@@ -140,8 +140,8 @@ async def test_before_the_first_complete_state_only_super_users_are_answered(clu
 
 
 BY_ENTRY = {"CreateTopics", "DeleteTopics", "CreatePartitions", "DeleteRecords", "DescribeTopicPartitions", "Metadata"}
-BY_ENTRY |= {"IncrementalAlterConfigs", "AlterConfigs", "DescribeConfigs"}
-FOR_ANYBODY = {"DescribeCluster", "ApiVersions"}
+BY_ENTRY |= {"IncrementalAlterConfigs", "AlterConfigs", "DescribeConfigs", "DescribeProducers"}
+FOR_ANYBODY = {"DescribeCluster", "ApiVersions", "ListTransactions"}
 
 
 @pytest.mark.parametrize("api", sorted(APIS.keys() - BY_ENTRY - FOR_ANYBODY))

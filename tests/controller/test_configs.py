@@ -249,6 +249,36 @@ async def test_groups_and_subscriptions_exist_as_long_as_they_have_a_value(topic
     assert listed(topic, GROUP) == []
 
 
+async def test_a_subscription_has_no_default_as_a_synonym(topic: Any) -> None:
+    await topic.configure(CLIENT_METRICS, "m", ("metrics", SET, "a,b"))
+    request = admin_pb2.DescribeConfigsRequest(include_synonyms=True)
+    request.resources.add(resource_type=CLIENT_METRICS, resource_name="m")
+    (result,) = description.describe(topic.controller.committed, request, topic.settings).results
+    synonyms = {entry.name: [(each.value, each.source) for each in entry.synonyms] for entry in result.configs}
+    assert synonyms == {"interval.ms": [], "match": [], "metrics": [("a,b", 7)]}
+
+
+@pytest.mark.parametrize(("operation", "name"), [(APPEND, "APPEND"), (SUBTRACT, "SUBTRACT")])
+@pytest.mark.parametrize("key", ["match", "metrics", "interval.ms", "no.such"])
+async def test_a_subscriptions_keys_are_no_lists(topic: Any, operation: ConfigOperation, name: str, key: str) -> None:
+    text = f"Can't {name} to key {key} because its type is not LIST."
+    assert await topic.configure(CLIENT_METRICS, "m", (key, operation, "client_id=a.*")) == (40, text)
+
+
+async def test_a_value_of_one_listener_is_read_only_wherever_it_is_described(topic: Any) -> None:
+    secret, own = "listener.name.external.ssl.keystore.password", "listener.name.external.max.connections"
+    written = [Config(0, BROKER, "0", key, "1") for key in (secret, own, "max.connections")]
+    await topic.write(lambda *_: Outcome(written, ()), None)
+    request = admin_pb2.DescribeConfigsRequest()
+    request.resources.add(resource_type=BROKER, resource_name="0").configuration_keys.values.extend(
+        [secret, own, "max.connections"]
+    )
+    for broker in (None, ForwardingBroker(0)):
+        (result,) = description.describe(topic.controller.committed, request, topic.settings, broker).results
+        read_only = {entry.name: entry.read_only for entry in result.configs}
+        assert read_only == {secret: True, own: True, "max.connections": False}
+
+
 def listed(cluster: Any, *types: int, version: int = 1) -> list[tuple[int, str]]:
     request = admin_pb2.ListConfigResourcesRequest(resource_types=types)
     response = description.list_resources(cluster.controller.committed.image, request, version)

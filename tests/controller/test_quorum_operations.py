@@ -217,7 +217,15 @@ async def test_a_node_that_does_not_lead_answers_with_an_error_at_the_partition(
     described = await operations.describe(asking(("__cluster_metadata", [0])))
     ((partition,),) = [topic.partitions for topic in described.topics]
     assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert partition.error_message == "This node does not lead the quorum; node 3000 does."
+    assert partition.error_message == (
+        "For requests intended only for the leader, this error indicates that the broker is not the current leader. "
+        "For requests intended for any replica, this error indicates that the broker is not a replica of the topic partition."
+    )
+
+
+async def test_a_request_without_topics_has_an_empty_message_too(operations: QuorumOperations) -> None:
+    described = await operations.describe(pb.DescribeQuorumRequest())
+    assert described.header.HasField("error_message") and described.header.error_message == ""
 
 
 async def test_voters_are_described_with_directory_ids_and_endpoints(operations: QuorumOperations) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import trio
 
+from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.gateway.codec import encode_value
 from kraftlab.gateway.data import DataCalls, Unheard
 from kraftlab.metadata.errors import ErrorCode
@@ -163,6 +164,14 @@ async def test_missing_records_are_refused_like_empty_ones(calls: DataCalls, lea
     assert bytes(leader.asked[0].records) == b""
 
 
+async def test_a_second_batch_for_a_partition_is_refused(calls: DataCalls, leader: Leader) -> None:
+    batch = build_batch([Record(b"k", b"v", 1)])
+    for records, code in ((batch + batch, 87), (batch, 0), (batch + batch[:30], 0)):
+        [topic] = (await produce(calls, 12, to_produce(0, records=records))).responses
+        assert int(topic.partition_responses[0].error_code) == code
+    assert [bytes(each.records) for each in leader.asked] == [batch, batch + batch[:30]], "the rest is the leader's to refuse"
+
+
 async def test_acks_0_has_no_answer_and_its_failure_ends_the_connection(calls: DataCalls, leader: Leader) -> None:
     assert await produce(calls, 12, to_produce(0), acks=0) is None
     leader.produced[0] = ProduceResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -223,6 +232,34 @@ async def test_divergence_and_the_leader_are_in_the_answer(calls: DataCalls, lea
     assert (diverged.diverging_epoch.epoch, diverged.diverging_epoch.end_offset) == (3, 6)
     assert (int(misled.error_code), misled.high_watermark, misled.current_leader.leader_id) == (6, -1, 2)
     assert [node.node_id for node in answer.node_endpoints] == [2]
+
+
+async def test_the_leader_is_named_since_version_16(calls: DataCalls, leader: Leader) -> None:
+    leader.fetched[0] = FetchedPartition(ORDERS, 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    [topic] = (await fetch(calls, 15, to_fetch(0))).responses
+    assert topic.partitions[0].current_leader.leader_id == -1
+
+
+@pytest.mark.parametrize(("last_epoch", "code"), [(3, 0), (4, 1)])
+async def test_an_epoch_that_is_newer_than_the_log_is_out_of_range(
+    last_epoch: int, code: int, calls: DataCalls, leader: Leader
+) -> None:
+    leader.fetched[0] = FetchedPartition(ORDERS, 0, 0, 8, 2, 9, (3, 9))
+    wanted = to_fetch(0)
+    wanted["partitions"][0]["last_fetched_epoch"] = last_epoch
+    [topic] = (await fetch(calls, 12, wanted)).responses
+    assert int(topic.partitions[0].error_code) == code
+
+
+@pytest.mark.parametrize(("version", "is_anywhere"), [(10, False), (11, True)])
+async def test_followers_are_read_since_version_11_and_a_limit_of_0_gets_a_batch(
+    version: int, is_anywhere: bool, calls: DataCalls, leader: Leader
+) -> None:
+    wanted = to_fetch(0)
+    wanted["partitions"][0]["partition_max_bytes"] = 0
+    await fetch(calls, version, wanted, max_bytes=0)
+    [asked] = leader.asked
+    assert (asked.any_replica, asked.max_bytes, asked.partitions[0].max_bytes) == (is_anywhere, 1, 1)
 
 
 async def test_a_partition_that_cannot_be_read_does_not_make_the_others_wait(calls: DataCalls, leader: Leader) -> None:

@@ -86,6 +86,12 @@ async def test_topics_are_found_by_name_or_id_each_once(cluster: Cluster) -> Non
     assert [(topic.name, int(topic.error_code)) for topic in answer.topics] == [("orders", 0), (None, 100)]
 
 
+async def test_an_entry_with_neither_name_nor_id_refuses_all_entries(cluster: Cluster) -> None:
+    answer = await cluster.ask(12, "orders", bytes(16))
+    assert [(topic.name, int(topic.error_code)) for topic in answer.topics] == [("orders", 42), ("", 42)]
+    assert (answer.brokers, answer.controller_id, answer.cluster_id) == ((), -1, None)
+
+
 async def test_a_leader_without_a_kafka_listener_is_not_named(cluster: Cluster) -> None:
     cluster.image = image_of(broker(1), broker(2, kafka=False), orders=(ORDERS, {0: partition(2, 2, 1), 1: partition(-1, 1)}))
     answer = await cluster.ask(12, "orders")

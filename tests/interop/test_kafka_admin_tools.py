@@ -66,9 +66,7 @@ class TestReassignments:
     """The main job: generate, execute with throttles, list, verify, cancel."""
 
     def run(self, kafka: KafkaTools, action: str, plan: Path, *options: str, code: int = 0) -> list[str]:
-        return kafka(
-            "kafka-reassign-partitions", action, "--reassignment-json-file", str(plan), *options, code=code
-        ).splitlines()
+        return kafka("kafka-reassign-partitions", action, "--reassignment-json-file", str(plan), *options, code=code).splitlines()
 
     def configs(self, kafka: KafkaTools, kind: str, name: str) -> list[str]:
         lines = kafka("kafka-configs", "--describe", "--entity-type", kind, "--entity-name", name)
@@ -89,7 +87,9 @@ class TestReassignments:
         assert all(re.search(r"/broker-\d/d\d$", path) for part in held for path in part["log_dirs"])
         assert all(sorted(part["replicas"]) == [2, 3] for part in json.loads(proposal)["partitions"])
 
-    def test_replicas_move_under_a_throttle_that_verify_removes(self, kafka: KafkaTools, cluster: LocalCluster, tmp_path: Path) -> None:
+    def test_replicas_move_under_a_throttle_that_verify_removes(
+        self, kafka: KafkaTools, cluster: LocalCluster, tmp_path: Path
+    ) -> None:
         create(kafka, "moved", "0:1")
         fill(kafka, "moved")
         plan = tmp_path / "plan.json"
@@ -118,7 +118,10 @@ class TestReassignments:
         assert "The inter-broker throttle limit was set to 100000000 B/s" in more
         while "Reassignment of partition moved-0 is completed." not in (said := self.run(kafka, "--verify", plan)):
             pass
-        assert said[-2:] == ["Clearing broker-level throttles on brokers 0,1,2,3", "Clearing topic-level throttles on topic moved"]
+        assert said[-2:] == [
+            "Clearing broker-level throttles on brokers 0,1,2,3",
+            "Clearing topic-level throttles on topic moved",
+        ]
         assert not self.configs(kafka, "brokers", "3") and not self.configs(kafka, "topics", "moved")
         assert [replicas for _, replicas in described(kafka, "moved")] == ["3,0"]
 

@@ -52,15 +52,15 @@ def test_all_loggers_of_this_program_are_described() -> None:
     code, found = described("3")
     assert code == 0
     assert found[NAME] == "INFO"
-    assert "root" in found
+    assert described("3", "root") == (0, {"root": found["root"]})
     assert all(level in loggers.LEVELS for level in found.values())
 
 
 @pytest.mark.parametrize(
     ("node", "change", "code", "text"),
     [
-        ("4", (NAME, SET, "DEBUG"), 42, "Unexpected broker id, expected 3 but received 4"),
-        ("", (NAME, SET, "DEBUG"), 42, "Node id must not be empty"),
+        ("4", (NAME, SET, "DEBUG"), 42, "Unexpected node id. Expected 3, but received 4"),
+        ("", (NAME, SET, "DEBUG"), 42, "Node id must be an integer, but it is: "),
         ("x", (NAME, SET, "DEBUG"), 42, "Node id must be an integer, but it is: x"),
         ("3", ("no.such", SET, "DEBUG"), 40, "Logger no.such does not exist!"),
         (
@@ -68,10 +68,13 @@ def test_all_loggers_of_this_program_are_described() -> None:
             (NAME, SET, "LOUD"),
             40,
             f"Cannot set the log level of {NAME} to LOUD as it is not a supported log level. "
-            "Valid log levels are FATAL, ERROR, WARN, INFO, DEBUG, TRACE",
+            "Valid log levels are DEBUG, ERROR, FATAL, INFO, TRACE, WARN",
         ),
         ("3", (NAME, SET, None), 42, f"Null value not supported for : {NAME}"),
-        ("3", (NAME, APPEND, "DEBUG"), 42, "Operation 2 is not allowed for BROKER_LOGGER; give 0 SET or 1 DELETE."),
+        ("3", (NAME, APPEND, "DEBUG"), 42, "APPEND operation is not allowed for the BROKER_LOGGER resource"),
+        ("3", (NAME, 3, "DEBUG"), 42, "SUBTRACT operation is not allowed for the BROKER_LOGGER resource"),
+        ("3", (NAME, 7, "DEBUG"), 42, f"Unknown config operation 7 for key {NAME}."),
+        ("3", ("root", APPEND, "DEBUG"), 42, "APPEND operation is not allowed for the BROKER_LOGGER resource"),
         ("3", ("root", DELETE, None), 42, "Removing the log level of the root logger is not allowed"),
     ],
 )
@@ -100,3 +103,17 @@ def test_a_request_is_split_and_its_answers_come_in_its_order() -> None:
         "broker",
         "logger 4",
     ]
+
+
+@pytest.mark.parametrize(
+    ("node", "text"),
+    [
+        ("4", "Unexpected broker id, expected 3 but received 4"),
+        ("", "Broker id must not be empty"),
+        ("x", "Broker id must be an integer, but it is: x"),
+    ],
+)
+def test_the_loggers_of_another_node_are_not_described(node: str, text: str) -> None:
+    resource = pb.DescribeConfigsResource(resource_type=8, resource_name=node)
+    (result,) = logger_configs.describe(3, pb.DescribeConfigsRequest(resources=[resource])).results
+    assert (result.error_code, result.error_message) == (42, text)

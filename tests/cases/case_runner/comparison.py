@@ -1,7 +1,8 @@
 """A recorded answer and ours, field by field.
 
 Only fields of the recording are compared. Placeholders of the recording match our values: `{topic_id:NAME}` our id of the topic
-NAME, `{controller}` and `{request}` in messages any node id and any text. A number in the place of a list is its length.
+NAME, `{member:N}` our id of a group's member, `{controller}` and `{request}` in messages any node id and any text. A number in
+the place of a list is its length.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from .tolerance import Holder, Tolerance
 
 ABSENT = "(absent)"
 _COUNT = re.compile(r"(\d+) [a-z_ ]+")
-_TOPIC_ID = re.compile(r"\{topic_id:([^}]*)\}")
-_PLACEHOLDER = re.compile(r"\{(controller|request|topic_id:[^}]*)\}")
+_OWN_ID = re.compile(r"\{(topic_id|member):[^}]*\}")
+_PLACEHOLDER = re.compile(r"(\{(?:controller|request|topic_id:[^}]*|member:[^}]*)\})")
+_TOPIC_ID_LENGTH = 22
 
 
 @dataclass(frozen=True)
@@ -34,31 +36,46 @@ class Mismatch:
     is_wording: bool = False
 
 
-class TopicIds:
-    """Our ids of the recording's topics."""
+class Placeholders:
+    """Our values of a recording's placeholders `{topic_id:NAME}` and `{member:N}`."""
 
     def __init__(self) -> None:
-        self._ids: dict[str, str] = {}
+        self._values: dict[str, str] = {}
 
-    def learn(self, name: str, topic_id: str) -> None:
-        """Note our id of a topic."""
-        self._ids[name] = topic_id
+    def learn(self, placeholder: str, value: str) -> None:
+        """Note our value of a placeholder."""
+        self._values[placeholder] = value
 
-    def get(self, name: str) -> str | None:
-        return self._ids.get(name)
+    def get(self, placeholder: str) -> str | None:
+        return self._values.get(placeholder)
 
-    def is_it(self, name: str, topic_id: object) -> bool:
-        """Return whether a text is the topic's id. The first id counts as the topic's."""
-        return isinstance(topic_id, str) and len(topic_id) == 22 and self._ids.setdefault(name, topic_id) == topic_id
+    def is_it(self, placeholder: str, value: object) -> bool:
+        """Return whether a text is our value of a placeholder. The first fitting text counts as it."""
+        fits = len(value) == _TOPIC_ID_LENGTH or not is_topic_id(placeholder) if isinstance(value, str) else False
+        return bool(fits and value) and self._values.setdefault(placeholder, str(value)) == value
+
+
+def topic_id_of(topic: str) -> str:
+    """Return the placeholder of a topic's id."""
+    return f"{{topic_id:{topic}}}"
+
+
+def is_topic_id(placeholder: str) -> bool:
+    return placeholder.startswith("{topic_id:")
+
+
+def is_placeholder(value: object) -> bool:
+    """Return whether a recorded value stands for an id of ours."""
+    return isinstance(value, str) and _OWN_ID.fullmatch(value) is not None
 
 
 class Comparison:
     """Comparison of answers of one call in one document."""
 
-    def __init__(self, api: str, tolerance: Tolerance, topic_ids: TopicIds) -> None:
+    def __init__(self, api: str, tolerance: Tolerance, placeholders: Placeholders) -> None:
         self._api = api
         self._tolerance = tolerance
-        self._topic_ids = topic_ids
+        self._placeholders = placeholders
 
     def mismatches(self, expected: Any, got: Any, path: Path) -> list[Mismatch]:
         return list(self._compare(expected, got, path, None))
@@ -85,7 +102,7 @@ class Comparison:
         for name, value in expected.items():
             if f"{name}_code" in expected and name.endswith("error"):
                 yield from self._compare_names(value, got.get(f"{name}_code"), expected[f"{name}_code"], (*path, name))
-            elif name not in self._tolerance.names or self._is_placeholder_id(value):
+            elif name not in self._tolerance.names or is_placeholder(value):
                 yield from self._compare(value, got.get(name, ABSENT), (*path, name), expected)
 
     def _compare_names(self, expected: str, code: object, expected_code: object, path: Path) -> Iterator[Mismatch]:
@@ -131,9 +148,6 @@ class Comparison:
             arranged.append(left.pop(faults.index(min(faults))))
         return arranged + left
 
-    def _is_placeholder_id(self, expected: object) -> bool:
-        return isinstance(expected, str) and _TOPIC_ID.fullmatch(expected) is not None
-
     def _is_same(self, expected: Any, got: Any, path: Path) -> bool:
         if isinstance(expected, str) and isinstance(got, str):
             return self._is_same_text(expected, got)
@@ -142,9 +156,8 @@ class Comparison:
         return bool(expected == got)
 
     def _is_same_text(self, expected: str, got: str) -> bool:
-        topic_id = _TOPIC_ID.fullmatch(expected)
-        if topic_id is not None:
-            return self._topic_ids.is_it(topic_id[1], got)
+        if is_placeholder(expected):
+            return self._placeholders.is_it(expected, got)
         if expected == got:
             return True
         if is_uuid(expected):
@@ -154,18 +167,14 @@ class Comparison:
         return re.fullmatch(self._pattern(expected), got, re.DOTALL) is not None
 
     def _pattern(self, expected: str) -> str:
-        pieces = re.split(r"(\{(?:controller|request|topic_id:[^}]*)\})", expected)
-        return "".join(self._piece(piece) for piece in pieces)
+        return "".join(self._piece(piece) for piece in _PLACEHOLDER.split(expected))
 
     def _piece(self, piece: str) -> str:
         if piece == "{controller}":
             return r"\d+"
         if piece == "{request}":
             return r".+"
-        topic_id = _TOPIC_ID.fullmatch(piece)
-        if topic_id is not None:
-            return re.escape(self._topic_ids.get(topic_id[1]) or piece)
-        return re.escape(piece)
+        return re.escape(self._placeholders.get(piece) or piece)
 
 
 def describe(mismatch: Mismatch) -> str:

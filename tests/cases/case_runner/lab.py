@@ -43,7 +43,8 @@ WITH_USERS = {
 }
 THROTTLES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 ELIGIBLE_LEADERS_FEATURE = "eligible.leader.replicas.version"
-OWN_TOPICS = ("__consumer_offsets",)
+OFFSETS_TOPIC = "__consumer_offsets"
+OWN_TOPICS = (OFFSETS_TOPIC,)
 """Topics of the recorded cluster besides the topics of scenarios."""
 RECORD_BYTES, RECORDS_PER_BATCH = 8000, 2
 CALL_TIMEOUT_S = 20.0
@@ -130,9 +131,29 @@ class Lab:
         active = self.find_active()
         return next(node for node in self.cluster.controller_ids if node != active and self.cluster.pid(node) is not None)
 
+    def any_broker(self) -> int:
+        """Return a running broker."""
+        return next(node for node in self.cluster.broker_ids if self.cluster.pid(node) is not None)
+
+    def no_coordinator(self) -> int:
+        """Return a running broker that coordinates no group."""
+        request = pb.DescribeTopicPartitionsRequest(topics=pb.TopicNames(names=[OFFSETS_TOPIC]))
+        (topic,) = self.call("controller", "DescribeTopicPartitions", request).topics
+        coordinators = {partition.leader_id for partition in topic.partitions}
+        running = (node for node in self.cluster.broker_ids if self.cluster.pid(node) is not None)
+        return next(node for node in running if node not in coordinators)
+
     def endpoint(self, to: int | str) -> Endpoint:
-        node = to if isinstance(to, int) else self.active if self.active >= 0 else self.find_active()
-        return self.cluster.node(node).grpc
+        return self.cluster.node(self.node_id(to)).grpc
+
+    def node_id(self, to: int | str) -> int:
+        return to if isinstance(to, int) else self.active if self.active >= 0 else self.find_active()
+
+    def kafka(self, to: int | str) -> Endpoint:
+        """Return the KAFKA listener of a node."""
+        at = self.cluster.node(self.node_id(to)).kafka
+        assert at is not None, "every node has one"
+        return at
 
     def send(self, to: int | str, api: str, request: Any, user: str | None = None) -> Any:
         """Return the answer of a node, also a refusal. grpc.RpcError."""

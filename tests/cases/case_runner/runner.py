@@ -12,17 +12,24 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import grpc
-
 from kraftlab.metadata.errors import ErrorCode
 
 from . import paths, sentences, trims
 from . import tolerance as tolerances
-from .comparison import ABSENT, Comparison, Mismatch, TopicIds, describe
+from .comparison import (
+    ABSENT,
+    Comparison,
+    Mismatch,
+    Placeholders,
+    describe,
+    is_placeholder,
+    topic_id_of,
+)
 from .documents import Document, Folder
+from .doors import Door, NoAnswer
 from .judgement import BetterText, Difference, Failure, Judge, Outcome
 from .lab import POLL_S, TOPIC, Lab, LabFault
-from .mapping import CannotMap, build_request, is_uuid, neutral_response, short_id
+from .mapping import CannotMap, is_uuid, short_id
 from .paths import Path
 from .tidying import tidy
 
@@ -33,8 +40,11 @@ WAIT_S = 20.0
 WAIT_AFTER_FAILURE_S = 3.0
 WAIT_IN_VAIN_S = 0.3
 """Time to wait for an effect that we avoid on purpose."""
-_TOPIC_ID = "{topic_id:"
 _STANDBY_CODES = (ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+_NO_COORDINATOR = (14, 15, 16)
+"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
+SILENT = "no answer"
+"""The transport of a step that Kafka did not answer. Ours may refuse each entry with a code."""
 _REFUSED = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_REQUEST)
 """Our error codes where Kafka closes the connection."""
 
@@ -60,6 +70,15 @@ def placements(document: Document) -> frozenset[tuple[int | str, str, int]]:
     return frozenset(found)
 
 
+def has_no_coordinator(response: Any) -> bool:
+    """Return whether an answer says that the node does not coordinate the group, or not yet: the call had no effect."""
+    if isinstance(response, list):
+        return any(map(has_no_coordinator, response))
+    if not isinstance(response, dict):
+        return False
+    return response.get("error_code") in _NO_COORDINATOR or any(map(has_no_coordinator, response.values()))
+
+
 class Run:
     """One scenario on its lab."""
 
@@ -68,17 +87,23 @@ class Run:
         document: Document,
         folder: Folder,
         lab: Lab,
+        door: Door,
         differences: Sequence[Difference] = (),
         texts: Sequence[BetterText] = (),
     ) -> None:
         self._document = document
         self._lab = lab
+        self._door = door
         self._tolerance = tolerances.of(document.volatile, folder.volatile, folder.volatile_names)
         self._judge = Judge(document.name, differences, texts, document.steps)
-        self._topic_ids = TopicIds()
+        self._placeholders = Placeholders()
+        self._sessions: dict[int, int] = {}
+        """Our ids of the recording's fetch sessions."""
         self._outcome = Outcome(document.name)
         self._outcome.notes += [f"volatile entry that is not understood: {text}" for text in self._tolerance.not_understood]
         self._waits_for_next = False
+        self._stopped: dict[int, int] = {}
+        """Brokers that the scenario has stopped, by the recorded ones."""
         self._placed = placements(document)
 
     def run(self) -> Outcome:
@@ -111,8 +136,8 @@ class Run:
             do()
         except (LabFault, CannotMap) as error:
             self._fail(index, what, "no fault", str(error))
-        except grpc.RpcError as error:
-            self._fail(index, "transport", "an answer", _status(error))
+        except NoAnswer as error:
+            self._fail(index, "transport", "an answer", str(error))
         except Exception as error:
             self._fail(index, what, "no fault", f"{type(error).__name__}: {error}")
 
@@ -130,32 +155,34 @@ class Run:
 
     def _request(self, index: int, step: dict[str, Any]) -> None:
         api, recorded = step["api"], step["response"]
-        request = build_request(
-            api, step.get("version"), self._own_names(self._lab.own_paths(step["request"])), is_refused=recorded is None
-        )
-        to = self._destination(index, step)
+        request = self._own_names(self._lab.own_paths(step["request"]))
         if recorded is None:
-            self._expect_refusal(index, step, lambda: self._lab.send(to, api, request, step.get("as")))
+            self._expect_refusal(index, step, lambda: self._door.ask(self._lab, self._destination(index, step), step, request))
             return
         patience_s = PATIENCE_S if not self._outcome.failures else PATIENCE_AFTER_FAILURE_S
         if self._waits_for_next:
             self._waits_for_next, patience_s = False, self._wait_s
         deadline = time.monotonic() + patience_s
         while True:
-            response = self._lab.send(to, api, request, step.get("as"))
-            self._learn_ids(api, response)
+            response = self._door.ask(self._lab, self._destination(index, step), step, request)
+            self._learn_ids(step, response)
             ours = self._answer(step, response)
             found = self._compare(index, step, ours)
-            if not found or not is_question(api) or time.monotonic() > deadline:
+            is_repeatable = is_question(api) or (has_no_coordinator(response) and not has_no_coordinator(recorded))
+            if not found or not is_repeatable or time.monotonic() > deadline:
                 break
             time.sleep(POLL_S)
-            request.header.ClearField("min_offset")
         self._outcome.failures += [
             Failure(self._document.name, index, paths.write(item.path), item.expected, item.got) for item in found
         ]
 
     def _destination(self, index: int, step: dict[str, Any]) -> int | str:
         to: int | str = step["to"]
+        if self._tolerance.coordinators and isinstance(to, int):
+            group = next(iter(self._tolerance.coordinators.values()))
+            return (
+                self._lab.no_coordinator() if has_no_coordinator(step["response"]) else self._door.coordinator(self._lab, group)
+            )
         if not isinstance(to, int) or to not in self._lab.cluster.controller_ids:
             return to
         recorded = step["response"] or {}
@@ -163,27 +190,31 @@ class Run:
         return self._lab.any_standby() if is_told or recorded.get("error_code") in _STANDBY_CODES else to
 
     def _own_names(self, value: Any) -> Any:
-        """Return a recorded request with our topic ids for its placeholders."""
+        """Return a recorded request with our ids for its placeholders and fetch sessions."""
         if isinstance(value, list):
             return [self._own_names(item) for item in value]
         if isinstance(value, dict):
-            return {name: self._own_names(item) for name, item in value.items()}
-        if isinstance(value, str) and value.startswith(_TOPIC_ID):
-            name = value[len(_TOPIC_ID) : -1]
-            topic_id = self._topic_ids.get(name)
-            if topic_id is None:
-                raise LabFault(f"the id of topic {name} is needed, and no answer has said it")
-            return topic_id
+            own = {name: self._own_names(item) for name, item in value.items()}
+            if "session_id" in own:
+                own["session_id"] = self._sessions.get(own["session_id"], own["session_id"])
+            return own
+        if is_placeholder(value):
+            own_id = self._placeholders.get(value)
+            if own_id is None:
+                raise LabFault(f"our value of {value} is needed, and no answer has had it")
+            return own_id
         return short_id(value) if is_uuid(value) else value
 
-    def _learn_ids(self, api: str, response: Any) -> None:
-        if api == "CreateTopics":
-            for topic in response.topics:
-                if topic.error_code == ErrorCode.NONE and topic.topic_id:
-                    self._topic_ids.learn(topic.name, topic.topic_id)
+    def _learn_ids(self, step: dict[str, Any], response: dict[str, Any]) -> None:
+        if step["response"].get("session_id") and response.get("session_id"):
+            self._sessions[step["response"]["session_id"]] = response["session_id"]
+        if step["api"] == "CreateTopics":
+            for topic in response["topics"]:
+                if topic["error_code"] == ErrorCode.NONE and topic.get("topic_id"):
+                    self._placeholders.learn(topic_id_of(topic["name"]), topic["topic_id"])
 
-    def _answer(self, step: dict[str, Any], response: Any) -> dict[str, Any]:
-        return trims.apply(step.get("trimmed", ()), self._lab.recorded_paths(neutral_response(response)), self._is_own_topic)
+    def _answer(self, step: dict[str, Any], response: dict[str, Any]) -> dict[str, Any]:
+        return trims.apply(step.get("trimmed", ()), self._lab.recorded_paths(response), self._is_own_topic)
 
     def _is_own_topic(self, name: str) -> bool:
         return f'"{name}"' in self._document.text
@@ -202,7 +233,7 @@ class Run:
         differences: dict[tuple[str, str], str] = {}
         texts = []
         document = {"steps": {index: {"response": ours}}}
-        for mismatch in Comparison(step["api"], tolerance, self._topic_ids).mismatches(recorded, got, path):
+        for mismatch in Comparison(step["api"], tolerance, self._placeholders).mismatches(recorded, got, path):
             row = self._judge.difference(mismatch.path, step, document)
             text = self._judge.text(step["api"], mismatch)
             if row is not None:
@@ -245,15 +276,15 @@ class Run:
             return True
         return (broker, topic, partition) not in self._placed
 
-    def _expect_refusal(self, index: int, step: dict[str, Any], send: Callable[[], Any]) -> None:
-        """Expect a refusal of the whole request, where Kafka closed the connection."""
+    def _expect_refusal(self, index: int, step: dict[str, Any], ask: Callable[[], dict[str, Any]]) -> None:
+        """Expect a refusal of the whole request, where Kafka closed the connection or gave no answer."""
         try:
-            response = send()
-        except grpc.RpcError:
+            response = ask()
+        except NoAnswer:
             return
-        code = response.header.error_code
-        if code not in _REFUSED:
-            self._fail(index, "transport", step.get("transport", "no answer"), f"an answer with error code {code}")
+        codes = error_codes(response)
+        if not is_refusal(response) and (step.get("transport") != SILENT or not codes or 0 in codes):
+            self._fail(index, "transport", step.get("transport", "no answer"), response)
 
     # --- actions --------------------------------------------------------------------------------------------------------
 
@@ -266,7 +297,7 @@ class Run:
         lab = self._lab
         if action == "create_topic":
             topic_id = lab.create_topic(step["topic"], step["assignment"], step.get("configs") or {})
-            self._topic_ids.learn(step["topic"], topic_id)
+            self._placeholders.learn(topic_id_of(step["topic"]), topic_id)
         elif action == "set_topic_configs":
             lab.alter_configs(TOPIC, step["topic"], step["configs"])
         elif action == "delete_topic_configs":
@@ -276,9 +307,12 @@ class Run:
         elif action == "remember_log_dir":
             lab.remember_log_dir(step["broker"], step["dir"], step["topic"], step["partitions"])
         elif action in ("stop_broker", "kill_broker"):
-            lab.stop_broker(step["broker"], kill=action == "kill_broker")
+            group = self._tolerance.coordinators.get(step["broker"])
+            broker = step["broker"] if group is None else self._door.coordinator(lab, group)
+            self._stopped[step["broker"]] = broker
+            lab.stop_broker(broker, kill=action == "kill_broker")
         elif action == "start_broker":
-            lab.start_broker(step["broker"])
+            lab.start_broker(self._stopped.get(step["broker"], step["broker"]))
         elif action == "kill_controller":
             lab.kill_controller()
         elif action == "start_controller":
@@ -300,8 +334,20 @@ class Run:
             self._lab.wait_until(what, lambda: is_true(self._lab), timeout_s)
 
 
-def _status(error: grpc.RpcError) -> str:
-    return f"{error.code().name}: {error.details()}" if isinstance(error, grpc.Call) else str(error)
+def error_codes(value: Any) -> list[int]:
+    """Return all error codes in an answer."""
+    if isinstance(value, dict):
+        own = [value["error_code"]] if "error_code" in value else []
+        return own + [code for item in value.values() for code in error_codes(item)]
+    return [code for item in value for code in error_codes(item)] if isinstance(value, list) else []
+
+
+def is_refusal(response: dict[str, Any]) -> bool:
+    """Return whether an answer refuses the whole request: by its own error, or by that of all its entries."""
+    if response.get("error_code"):
+        return response["error_code"] in _REFUSED
+    entries = [entry for value in response.values() if isinstance(value, list) for entry in value]
+    return bool(entries) and all(isinstance(entry, dict) and entry.get("error_code") in _REFUSED for entry in entries)
 
 
 def summary(outcome: Outcome) -> str:

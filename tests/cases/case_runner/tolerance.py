@@ -23,7 +23,7 @@ HASHED = (
     "ApiVersions: order of supported_features, finalized_features",
     "DescribeConfigs: order of configs",
     "CreatePartitions: order of results",
-    "AlterClientQuotas: order of entries",
+    "AlterClientQuotas: order of entries, entity",
     "DescribeClientQuotas: order of entries, values, entity",
     "ListConfigResources: order of config_resources",
 )
@@ -71,6 +71,8 @@ class Tolerance:
     unplaced: set[tuple[str, int]] = field(default_factory=set)
     """Partitions whose broker chose the log dir."""
     is_log_dir_free: bool = False
+    coordinators: dict[int, str] = field(default_factory=dict)
+    """Recorded broker → the group that it coordinates. Another broker coordinates the group here."""
     not_understood: list[str] = field(default_factory=list)
 
     def skips(self, path: Path, api: str, holder: Holder | None) -> bool:
@@ -135,7 +137,7 @@ def _read(tolerance: Tolerance, entry: str) -> None:
 
 def _read_path(tolerance: Tolerance, text: str, remark: str) -> None:
     try:
-        path = paths.parse(text)
+        path = paths.parse(text.replace("[]", "[*]"))
     except ValueError:
         tolerance.not_understood.append(text + remark)
         return
@@ -220,6 +222,10 @@ def _names(tolerance: Tolerance, found: re.Match[str]) -> None:
     tolerance.names.update(found[0].split(", "))
 
 
+def _coordinator(tolerance: Tolerance, found: re.Match[str]) -> None:
+    tolerance.coordinators[int(found["broker"])] = found["group"]
+
+
 def _nothing(tolerance: Tolerance, found: re.Match[str]) -> None:
     """Do nothing: a placeholder covers this sentence."""
 
@@ -234,6 +240,7 @@ _SENTENCES: tuple[tuple[re.Pattern[str], Callable[[Tolerance, re.Match[str]], No
     (re.compile(r"values of (?P<names>.+?) (are|is) .*"), _values_of_configs),
     (re.compile(r"dir of (?P<topic>\S+)-(?P<partition>\d+)( \(.*\))?"), _unplaced),
     (re.compile(r"the log dir taken .*"), _free_log_dir),
+    (re.compile(r'"to": (?P<broker>\d+) is the coordinator of group (?P<group>\S+)'), _coordinator),
     (re.compile(r"(?P<list>\w+)\[\*\] other than (?P<kept>\w+)"), _all_but_one),
     (re.compile(r"(?P<names>\w+(?:, \w+)*) of (?:partition (?P<partition>\d+)|topics|partitions)\b.*"), _placement),
     (re.compile(r"[a-z][a-z_]*(?:, [a-z][a-z_]*)*"), _names),

@@ -194,6 +194,16 @@ class AdminStub(object):
                 request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.InitProducerIdRequest.SerializeToString,
                 response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.InitProducerIdResponse.FromString,
                 _registered_method=True)
+        self.DescribeProducers = channel.unary_unary(
+                '/kraftlab.admin.v1.Admin/DescribeProducers',
+                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeProducersRequest.SerializeToString,
+                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeProducersResponse.FromString,
+                _registered_method=True)
+        self.ListTransactions = channel.unary_unary(
+                '/kraftlab.admin.v1.Admin/ListTransactions',
+                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListTransactionsRequest.SerializeToString,
+                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListTransactionsResponse.FromString,
+                _registered_method=True)
         self.CreateAcls = channel.unary_unary(
                 '/kraftlab.admin.v1.Admin/CreateAcls',
                 request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.CreateAclsRequest.SerializeToString,
@@ -455,6 +465,20 @@ class AdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeProducers(self, request, context):
+        """Broker only: the producers of partitions that it leads (KIP-664).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTransactions(self, request, context):
+        """Broker only: always none, since there is no transaction coordinator.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateAcls(self, request, context):
         """Access rules and passwords: at the active controller; brokers forward.
         """
@@ -687,6 +711,16 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.InitProducerId,
                     request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.InitProducerIdRequest.FromString,
                     response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.InitProducerIdResponse.SerializeToString,
+            ),
+            'DescribeProducers': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeProducers,
+                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeProducersRequest.FromString,
+                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeProducersResponse.SerializeToString,
+            ),
+            'ListTransactions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTransactions,
+                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListTransactionsRequest.FromString,
+                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListTransactionsResponse.SerializeToString,
             ),
             'CreateAcls': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateAcls,
@@ -1608,6 +1642,60 @@ class Admin(object):
             '/kraftlab.admin.v1.Admin/InitProducerId',
             kraftlab_dot_admin_dot_v1_dot_admin__pb2.InitProducerIdRequest.SerializeToString,
             kraftlab_dot_admin_dot_v1_dot_admin__pb2.InitProducerIdResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeProducers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftlab.admin.v1.Admin/DescribeProducers',
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeProducersRequest.SerializeToString,
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeProducersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTransactions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftlab.admin.v1.Admin/ListTransactions',
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListTransactionsRequest.SerializeToString,
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListTransactionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,133 @@
+"""Tagged fields of newer clients are skipped, wherever they are in a request."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import io
+import types
+import typing
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kio.index import load_request_schema
+from kio.schema.request_header.v2.header import RequestHeader
+from kio.serial import entity_reader, entity_writer
+from kio.serial.errors import BufferUnderflow
+
+from kraftlab.gateway.door import OFFERS
+from kraftlab.gateway.unknown_tags import read_entity, strip_unknown_tags
+
+OLDEST = {0: 3}
+"""Produce is offered from version 0, for clients that look for that, and served from version 3."""
+OFFERED = [
+    (offer.key, version)
+    for offer in OFFERS.values()
+    for version in range(max(offer.lowest, OLDEST.get(offer.key, 0)), offer.highest + 1)
+]
+FETCHES = [(1, 12), (1, 18)]
+"""Their own tagged fields are structures."""
+FLEXIBLE = [(key, version) for key, version in OFFERED + FETCHES if load_request_schema(key, version).__flexible__]
+UNKNOWN = (90, 20_000)
+"""Tags that no class of kio has."""
+BEFORE = b"before"
+Entities = Callable[[type], st.SearchStrategy[Any]]
+
+
+@pytest.mark.parametrize(("key", "version"), FLEXIBLE)
+@settings(max_examples=10)
+@given(data=st.data())
+def test_a_request_with_unknown_tags_is_the_request_without(
+    key: int, version: int, entities: Entities, data: st.DataObject
+) -> None:
+    assert_unknown_tags_are_skipped(load_request_schema(key, version), entities, data)
+
+
+@given(data=st.data())
+def test_unknown_tags_of_a_header_are_skipped(entities: Entities, data: st.DataObject) -> None:
+    assert_unknown_tags_are_skipped(RequestHeader, entities, data)
+
+
+def assert_unknown_tags_are_skipped(schema: Any, entities: Entities, data: st.DataObject) -> None:
+    entity = data.draw(entities(schema))
+    expected, _ = entity_reader(schema)(written(schema, entity), 0)
+    frame = BEFORE + written(extended(schema), with_unknown_tags(entity, data.draw)) + b"after"
+    size = len(frame) - len(BEFORE) - len(b"after")
+    assert read_entity(schema, frame, len(BEFORE)) == (expected, size)
+    stripped = strip_unknown_tags(schema, frame, len(BEFORE))
+    assert entity_reader(schema)(stripped, 0) == (expected, len(stripped))
+
+
+def test_bytes_without_flexible_versions_stay_as_they_are(entities: Entities) -> None:
+    @settings(max_examples=50)
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        key, version = data.draw(st.sampled_from(sorted(set(OFFERED) - set(FLEXIBLE))))
+        schema: Any = load_request_schema(key, version)
+        plain = written(schema, data.draw(entities(schema)))
+        assert strip_unknown_tags(schema, plain, 0) == plain
+
+    check()
+
+
+@settings(max_examples=200)
+@given(st.sampled_from(OFFERED), st.binary(max_size=60))
+def test_malformed_bytes_are_a_value_error(pair: tuple[int, int], data: bytes) -> None:
+    try:
+        strip_unknown_tags(load_request_schema(*pair), data, 0)
+    except ValueError as error:
+        assert "malformed" in str(error)
+
+
+def test_other_errors_of_kio_stay() -> None:
+    with pytest.raises(BufferUnderflow):
+        read_entity(load_request_schema(3, 12), b"\x05", 0)
+
+
+# --- kio's own writer, with classes that have more tagged fields ----------------------------------------------------------
+
+
+def written(schema: Any, entity: Any) -> bytes:
+    buffer = io.BytesIO()
+    entity_writer(schema)(buffer, entity)
+    return buffer.getvalue()
+
+
+@functools.cache
+def extended(kind: Any) -> Any:
+    """Return a class of kio with unknown tagged fields, in the structures within it too."""
+    fields: list[Any] = [(field.name, extended_type(field.type), copied(field)) for field in dataclasses.fields(kind)]
+    metadata = {f"unknown_{tag}": {"kafka_type": "bytes", "tag": tag} for tag in UNKNOWN}
+    fields += [(name, bytes, dataclasses.field(default=b"", metadata=each)) for name, each in metadata.items()]
+    return dataclasses.make_dataclass(kind.__name__, fields, kw_only=True, frozen=True, namespace={"__flexible__": True})
+
+
+def extended_type(kind: Any) -> Any:
+    if isinstance(kind, types.UnionType):
+        first, second = (extended_type(option) for option in typing.get_args(kind))
+        return first | second
+    if typing.get_origin(kind) is tuple:
+        return tuple[extended_type(typing.get_args(kind)[0]), ...]
+    return extended(kind) if dataclasses.is_dataclass(kind) else kind
+
+
+def copied(field: dataclasses.Field[Any]) -> Any:
+    if field.default is dataclasses.MISSING:
+        return dataclasses.field(metadata=field.metadata)
+    default = with_unknown_tags(field.default, None) if dataclasses.is_dataclass(field.default) else field.default
+    return dataclasses.field(default=default, metadata=field.metadata)
+
+
+def with_unknown_tags(entity: Any, draw: Callable[[st.SearchStrategy[bytes]], bytes] | None) -> Any:
+    """Return the entity as one of the class with unknown tags, some of which have drawn values."""
+    if isinstance(entity, tuple):
+        return tuple(with_unknown_tags(each, draw) for each in entity)
+    if not dataclasses.is_dataclass(entity):
+        return entity
+    given = {field.name: with_unknown_tags(getattr(entity, field.name), draw) for field in dataclasses.fields(entity)}
+    if draw is not None:
+        given |= {f"unknown_{tag}": draw(st.just(b"") | st.binary(max_size=200)) for tag in UNKNOWN}
+    return extended(type(entity))(**given)
