@@ -74,7 +74,7 @@ class KafkaConnection:
             is_first = self._socket is None and not self._security.has_sasl
             connected = self._connected(deadline)
             try:
-                return decode_response(self._exchange(connected, body, deadline), kind)
+                frame = self._exchange(connected, body, deadline)
             except OSError as error:
                 self._drop()
                 raise not_answered(error, is_first=is_first) from error
@@ -84,6 +84,11 @@ class KafkaConnection:
             except BaseException:  # Ctrl-C: the answer is still to come.
                 self._drop()
                 raise
+        try:
+            return decode_response(frame, kind)
+        except MalformedResponse as error:
+            text = f"the answer of {self.endpoint} cannot be read, though the request may have taken effect: {error}"
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, text) from error
 
     def close(self) -> None:
         with self._lock:

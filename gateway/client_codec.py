@@ -7,8 +7,10 @@ import struct
 from typing import Any, TypeVar
 
 from kio.index import load_request_schema
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_writer
 from kio.static.protocol import RequestPayload, ResponsePayload
+
+from .unknown_tags import read_entity
 
 _LENGTH = struct.Struct(">i")
 Answer = TypeVar("Answer", bound=ResponsePayload)
@@ -40,11 +42,14 @@ def encode_request(correlation_id: int, client_id: str, request: RequestPayload)
 
 
 def decode_response(frame: bytes, kind: type[Answer]) -> Answer:
-    """Decode a response, without its length, as an entity of class `kind`. MalformedResponse for bytes that do not fit."""
+    """Decode a response, without its length, as an entity of class `kind`. Tagged fields of newer brokers are left out.
+
+    MalformedResponse for bytes that do not fit.
+    """
     schema: Any = kind
     try:
-        _, size = entity_reader(schema.__header_schema__)(frame, 0)
-        body: Answer = entity_reader(kind)(frame, size)[0]
+        _, size = read_entity(schema.__header_schema__, frame, 0)
+        body: Answer = read_entity(kind, frame, size)[0]
     except Exception as error:  # kio raises errors of several kinds for bytes that do not fit
         raise MalformedResponse(f"{kind.__name__} version {schema.__version__}: {type(error).__name__}: {error}") from error
     return body

@@ -34,6 +34,8 @@ class Broker:
         self.seen: list[tuple[str, int]] = []
         self.cuts = 0
         """Number of connections to close after their next response."""
+        self.garbles = False
+        """Leave out the end of each response but ApiVersions'."""
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.endpoint = Endpoint(*self._listener.getsockname())
         self._sockets: list[socket.socket] = []
@@ -69,7 +71,9 @@ class Broker:
                 header = peek(frame)
                 name = next(offer.name for offer in OFFERS.values() if offer.key == header.key)
                 self.seen.append((name, header.version))
-                connected.sendall(b"".join(encode_entity(header.correlation_id, self._answer(name, frame))))
+                answer = b"".join(encode_entity(header.correlation_id, self._answer(name, frame)))[4:]
+                answer = answer[:-1] if self.garbles and name != "ApiVersions" else answer
+                connected.sendall(struct.pack(">i", len(answer)) + answer)
                 if name != "ApiVersions" and self.cuts:
                     self.cuts -= 1
                     return
@@ -188,6 +192,13 @@ def test_a_controller_names_the_controllers_and_the_active_one(broker: Broker) -
         assert client.leader == Endpoint("127.0.0.1", 2)
     assert [(each.controller_id, each.port) for each in found.controllers] == [(3000, 1), (3001, 2), (3002, 3)]
     assert (found.brokers, found.leader_id) == ((), 3001)
+
+
+def test_an_answer_that_cannot_be_read_is_final_and_says_so(broker: Broker) -> None:
+    broker.garbles = True
+    with client_of(broker) as client, pytest.raises(ApiError, match="cannot be read, though the request may have taken effect"):
+        client.describe_cluster()
+    assert broker.seen.count(("DescribeCluster", 0)) == 1
 
 
 def test_an_error_of_a_whole_response_is_raised(broker: Broker) -> None:

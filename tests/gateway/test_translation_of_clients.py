@@ -110,6 +110,15 @@ def test_a_response_is_read_as_the_listener_frames_it() -> None:
         decode_response(frame[4:12], kind)
 
 
+def test_tagged_fields_of_newer_brokers_are_left_out() -> None:
+    kind = response_schema(46, 0)
+    said = pb.ListPartitionReassignmentsResponse()
+    frame = b"".join(encode_entity(7, to_entity(said, kind)))[4:]
+    no_tags, unknown_tag = b"\x00", b"\x01\x63\x02\x07\x07"
+    assert frame.endswith(no_tags)
+    assert decode_response(frame[:-1] + unknown_tag, kind) == to_entity(said, kind)
+
+
 def test_fields_that_kafka_lacks_are_named_wherever_they_are() -> None:
     asked = pb.AlterPartitionReassignmentsRequest(plan_id="friday", throttle=0)
     asked.topics.add(name="orders").partitions.add(partition_index=3).expected_replicas.SetInParent()
