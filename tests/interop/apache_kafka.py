@@ -73,6 +73,8 @@ class ApacheKafka:
             "num.network.threads": 2,
             "num.io.threads": 2,
             "background.threads": 2,
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
             "log.cleaner.dedupe.buffer.size": 2 << 20,
             "offsets.topic.num.partitions": 1,
             "offsets.topic.replication.factor": 1,
