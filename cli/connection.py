@@ -164,13 +164,12 @@ def connect(servers: str | None = None, **options: Any) -> AdminClient:
 
 def _kafka(servers: str, path: str | None, user: str | None, password: str | None) -> KafkaSecurity | None:
     """Return the security for servers that speak the Kafka protocol, None for gRPC. ConfigError."""
-    from kraftlab.config import properties
     from kraftlab.config.endpoints import GRPC, named_protocol, parse_servers
 
     protocol = named_protocol(servers)
     if protocol == GRPC:
         return None
-    values = properties.load(path) if path is not None else {}
+    values = _properties(path) if path is not None else {}
     if protocol is None and not values.get("security.protocol", "").upper().endswith("SSL"):
         from kraftlab.client.kafka_probe import speaks_kafka
 
@@ -224,10 +223,14 @@ def _caller(meta: dict[str, Any]) -> tuple[str | None, str | None]:
     return user, password
 
 
-def _caller_in(path: str) -> tuple[str | None, str | None]:
-    from kraftlab.config import properties
+def _properties(path: str) -> dict[str, str]:
+    from kraftlab.config import properties  # loads a parser, which most commands do not need
 
-    values = properties.load(path)
+    return properties.load(path)
+
+
+def _caller_in(path: str) -> tuple[str | None, str | None]:
+    values = _properties(path)
     found = {key: values[key] for key in ("username", "password") if key in values}
     for key, *quoted in _JAAS.findall(values.get("sasl.jaas.config", "")):
         found.setdefault(key, "".join(quoted))

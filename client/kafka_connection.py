@@ -121,8 +121,10 @@ class KafkaConnection:
         return self._socket
 
     def _open(self, deadline: float) -> socket.socket:
-        address = (self.endpoint.host, self.endpoint.port)
-        connected = socket.create_connection(address, _left_s(deadline))
+        try:
+            connected = socket.create_connection((self.endpoint.host, self.endpoint.port), _left_s(deadline))
+        except UnicodeError as error:
+            raise socket.gaierror(f"{self.endpoint.host} is not a host name") from error
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if not self._security.has_tls:
             return connected

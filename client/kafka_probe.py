@@ -41,6 +41,6 @@ def _answer(server: Endpoint, deadline: float) -> bytes | None:
                 if not piece:
                     return None
                 data += piece
-    except OSError:
+    except (OSError, UnicodeError):  # UnicodeError: not a host name
         return None
     return data

@@ -124,7 +124,7 @@ def scram(security: KafkaSecurity, exchange: Callable[[bytes], bytes], nonce: st
     """Authenticate by SCRAM with this nonce, which must be random. BadProof."""
     name = security.user.replace("=", "=3D").replace(",", "=2C")
     client_first = f"n={name},r={nonce}"
-    server_first = exchange(f"n,,{client_first}".encode()).decode()
+    server_first = exchange(f"n,,{client_first}".encode()).decode(errors="replace")
     try:
         given = dict(part.split("=", 1) for part in server_first.split(","))
         salt, iterations, joined = base64.b64decode(given["s"]), int(given["i"]), given["r"]
@@ -139,7 +139,7 @@ def scram(security: KafkaSecurity, exchange: Callable[[bytes], bytes], nonce: st
     signed = f"{client_first},{server_first},{client_final}".encode()
     signature = hmac.digest(hashlib.new(digest, client_key).digest(), signed, digest)
     proof = bytes(mine ^ theirs for mine, theirs in zip(client_key, signature, strict=True))
-    server_final = exchange(f"{client_final},p={base64.b64encode(proof).decode()}".encode()).decode()
+    server_final = exchange(f"{client_final},p={base64.b64encode(proof).decode()}".encode()).decode(errors="replace")
     expected = hmac.digest(hmac.digest(salted, b"Server Key", digest), signed, digest)
     if server_final.split(",")[0] != f"v={base64.b64encode(expected).decode()}":
         raise BadProof("the broker does not know the user's password; is this the right cluster?")

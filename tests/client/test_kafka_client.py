@@ -216,6 +216,7 @@ def test_a_kafka_broker_is_told_from_other_servers(broker: Broker) -> None:
         assert speaks_kafka([broker.endpoint])
         assert speaks_kafka([gone, broker.endpoint])
         assert not speaks_kafka([gone])
+        assert not speaks_kafka([Endpoint("x" * 70, 1)])
         assert speaks_kafka([quiet, broker.endpoint], timeout_s=0.1)
 
 
