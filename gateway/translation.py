@@ -37,6 +37,8 @@ UNKNOWN: Mapping[str, Mapping[str, int | float]] = {
 }
 """Values of fields that a Kafka broker does not report, by message."""
 _NO_ID = uuid.UUID(int=0)
+_EMPTY: dict[str, Any] = {"string": "", "bytes": b""}
+"""Kind of a field → value of a field that the message does not have."""
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 
 
@@ -141,6 +143,8 @@ def _to_scalar(field: FieldDescriptor, value: Any) -> Any:
         return value // _MILLISECOND
     if isinstance(value, uuid.UUID):
         return to_text(value.bytes)
+    if field.type == FieldDescriptor.TYPE_BYTES:
+        return bytes(value)
     if field.cpp_type == FieldDescriptor.CPPTYPE_STRING or isinstance(value, bool):
         return value
     return float(value) if isinstance(value, float) else int(value)
@@ -205,7 +209,7 @@ def _absent(field: _Field) -> Any:
         return field.default
     if field.is_list:
         return ()
-    return None if field.is_nullable else _to_kind("", field) if field.kind == "string" else _to_kind(0, field)
+    return None if field.is_nullable else _EMPTY[field.kind] if field.kind in _EMPTY else _to_kind(0, field)
 
 
 def _from(source: Any, known: FieldDescriptor, field: _Field) -> Any:
