@@ -155,9 +155,14 @@ class AdminService:
         assert scope.cancelled_caught
         if has_begun and call.api in OWN_CHANGES:
             text = f"{call.api} was begun and did not end within {timeout_ms} ms; it may have been carried out in part"
-            return _unknown(method, text, ErrorCode.REQUEST_TIMED_OUT)
-        behind = f"this broker has metadata up to {self._publisher.offset}, the request's min_offset is {header.min_offset}"
-        return fault(method, f"not done within {timeout_ms} ms; {behind}", ErrorCode.REQUEST_TIMED_OUT)
+            response = _unknown(method, text, ErrorCode.REQUEST_TIMED_OUT)
+        else:
+            behind = f"this broker has metadata up to {self._publisher.offset}, the request's min_offset is {header.min_offset}"
+            text = f"not done within {timeout_ms} ms; {behind}"
+            response = fault(method, text, ErrorCode.REQUEST_TIMED_OUT)
+        if call.api in REFUSALS:
+            REFUSALS[call.api](call.request, response, ApiError(ErrorCode.REQUEST_TIMED_OUT, text))
+        return response  # type: ignore[no-any-return]
 
     async def _carry_out(self, call: Call, request: Any) -> Message:
         """Carry out the admitted part of a call."""

@@ -120,6 +120,7 @@ class Coordinator:
         topic_id = self.image.topics.by_name.get(OFFSETS_TOPIC, b"")
         partition = self._replicas.partitions.get((topic_id, number))
         if partition is None or not isinstance(partition.role, LeaderRole) or self._nursery is None:
+            self._shards.pop(number, None)
             return None
         shard = self._shards.get(number)
         if shard is None or shard.store.role is not partition.role:

@@ -521,7 +521,7 @@ class AdminServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DescribeProducers(self, request, context):
-        """Broker only: the producers of partitions that it leads (KIP-664).
+        """Broker only: the producers of partitions that it hosts (KIP-664).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
