@@ -305,6 +305,12 @@ async def test_notes_have_a_limit(clients: Any, autojump_clock: Any) -> None:
     assert await clients.committed("g") == (1, "12345")
 
 
+async def test_an_id_that_no_record_can_hold_is_refused(clients: Any, autojump_clock: Any) -> None:
+    await started(clients)
+    assert await clients.commit("g" * 32_767, 1) == ErrorCode.NONE
+    assert await clients.commit("g" * 32_768, 1) == ErrorCode.INVALID_GROUP_ID
+
+
 async def test_the_topic_is_created_once_when_a_client_looks_for_its_coordinator(
     clients: Any, autojump_clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
