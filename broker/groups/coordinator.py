@@ -110,9 +110,10 @@ class Coordinator:
                 yield shard
 
     def shard_of(self, group_id: str) -> Shard:
-        """The shard of a group that is coordinated here. ApiError NOT_COORDINATOR; INVALID_GROUP_ID for an id that is too long."""
-        if len(group_id.encode()) > GROUP_ID_BYTES_MAX:
-            text = f"The group id has {len(group_id.encode())} bytes; records of groups have room for {GROUP_ID_BYTES_MAX}."
+        """The shard of a group that is coordinated here. ApiError NOT_COORDINATOR; INVALID_GROUP_ID if the id is too long."""
+        size_bytes = len(group_id.encode())
+        if size_bytes > GROUP_ID_BYTES_MAX:
+            text = f"The group id has {size_bytes} bytes; records of groups have room for {GROUP_ID_BYTES_MAX}."
             raise ApiError(ErrorCode.INVALID_GROUP_ID, text)
         topic = self.topic
         shard = None if topic is None else self._shard_at(partition_of(group_id, len(topic.partitions)))
