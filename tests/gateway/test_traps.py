@@ -23,6 +23,8 @@ from kraftlab.metadata.errors import ErrorCode
 
 from .conftest import ask, topic_id
 
+NOT_READY = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR}
+"""Errors of a leader that does not have its log yet."""
 SECOND = datetime.timedelta(seconds=1)
 
 
@@ -67,7 +69,7 @@ class Kafka:
         def is_answered() -> bool:
             [topic] = self(0, 9, to=self.leader(name), acks=acks, timeout=10 * SECOND, topic_data=data).responses
             answers.append(topic.partition_responses[0])
-            return int(answers[-1].error_code) not in (3, 6)
+            return int(answers[-1].error_code) not in NOT_READY
 
         self.until(is_answered)
         return answers[-1]
@@ -116,7 +118,7 @@ def test_trap_01_api_versions_in_an_unknown_version_is_answered_in_version_0(kaf
 def test_trap_02_versions_are_offered_without_gaps_from_kafkas_baseline(kafka: Kafka) -> None:
     offered = {each.api_key: each for each in kafka(18, 3, client_software_name="a", client_software_version="1").api_keys}
     assert offered[0].min_version == 0, "librdkafka looks for version 0 of Produce"
-    for key, baseline in {1: 4, 2: 1, 3: 0, 18: 0, 19: 2, 20: 1}.items():
+    for key, baseline in {1: 4, 2: 1, 3: 0, 8: 2, 9: 1, 11: 0, 19: 2, 20: 1}.items():
         assert offered[key].min_version == baseline
 
 
@@ -285,6 +287,46 @@ def test_trap_19_large_batches_and_records_without_keys_are_refused(kafka: Kafka
     refused = kafka.produce("t19-compacted", records(2, key=None))
     assert int(refused.error_code) == ErrorCode.INVALID_RECORD
     assert [error.batch_index for error in refused.record_errors] == [0, 1]
+
+
+def test_trap_20_members_get_an_id_first_and_offsets_keep_their_metadata(kafka: Kafka) -> None:
+    kafka.create("t20")
+
+    def find() -> Any:
+        [found] = kafka(10, 4, key_type=0, coordinator_keys=("g20",)).coordinators
+        return found
+
+    kafka.until(lambda: int(find().error_code) == 0)
+    to = find().node_id
+    protocols = [{"name": "range", "metadata": b"subscription"}]
+    member = {"group_id": "g20", "group_instance_id": None, "protocol_type": "consumer", "protocols": protocols, "reason": None}
+    timeouts = {"session_timeout": 10 * SECOND, "rebalance_timeout": 10 * SECOND}
+
+    def join(member_id: str) -> Any:
+        return kafka(11, 9, to=to, member_id=member_id, **member, **timeouts)
+
+    kafka.until(lambda: int(join("").error_code) == ErrorCode.MEMBER_ID_REQUIRED)
+    joined = join(join("").member_id)
+    assert (int(joined.error_code), joined.leader) == (0, joined.member_id)
+    known = {"group_id": "g20", "member_id": joined.member_id, "group_instance_id": None}
+    assigned = [{"member_id": joined.member_id, "assignment": b"all"}]
+    chosen = {"protocol_type": "consumer", "protocol_name": "range"}
+    synced = kafka(14, 5, to=to, generation_id=joined.generation_id, assignments=assigned, **known, **chosen)
+    assert (int(synced.error_code), synced.assignment) == (0, b"all")
+    offset = {"partition_index": 0, "committed_offset": 7, "committed_leader_epoch": 3, "committed_metadata": "notes"}
+    committed = kafka(
+        *(8, 9),
+        to=to,
+        generation_id_or_member_epoch=joined.generation_id,
+        topics=[{"name": "t20", "partitions": [offset]}],
+        **known,
+    )
+    assert int(committed.topics[0].partitions[0].error_code) == 0
+    [fetched] = kafka(9, 7, to=to, group_id="g20", topics=[{"name": "t20", "partition_indexes": (0,)}]).topics
+    [kept] = fetched.partitions
+    assert (kept.committed_offset, kept.committed_leader_epoch, kept.metadata) == (7, 3, "notes")
+    stranger = kafka(12, 4, to=to, group_id="g20", generation_id=1, member_id="nobody", group_instance_id=None)
+    assert int(stranger.error_code) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_trap_21_throttles_are_set_at_any_broker_also_for_one_that_is_down(tmp_path: Any) -> None:
