@@ -12,8 +12,8 @@ A call without a row is for super users only.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.acls import CLUSTER_NAME, Operation, ResourceType
@@ -22,34 +22,14 @@ from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.uuids import ZERO, from_text, to_text
 
 from .authorizer import NOT_ASKED, Rights
+from .calls import Admission, Admit, CallContext, without
+from .group_admission import GROUP_CALLS
 
 TOPIC_REFUSED = "Topic authorization failed."
 CLUSTER_REFUSED = "Cluster authorization failed."
 GROUP_REFUSED = "Group authorization failed."
 
 _NO_ID = to_text(ZERO)
-
-
-class Admission(NamedTuple):
-    """`request`: the part that may be carried out. `complete`: adds to the response the entries that were taken out, or facts
-    about this caller. `is_void`: nothing is left to carry out, so an empty response is completed.
-    """
-
-    request: Any
-    complete: Callable[[Any], None] | None = None
-    is_void: bool = False
-
-
-class CallContext(NamedTuple):
-    """One call with its caller's rights. `image`: the committed metadata of this node."""
-
-    api: str
-    rights: Rights
-    request: Any
-    image: MetadataImage
-
-
-Admit = Callable[[CallContext], Admission]
 
 
 def admit(api: str, rights: Rights, request: object, image: MetadataImage) -> Admission:
@@ -125,15 +105,6 @@ def _cluster_operations(call: CallContext) -> int:
 # --- topics ------------------------------------------------------------------------------------------------------------------
 
 
-def _without(request: Any, field: str, kept: list[Any]) -> Any:
-    """Copy the request with only these entries."""
-    reduced = type(request)()
-    reduced.CopyFrom(request)
-    del getattr(reduced, field)[:]
-    getattr(reduced, field).extend(kept)
-    return reduced
-
-
 def _create_topics(call: CallContext) -> Admission:
     """Require CREATE on the cluster or on the topic. The configs of a new topic need DESCRIBE_CONFIGS to be shown."""
     rights, request = call.rights, call.request
@@ -166,7 +137,7 @@ def _create_topics(call: CallContext) -> Admission:
 
     taken_out = set(refused)
     kept = [topic for topic in request.topics if topic.name not in taken_out]
-    return Admission(_without(request, "topics", kept) if refused else request, complete, is_void=bool(refused) and not kept)
+    return Admission(without(request, "topics", kept) if refused else request, complete, is_void=bool(refused) and not kept)
 
 
 def _create_partitions(call: CallContext) -> Admission:
@@ -186,7 +157,7 @@ def _create_partitions(call: CallContext) -> Admission:
             response.results.add(name=name, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         response.results.extend(answered)
 
-    return Admission(_without(request, "topics", kept), complete, is_void=not kept)
+    return Admission(without(request, "topics", kept), complete, is_void=not kept)
 
 
 def _delete_topics(call: CallContext) -> Admission:
@@ -208,7 +179,7 @@ def _delete_topics(call: CallContext) -> Admission:
             refused.append(refusal)
     if not refused:
         return Admission(request)
-    return Admission(_without(request, "topics", kept), lambda response: response.responses.extend(refused), is_void=not kept)
+    return Admission(without(request, "topics", kept), lambda response: response.responses.extend(refused), is_void=not kept)
 
 
 def _name_refusal(call: CallContext, name: str) -> admin_pb2.DeletableTopicResult | None:
@@ -269,7 +240,7 @@ def _delete_records(call: CallContext) -> Admission:
                     error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
                 )
 
-    return Admission(_without(request, "topics", kept), complete, is_void=not kept)
+    return Admission(without(request, "topics", kept), complete, is_void=not kept)
 
 
 def _describe_producers(call: CallContext) -> Admission:
@@ -288,7 +259,7 @@ def _describe_producers(call: CallContext) -> Admission:
                 code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 answer.partitions.add(partition_index=index, error_code=code, error_message=TOPIC_REFUSED)
 
-    return Admission(_without(request, "topics", kept), complete, is_void=not kept)
+    return Admission(without(request, "topics", kept), complete, is_void=not kept)
 
 
 def _describe_topic_partitions(call: CallContext) -> Admission:
@@ -422,7 +393,7 @@ def _configs(operation: Operation, answers: str) -> Admit:
                     resource_name=resource.resource_name,
                 )
 
-        return Admission(_without(request, "resources", kept), complete, is_void=not kept)
+        return Admission(without(request, "resources", kept), complete, is_void=not kept)
 
     return decide
 
@@ -461,6 +432,7 @@ CALLS: Mapping[str, Admit] = {
     "UnregisterBroker": _ALTER,
     "AllocateProducerIds": _on_cluster(Operation.CLUSTER_ACTION),
     "InitProducerId": _init_producer_id,
+    **GROUP_CALLS,
     "DescribeProducers": _describe_producers,
     "ListTransactions": _anybody,
     "CreateSnapshot": _ALTER,

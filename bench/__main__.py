@@ -22,6 +22,7 @@ MEASUREMENTS = {
     "changes": "bench.changes:main",
     "replication": "bench.replication:main",
     "compaction": "bench.compaction:main",
+    "kafka-clients": "bench.kafka_clients:main",
     "kafka-encoders": "bench.kafka_encoders:main",
     "large-cluster": "bench.large_cluster:main",
     "partitions": "bench.partitions:main",

@@ -5,8 +5,8 @@ are opened and recovered, the broker registers. With the first published image, 
 log directories, and replicas become leaders and followers. The admin server comes last, since importing grpc takes longer than
 all the rest. Then the broker reports that it is ready, and the next heartbeat unfences it.
 
-Publishers, in order: the metadata cache (the publisher's own `image`), throttles and configs, replicas, lifecycle. Configs come
-before replicas, so that a replica's throttle holds from its first byte.
+Publishers, in order: the metadata cache (the publisher's own `image`), throttles and configs, replicas, consumer groups,
+lifecycle. Configs come before replicas, so that a replica's throttle holds from its first byte; groups follow the replicas.
 
 SIGTERM and SIGINT ask for a controlled shutdown: leaderships move away first, then logs are flushed, checkpoints and the clean
 mark written, and the metadata log closed. A fatal error ends the process with one line that gives the reason and the next step.
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from kraftlab.access.users import ANONYMOUS
 from kraftlab.config import meta_properties
 from kraftlab.config.access import SECRETS
 from kraftlab.config.meta_properties import MetaProperties
@@ -53,6 +54,7 @@ from .control.metadata_publisher import MetadataPublisher, Publication
 from .control.producer_ids import ProducerIds
 from .directory_returns import DirectoryReturns
 from .flushing import Flushing
+from .groups.coordinator import Coordinator, CreateTopic
 from .log.clock import wall_clock_ms
 from .log.disks import Disks, InThread, in_thread, look_after_each
 from .log.errors import LogDirFailed, LogDirInUse, LogError, StartupRefused
@@ -142,13 +144,19 @@ class BrokerNode:
         self._failures_in, self._failures = trio.open_memory_channel[LogDirFailed](1000)
         self.configs = DynamicConfigs(config)
         self.publisher = MetadataPublisher(
-            (("configs", self._publish_configs), ("replicas", self.publish_replicas), ("lifecycle", self.publish_lifecycle)),
+            (
+                ("configs", self._publish_configs),
+                ("replicas", self.publish_replicas),
+                ("groups", self._publish_groups),
+                ("lifecycle", self.publish_lifecycle),
+            ),
             self._leader_changed,
             fatal=(StartupRefused,),
             in_thread=in_thread,
         )
         self.driver = RaftDriver(driver_config(config, directory), self.publisher, file_system, environment)
         self._channel: ControllerChannel | None = None
+        self._topic_creator: CreateTopic | None = None
         self.is_built = False
 
     async def run(self) -> None:
@@ -196,7 +204,7 @@ class BrokerNode:
         leader = self.driver.identity, lambda: self.driver.leader, config.voters
         self._channel = ControllerChannel(nursery, *leader, network)
         self._build(nursery)
-        for start in (self.fetchers.run, self.mover.run):
+        for start in (self.fetchers.run, self.mover.run, self.groups.run):
             await nursery.start(start)
         peer_server = PeerServer(self.driver.identity, self.data_plane.handlers(), self.driver.met_newer_generation, network)
         await nursery.start(peer_server.serve, config.peer.host, config.peer.port)
@@ -266,6 +274,7 @@ class BrokerNode:
         self.returns = DirectoryReturns(
             *(self.logs, self.replicas, self.lifecycle, self.publisher, self._in_thread, self._given_up, self._returned)
         )
+        self.groups = Coordinator(self.replicas, config, self._create_offsets_topic)
         self.data_plane = DataPlane(self.replicas, FetchService(self.replicas, self.configs.leader_gate))
         self._cordon()
         self.move_reports = MoveReports(channel, self.replicas, self.broker_epoch)
@@ -318,16 +327,21 @@ class BrokerNode:
         from kraftlab.node.snapshots import SnapshotCalls
         from kraftlab.node.time_travel import TimeTravel
 
+        from .api import consumer_groups
         from .api.admin_service import AdminService
         from .api.delete_records import DeleteRecordsApi
+        from .api.group_offsets import GroupOffsets
         from .api.init_producer_id import InitProducerId, allocate
         from .api.log_dir_repairs import LogDirRepairs
         from .api.log_dirs import LogDirsApi
         from .api.producers import DescribeProducers, list_transactions
+        from .api.topic_creation import offsets_topic_creator
 
         assert self._channel is not None
         log_dirs = LogDirsApi(self.replicas, self.publisher)
         repairs = LogDirRepairs(self.replicas, self.returns)
+        membership = consumer_groups.GroupMembership(self.groups)
+        offsets = GroupOffsets(self.groups, self._config.offset_metadata_max_bytes)
         metadata_dir = str(self._config.metadata_log_dir)
         threads, files = self._environment.threads, self._file_system
         metadata = MetadataDigests(
@@ -342,15 +356,35 @@ class BrokerNode:
             "DescribeMetadata": metadata.describe,
             "ApiVersions": self._api_versions,
             "InitProducerId": InitProducerId(self.producer_ids).init,
+            **consumer_groups.calls(membership, consumer_groups.GroupAdmin(self.groups)),
+            "OffsetCommit": offsets.commit,
+            "OffsetFetch": offsets.fetch,
+            "OffsetDelete": offsets.delete,
             "AllocateProducerIds": allocate,
             "DescribeProducers": DescribeProducers(self.replicas).describe,
             "ListTransactions": list_transactions,
             **SnapshotCalls(self._config.node_id, self.driver).calls(),
             **TimeTravel(self._config.node_id, metadata_dir, lambda: self.publisher.offset, threads, files).calls(),
         }
-        return AdminService(
-            self._cluster_id, self._channel, self.publisher, local, self._config.access, _identity_of(self._config)
+        service = AdminService(
+            self._cluster_id,
+            self._channel,
+            self.publisher,
+            local,
+            self._config.access,
+            _identity_of(self._config),
+            {"JoinGroup": membership.join},
         )
+        # The controller trusts the broker as it trusts a super user; only such a name gets past its rules.
+        principal = min(self._config.access.super_users, default=ANONYMOUS)
+        segment_bytes = self._config.offsets_topic_segment_bytes
+        self._topic_creator = offsets_topic_creator(service.dispatch, principal, segment_bytes)
+        return service
+
+    async def _create_offsets_topic(self, partitions: int, replicas: int) -> str | None:
+        """Let the active controller create the topic of offsets; return the reason if it does not."""
+        assert self._topic_creator is not None, "requests come through the admin service"
+        return await self._topic_creator(partitions, replicas)
 
     async def _api_versions(self, request: Any) -> Message:
         from kraftlab.rpc import api_versions
@@ -372,6 +406,9 @@ class BrokerNode:
         self.logs.cordon(cordoned)
         ids = (self.logs.directory_id_of(path) for path in cordoned)
         self.lifecycle.directories_cordoned(tuple(sorted(directory_id for directory_id in ids if directory_id is not None)))
+
+    async def _publish_groups(self, publication: Publication) -> None:
+        await self.groups.publish(publication)
 
     async def publish_replicas(self, publication: Publication) -> None:
         if publication.is_first:
@@ -483,6 +520,8 @@ def _import_admin() -> None:
         "kraftlab.broker.api.log_dir_repairs",
         "kraftlab.broker.api.log_dirs",
         "kraftlab.broker.api.init_producer_id",
+        "kraftlab.broker.api.consumer_groups",
+        "kraftlab.broker.api.group_offsets",
         "kraftlab.broker.api.producers",
         "kraftlab.node.metadata_digests",
         "kraftlab.node.snapshots",

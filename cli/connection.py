@@ -4,6 +4,10 @@ The options leave their values in the context; `connect` makes a client of them.
 `--bootstrap-controller` a command asks the cluster of `--data DIR`, otherwise the servers of KRAFTLAB_BOOTSTRAP_SERVER, otherwise
 the newest cluster that `kraftlab up` runs on this machine.
 
+A cluster speaks gRPC, or the Kafka protocol: Apache Kafka, or the KAFKA listeners of our brokers. `kafka://HOST:PORT` and
+`grpc://HOST:PORT` say which; without a protocol the first server that answers is asked (`client/kafka_probe.py`). A file with
+security.protocol SSL or SASL_SSL is for the Kafka protocol.
+
 A password is never an argument, where others of the machine could read it: it comes from the environment (`--user`) or from a
 properties file (`--command-config`), which has `username` and `password`, or a `sasl.jaas.config` with both, as Kafka's tools do.
 Without either option the command asks as ANONYMOUS.
@@ -21,10 +25,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from kraftlab.config.endpoints import KAFKA
+
 from .output import CommandFailed
 
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient
+    from kraftlab.client.kafka_security import KafkaSecurity
     from kraftlab.quorum.core.types import Endpoint
 
 PASSWORD_VARIABLE = "KRAFTLAB_PASSWORD"
@@ -50,7 +57,10 @@ def _remembered(name: str, key: str, metavar: str, help: str, **details: Any) ->
 
 def server_option(**details: Any) -> Callable[[F], F]:
     """Add `--bootstrap-server` and `--data`."""
-    help = f"gRPC endpoints of any nodes. Default: ${SERVERS_VARIABLE}, else the newest cluster that is up on this machine."
+    help = (
+        f"gRPC endpoints of any nodes, or brokers of Apache Kafka. Default: ${SERVERS_VARIABLE}, else the newest cluster that is "
+        "up on this machine."
+    )
     server = _remembered("--bootstrap-server", _SERVERS, "HOST:PORT[,…]", help, **details)
     data = _remembered(
         "--data", _DATA, "DIR", "Ask the cluster that `kraftlab up --data DIR` runs, instead of --bootstrap-server."
@@ -63,13 +73,14 @@ def controller_option(**details: Any) -> Callable[[F], F]:
         "--bootstrap-controller",
         _CONTROLLERS,
         "HOST:PORT[,…]",
-        "gRPC endpoints of controllers, instead of --bootstrap-server.",
+        "Controllers (gRPC endpoints, or listeners of Kafka's controllers), instead of --bootstrap-server.",
         **details,
     )
 
 
 def command_config_option(
-    help: str = "Properties file with username and password, or Kafka's sasl.jaas.config.", **details: Any
+    help: str = "Properties file with username and password, or Kafka's sasl.jaas.config; for Kafka also security.protocol.",
+    **details: Any,
 ) -> Callable[[F], F]:
     return _remembered("--command-config", _FILE, "FILE", help, **details)
 
@@ -138,13 +149,35 @@ def connect(servers: str | None = None, **options: Any) -> AdminClient:
 
     _show_waiting()
     servers = servers or required_servers()
-    user, password = _caller(click.get_current_context().meta)
+    meta = click.get_current_context().meta
+    user, password = _caller(meta)
+    if (kafka := _kafka(servers, meta.get(_FILE), user, password)) is not None:
+        named = servers if servers.startswith(f"{KAFKA}://") else f"{KAFKA}://{servers}"
+        return AdminClient(named, kafka=kafka, **options)
     if user is None:
         return AdminClient(servers, **options)
     try:
         return AdminClient(servers, user=user, password=password, **options)
     except ValueError as error:
         raise CommandFailed(f"Error: {error}") from None
+
+
+def _kafka(servers: str, path: str | None, user: str | None, password: str | None) -> KafkaSecurity | None:
+    """Return the security for servers that speak the Kafka protocol, None for gRPC. ConfigError."""
+    from kraftlab.config.endpoints import GRPC, named_protocol, parse_servers
+
+    protocol = named_protocol(servers)
+    if protocol == GRPC:
+        return None
+    values = _properties(path) if path is not None else {}
+    if protocol is None and not values.get("security.protocol", "").upper().endswith("SSL"):
+        from kraftlab.client.kafka_probe import speaks_kafka
+
+        if not speaks_kafka(parse_servers(servers)):
+            return None
+    from kraftlab.client.kafka_security import kafka_security
+
+    return kafka_security(values, user, password, path or "--user")
 
 
 def _show_waiting() -> None:
@@ -190,10 +223,14 @@ def _caller(meta: dict[str, Any]) -> tuple[str | None, str | None]:
     return user, password
 
 
-def _caller_in(path: str) -> tuple[str | None, str | None]:
-    from kraftlab.config import properties
+def _properties(path: str) -> dict[str, str]:
+    from kraftlab.config import properties  # loads a parser, which most commands do not need
 
-    values = properties.load(path)
+    return properties.load(path)
+
+
+def _caller_in(path: str) -> tuple[str | None, str | None]:
+    values = _properties(path)
     found = {key: values[key] for key in ("username", "password") if key in values}
     for key, *quoted in _JAAS.findall(values.get("sasl.jaas.config", "")):
         found.setdefault(key, "".join(quoted))

@@ -18,12 +18,12 @@ import logging
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import grpc
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.config.endpoints import parse_servers
+from kraftlab.config.endpoints import KAFKA, named_protocol, parse_servers
 from kraftlab.config.resources import ResourceType
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.quorum.core.types import Endpoint
@@ -31,7 +31,7 @@ from kraftlab.rpc.methods import API_OF_RESPONSE, AdminRequest, Response
 from kraftlab.rpc.request_ids import RequestIds
 
 from .attempts import Attempts, fault_of, unreachable, was_never_sent
-from .channels import Channels, authentication_error
+from .channels import Channels, Transport, authentication_error
 from .config_parts import ConfigResource, in_parts
 from .errors import ClusterUnreachable, api_error, header_error
 from .log_dirs import LogDirCalls, LogDirFilter
@@ -55,6 +55,9 @@ from .results import (
     topics_of,
 )
 from .stream import CallStream
+
+if TYPE_CHECKING:
+    from .kafka_security import KafkaSecurity
 
 logger = logging.getLogger("kraftlab.client")
 
@@ -95,6 +98,9 @@ class AdminClient(LogDirCalls):
     `linearizable` is the default for describe and list calls. `user` and `password` authenticate the calls, which are from
     ANONYMOUS without them; a node that does not know them raises ApiError SASL_AUTHENTICATION_FAILED. `client_id` is the client's
     name for quotas. `exactly_once`: writes get ids, and a repeated write takes effect once.
+
+    `kafka://host:port[,…]` names KAFKA listeners, or brokers of Apache Kafka; `kafka` has keys and a user for them. The Kafka
+    protocol has no ids of writes and no linearizable reads; UNSUPPORTED_VERSION refuses what a cluster cannot do.
     """
 
     def __init__(
@@ -108,13 +114,17 @@ class AdminClient(LogDirCalls):
         password: str | None = None,
         client_id: str = "",
         exactly_once: bool = True,
+        kafka: KafkaSecurity | None = None,
     ) -> None:
         self._bootstrap = parse_servers(bootstrap_servers)
+        speaks_kafka = named_protocol(bootstrap_servers) == KAFKA
         self._timeout_ms = timeout_ms
         self._cluster_id = cluster_id
         self._linearizable = linearizable
-        self._channels = Channels(user, password, client_id)
-        self._request_ids = RequestIds(exactly_once)
+        self._channels: Transport = (
+            _kafka_channels(kafka, user, client_id) if speaks_kafka else Channels(user, password, client_id)
+        )
+        self._request_ids = RequestIds(exactly_once and not speaks_kafka)
         self._leader: Endpoint | None = None
         self._newest_offset = 0
         """Newest metadata offset in an answer. Reads of this client are never older, at any node."""
@@ -134,6 +144,20 @@ class AdminClient(LogDirCalls):
     def leader(self) -> Endpoint | None:
         """Endpoint of the active controller in the last answer that named it."""
         return self._leader
+
+    @property
+    def transport(self) -> Transport:
+        """Connections of this client, for other clients of the same cluster."""
+        return self._channels
+
+    @property
+    def speaks_kafka(self) -> bool:
+        """True if the cluster is called over the Kafka protocol."""
+        return not isinstance(self._channels, Channels)
+
+    def check(self, request: AdminRequest) -> None:
+        """Refuse a request that the cluster's protocol cannot carry, before a program changes anything. ApiError."""
+        self._channels.check(request)
 
     # -- sending -----------------------------------------------------------------------------------------------------
 
@@ -267,6 +291,10 @@ class AdminClient(LogDirCalls):
 
     def open_stream(self) -> CallStream:
         """Return a pipelined stream to the active controller. ClusterUnreachable if no node names the controller in time."""
+        if not isinstance(self._channels, Channels):
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION, "a stream of calls needs a node's gRPC endpoint; use the calls one by one"
+            )
         deadline = time.monotonic() + self._timeout_ms / 1000
         self.describe_cluster()
         while self._leader is None:
@@ -763,6 +791,17 @@ class AdminClient(LogDirCalls):
     ) -> tuple[LogDir, ...]:
         """Return the log directories of a broker with the replicas in them, all or the named ones. ApiError."""
         return log_dirs_of(self.describe_log_dirs(broker_id, partitions, timeout_ms=timeout_ms))
+
+
+def _kafka_channels(security: KafkaSecurity | None, user: str | None, client_id: str) -> Transport:
+    from .kafka_channels import KafkaChannels
+    from .kafka_security import PLAINTEXT
+
+    if user is not None:
+        raise ValueError(
+            "user and password are of gRPC endpoints; a cluster that speaks the Kafka protocol takes them in `kafka`"
+        )
+    return KafkaChannels(security or PLAINTEXT, client_id)
 
 
 def raise_first_error(results: Iterable[Result]) -> None:

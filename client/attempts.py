@@ -6,6 +6,7 @@ of the last attempt does not exclude that the first took effect and lost its ans
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 
 import grpc
@@ -17,12 +18,41 @@ from .errors import OutcomeUnknown
 
 _REFUSED = "connection refused"
 _NO_ANSWER = "no answer in time"
-_HUNG_UP = "it closes connections at once; is this the port of its GRPC listener?"
+_HUNG_UP = (
+    "it closes connections at once; is this the port of its GRPC listener? (a Kafka listener: kafka://HOST:PORT, with TLS also "
+    "security.protocol)"
+)
 _UNKNOWN_NAME = "the host name cannot be resolved"
 _NOBODY_THERE = (_REFUSED, _HUNG_UP, _UNKNOWN_NAME)
 _NOT_RESOLVED = ("errors resolving", "DNS resolution failed")
-_NOT_CONNECTED = ("failed to connect", *_NOT_RESOLVED)
+FAILED_TO_CONNECT = "failed to connect"
+_OTHER_PROTOCOL = f"{FAILED_TO_CONNECT}: it does not speak the Kafka protocol as asked"
+_NEEDS_LOGIN = "it closes connections at the first request"
+_NOT_CONNECTED = (FAILED_TO_CONNECT, *_NOT_RESOLVED)
 """Beginnings of gRPC's messages for a request that it could not send."""
+
+
+class NoAnswer(grpc.RpcError):
+    """A node did not answer over the Kafka protocol. The text is the fault, as `fault_of` returns it."""
+
+
+def not_connected(error: OSError) -> NoAnswer:
+    """Return the error for a connection that could not be opened: nothing was sent."""
+    if isinstance(error, ConnectionRefusedError):
+        return NoAnswer(_REFUSED)
+    return NoAnswer(_UNKNOWN_NAME if isinstance(error, socket.gaierror) else f"{FAILED_TO_CONNECT}: {error}")
+
+
+def other_protocol(reason: object) -> NoAnswer:
+    """Return the error for a server that does not speak the Kafka protocol, or that expects TLS or no TLS."""
+    return NoAnswer(f"{_OTHER_PROTOCOL} ({reason}); check its port, and security.protocol in --command-config")
+
+
+def not_answered(error: OSError, *, is_first: bool) -> NoAnswer:
+    """Return the error for a request that was sent: it may have taken effect. `is_first`: of a connection without a login."""
+    if is_first and isinstance(error, ConnectionError):
+        return NoAnswer(f"{_NEEDS_LOGIN}; if it needs a login, set security.protocol and sasl.mechanism in --command-config")
+    return NoAnswer(_NO_ANSWER if isinstance(error, TimeoutError) else f"the connection broke: {error}")
 
 
 class Attempts:
@@ -74,7 +104,7 @@ class Attempts:
     @property
     def found_no_api(self) -> bool:
         """True if no address has an admin API."""
-        return all(fault in _NOBODY_THERE for fault in self._faults.values())
+        return all(fault in _NOBODY_THERE or fault.startswith((_OTHER_PROTOCOL, _NEEDS_LOGIN)) for fault in self._faults.values())
 
     @property
     def found_no_host(self) -> bool:

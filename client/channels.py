@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
@@ -17,7 +17,7 @@ from kraftlab.access.users import PASSWORD_HEADER, USER_HEADER
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.quorum.core.types import Endpoint
-from kraftlab.rpc.methods import CLIENT_ID_HEADER, METHODS, SERVICE, STREAM_METHOD
+from kraftlab.rpc.methods import CLIENT_ID_HEADER, METHODS, SERVICE, STREAM_METHOD, AdminRequest
 
 _MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 # A node that hangs keeps its sockets open: pings distinguish it from a slow node.
@@ -38,6 +38,16 @@ _OPTIONS = (
     ("grpc.enable_http_proxy", 0),
 )
 _UnaryCall = Callable[..., Message]
+
+
+class Transport(Protocol):
+    """Connections of one client to the nodes of a cluster: `Channels`, or `KafkaChannels` for the Kafka protocol."""
+
+    def unary(self, endpoint: Endpoint, api: str) -> _UnaryCall: ...
+
+    def check(self, request: AdminRequest) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class Channels:
@@ -68,6 +78,9 @@ class Channels:
                 call = partial(call, metadata=self.metadata)
             self._calls[endpoint, api] = call
         return call
+
+    def check(self, request: AdminRequest) -> None:
+        """Refuse a request that the protocol cannot carry: none."""
 
     def stream(self, endpoint: Endpoint) -> Any:
         """Return the callable `(iterator of CallRequests) -> iterator of CallResponses` of the pipelined API at a node."""

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 import msgspec
 
+from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.peer_rpc import (
     Api,
@@ -68,6 +69,7 @@ _RETRIED = frozenset(
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.UNKNOWN_LEADER_EPOCH,
         ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,  # A broker of Kafka that still waits for its producer ids.
     }
 )
 
@@ -454,21 +456,29 @@ class DataClient:
         fault_of: Callable[[Response], tuple[int, str | None]],
         timeout_ms: int | None,
     ) -> Response:
+        def ask(topic_id: Uuid, leader: Endpoint, left_s: float) -> Response:
+            api, body = build(topic_id, int(left_s * 1000))
+            answer = self._connection(leader).request(api, body, left_s)
+            response = msgspec.msgpack.decode(answer, type=answer_type)
+            code, message = fault_of(response)
+            if code:
+                raise api_error(code, message)
+            return response
+
+        return self._retried(topic, partition, ask, timeout_ms)
+
+    def _retried(
+        self, topic: str, partition: int, ask: Callable[[Uuid, Endpoint, float], Response], timeout_ms: int | None
+    ) -> Response:
+        """Return the answer of the partition's leader to `ask(topic id, leader, seconds left)`. ApiError, ClusterUnreachable."""
         timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         deadline = time.monotonic() + timeout_ms / 1000
         pause_s = _FIRST_PAUSE_S
         fresh = False
         while True:
             try:
-                topic_id, _, endpoint = self._leader_of(topic, partition, fresh, deadline)
-                left_s = max(deadline - time.monotonic(), 0.001)
-                api, body = build(topic_id, int(left_s * 1000))
-                answer = self._connection(endpoint).request(api, body, left_s)
-                response = msgspec.msgpack.decode(answer, type=answer_type)
-                code, message = fault_of(response)
-                if not code:
-                    return response
-                raise api_error(code, message)
+                topic_id, _, leader = self._leader_of(topic, partition, fresh, deadline)
+                return ask(topic_id, leader, max(deadline - time.monotonic(), 0.001))
             except ApiError as error:
                 if error.code not in _RETRIED or time.monotonic() + pause_s >= deadline:
                     raise
@@ -506,9 +516,12 @@ class DataClient:
                 cluster.cluster_id,
                 {topic.name: from_text(topic.topic_id) for topic in described},
                 {(topic.name, item.partition_index): item.leader_id for topic in described for item in topic.partitions},
-                {broker.broker_id: Endpoint(broker.peer_host, broker.peer_port) for broker in cluster.brokers},
+                {broker.broker_id: self._endpoint_of(broker) for broker in cluster.brokers},
             )
         return metadata
+
+    def _endpoint_of(self, broker: pb.DescribedBroker) -> Endpoint:
+        return Endpoint(broker.peer_host, broker.peer_port)
 
     def _connection(self, endpoint: Endpoint) -> PeerConnection:
         with self._lock:

@@ -8,6 +8,8 @@ from kraftlab.quorum.core.types import Endpoint
 
 from .errors import ConfigError
 
+KAFKA, GRPC = "kafka", "grpc"
+"""Protocols of a server list: `kafka://host:port`, `grpc://host:port`."""
 _ENDPOINT = re.compile(r"(?:\[(?P<v6>[^\]]*)\]|(?P<host>[^:\[\]@/]*)):(?P<port>[0-9]{1,5})")
 
 
@@ -20,13 +22,22 @@ def parse_endpoint(text: str) -> Endpoint | None:
 
 
 def parse_servers(text: str) -> tuple[Endpoint, ...]:
-    """Parse a --bootstrap-server list `host:port[,…]`. ConfigError names the faulty entry."""
+    """Parse a --bootstrap-server list `[protocol://]host:port[,…]`. ConfigError names the faulty entry."""
     found = []
     for item in filter(None, (part.strip() for part in text.split(","))):
-        endpoint = parse_endpoint(item)
+        endpoint = parse_endpoint(item.removeprefix(f"{KAFKA}://").removeprefix(f"{GRPC}://"))
         if endpoint is None or not endpoint.host:
             raise ConfigError(f"{item!r} is not host:port with a port from 1 to 65535; write for example 127.0.0.1:9092")
         found.append(endpoint)
     if not found:
         raise ConfigError("no bootstrap server is named; write for example 127.0.0.1:9092")
     return tuple(dict.fromkeys(found))
+
+
+def named_protocol(text: str) -> str | None:
+    """Return the protocol that a server list names, None without one. ConfigError for entries of different protocols."""
+    items = [part.strip() for part in text.split(",") if part.strip()]
+    named = {next((each for each in (KAFKA, GRPC) if item.startswith(f"{each}://")), None) for item in items}
+    if {KAFKA, GRPC} <= named:
+        raise ConfigError(f"{text!r} names servers of two protocols; name the servers of one cluster, with one protocol")
+    return next(filter(None, named), None)

@@ -148,6 +148,16 @@ class BrokerConfig(NodeConfig, frozen=True, kw_only=True):
     log_segment_delete_delay_ms: AtLeast0 = _key("log.segment.delete.delay.ms", 60_000)
     log_dir_failure_timeout_ms: AtLeast1 = _key("log.dir.failure.timeout.ms", 30_000)
     replica_high_watermark_checkpoint_interval_ms: AtLeast1 = _key("replica.high.watermark.checkpoint.interval.ms", 5_000)
+    group_min_session_timeout_ms: AtLeast1 = _key("group.min.session.timeout.ms", 6_000)
+    group_max_session_timeout_ms: AtLeast1 = _key("group.max.session.timeout.ms", 1_800_000)
+    group_max_size: AtLeast1 = _key("group.max.size", 2_147_483_647)
+    group_initial_rebalance_delay_ms: AtLeast0 = _key("group.initial.rebalance.delay.ms", 3_000)
+    offsets_topic_num_partitions: AtLeast1 = _key("offsets.topic.num.partitions", 50)
+    offsets_topic_replication_factor: AtLeast1 = _key("offsets.topic.replication.factor", 3)
+    offsets_topic_segment_bytes: Annotated[int, msgspec.Meta(ge=1_048_576)] = _key("offsets.topic.segment.bytes", 104_857_600)
+    offsets_retention_minutes: AtLeast1 = _key("offsets.retention.minutes", 10_080)
+    offsets_retention_check_interval_ms: AtLeast1 = _key("offsets.retention.check.interval.ms", 600_000)
+    offset_metadata_max_bytes: AtLeast0 = _key("offset.metadata.max.bytes", 4_096)
 
     @property
     def peer(self) -> Endpoint:

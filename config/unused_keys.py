@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from .config_key import ConfigKey
 
-_NO_GROUPS = "kraftlab has no consumer groups yet"
+_NO_GROUPS = "kraftlab has classic consumer groups only, whose members choose their timeouts"
 _NO_SHARE_GROUPS = "kraftlab has no share groups"
 _NO_STREAMS = "kraftlab has no streams groups"
 _NO_TRANSACTIONS = "kraftlab has no transactions yet"
@@ -35,7 +35,6 @@ _GROUP_KEYS = (
 UNUSED: dict[str, str] = {
     "background.threads": _ONE_LOOP,
     "compression.lz4.level": "the library that compresses blocks of lz4 has one level",
-    "group.initial.rebalance.delay.ms": _NO_GROUPS,
     **{f"group.consumer.{name}": _NO_GROUPS for name in _GROUP_KEYS},
     **{f"group.share.{name}": _NO_SHARE_GROUPS for name in _GROUP_KEYS},
     **{f"group.share.{bound}record.lock.duration.ms": _NO_SHARE_GROUPS for bound in ("", "min.", "max.")},
@@ -63,8 +62,6 @@ UNUSED: dict[str, str] = {
     "metric.reporters": "kraftlab loads no metric reporters",
     "num.io.threads": _ONE_LOOP,
     "num.network.threads": _ONE_LOOP,
-    "offsets.topic.num.partitions": _NO_GROUPS,
-    "offsets.topic.replication.factor": _NO_GROUPS,
     "queued.max.requests": _ONE_LOOP,
     "quota.window.num": _NO_WINDOWS,
     "quota.window.size.seconds": _NO_WINDOWS,

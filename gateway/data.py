@@ -55,11 +55,18 @@ NO_TRANSACTIONS = "This cluster coordinates no transactions; leave transactional
 SPECIAL_TIMES_SINCE = {-3: 7, -4: 8, -5: 9, -6: 11}
 """Special timestamp of ListOffsets → the first version that has it."""
 NO_DIVERGENCE = -1, -1
+UNSEEN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+"""Errors of partitions that a consumer cannot see. Their answers have an empty list of transactions, others null."""
+READ_COMMITTED = 1
+"""The isolation level whose answers list aborted transactions: there are none."""
 FOLLOWERS_SINCE = 11
 """The first version of Fetch that may read from a follower (KIP-392)."""
 LEADERS_SINCE = 16
 """The first version of Fetch whose answers name the leader."""
 BATCH_HEADER_BYTES = 61
+ATTRIBUTES_AT = 22
+"""Place of the byte with the flags in a batch."""
+TRANSACTIONAL = 1 << 4
 LENGTH_FROM = 12
 """Bytes of a batch's header that its length does not count."""
 TWO_BATCHES = "A produce request holds one record batch for each partition; send the others with further requests."
@@ -145,7 +152,7 @@ class DataCalls:
         answers: list[list[produced.PartitionProduceResponse]] = []
         async with trio.open_nursery() as nursery:
             for data in body.topic_data:
-                topic = self._writable(body, data, rights)
+                topic = self._writable(data, rights)
                 code, message = topic if isinstance(topic, Refusal) else (ErrorCode.NONE, None)
                 row = [_refused_produce(partition.index, code, message) for partition in data.partition_data]
                 answers.append(row)
@@ -169,11 +176,9 @@ class DataCalls:
             ],
         )
 
-    def _writable(self, body: Entity, data: Entity, rights: Rights) -> TopicImage | Refusal:
+    def _writable(self, data: Entity, rights: Rights) -> TopicImage | Refusal:
         """Return the topic that a producer writes to, or the refusal of all its partitions."""
         topic = self._topic(data, Operation.WRITE, rights)
-        if body.transactional_id is not None:
-            return Refusal(ErrorCode.INVALID_PRODUCER_ID_MAPPING, NO_TRANSACTIONS)
         if isinstance(topic, TopicImage) and topic.name in INTERNAL_TOPICS:
             return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}")
         return topic
@@ -183,6 +188,9 @@ class DataCalls:
     ) -> None:
         """Append the batch of one partition, and put the answer into its place."""
         records = memoryview(partition.records or b"")
+        if body.transactional_id is not None and _is_transactional(records):
+            row[place] = _refused_produce(partition.index, ErrorCode.INVALID_PRODUCER_ID_MAPPING, NO_TRANSACTIONS)
+            return
         if _holds_two(records):
             row[place] = _refused_produce(partition.index, ErrorCode.INVALID_RECORD, TWO_BATCHES)
             return
@@ -258,11 +266,11 @@ class DataCalls:
             if _is_from_the_future(asked[key], part):
                 answers[asked[key].key] = _refused_fetch(part.partition, ErrorCode.OFFSET_OUT_OF_RANGE)
             else:
-                answers[asked[key].key] = self._fetched(part, stored.get(key), request.header.version)
+                answers[asked[key].key] = self._fetched(request, part, stored.get(key))
 
-    def _fetched(self, part: FetchedPartition, stored: FilePart | None, version: int) -> fetched.PartitionData:
+    def _fetched(self, request: KafkaRequest, part: FetchedPartition, stored: FilePart | None) -> fetched.PartitionData:
         if part.error:
-            is_shown = part.error in MISLED and version >= LEADERS_SINCE
+            is_shown = part.error in MISLED and request.header.version >= LEADERS_SINCE
             return _refused_fetch(
                 part.partition, part.error, self._leader(part.topic_id, part.partition) if is_shown else (-1, -1)
             )
@@ -272,19 +280,22 @@ class DataCalls:
             last_stable_offset=part.high_watermark,
             log_start_offset=part.log_start_offset,
             diverging_epoch=fetched.EpochEndOffset(*(part.diverging or NO_DIVERGENCE)),
+            aborted_transactions=() if request.body.isolation_level == READ_COMMITTED else None,
             records=part.records if stored is None else stored,
         )
 
     # --- ListOffsets and OffsetForLeaderEpoch --------------------------------------------------------------------------------
 
     async def list_offsets(self, request: KafkaRequest, caller: Caller) -> listed.ListOffsetsResponse:
-        """Find offsets by time, or the ends of logs. A partition that is named twice is refused, as in Kafka."""
+        """Find offsets by time, or the ends of logs. A partition that is named twice is refused, and answered once."""
         topics = request.body.topics
         named = Counter((topic.name, entry.partition_index) for topic in topics for entry in topic.partitions)
 
         def want(topic: Entity, entry: Entity, topic_id: Uuid) -> WantedOffset | ErrorCode:
             if named[topic.name, entry.partition_index] > 1:
                 return ErrorCode.INVALID_REQUEST
+            if _is_impossible(getattr(entry, "current_leader_epoch", -1)):
+                return ErrorCode.FENCED_LEADER_EPOCH
             if request.header.version < SPECIAL_TIMES_SINCE.get(entry.timestamp, 0):
                 return ErrorCode.UNSUPPORTED_VERSION
             return WantedOffset(topic_id, entry.partition_index, entry.timestamp, getattr(entry, "current_leader_epoch", -1))
@@ -305,12 +316,14 @@ class DataCalls:
                 leader_epoch=row.leader_epoch,
             )
 
+        answers: dict[str, dict[int, listed.ListOffsetsPartitionResponse]] = {}
+        for topic in topics:
+            of_topic = answers.setdefault(topic.name, {})
+            of_topic |= {entry.partition_index: answer(entry.partition_index, next(rows)) for entry in topic.partitions}
         return listed.ListOffsetsResponse(
             topics=[
-                listed.ListOffsetsTopicResponse(
-                    name=topic.name, partitions=[answer(entry.partition_index, next(rows)) for entry in topic.partitions]
-                )
-                for topic in topics
+                listed.ListOffsetsTopicResponse(name=name, partitions=list(of_topic.values()))
+                for name, of_topic in answers.items()
             ]
         )
 
@@ -319,6 +332,8 @@ class DataCalls:
         topics = request.body.topics
 
         def want(topic: Entity, entry: Entity, topic_id: Uuid) -> WantedEpoch | ErrorCode:
+            if _is_impossible(entry.current_leader_epoch):
+                return ErrorCode.FENCED_LEADER_EPOCH
             return WantedEpoch(topic_id, entry.partition, entry.leader_epoch, entry.current_leader_epoch)
 
         wanted = self._wanted(topics, caller, want)
@@ -356,6 +371,15 @@ class DataCalls:
         return wanted
 
 
+def _is_impossible(leader_epoch: int) -> bool:
+    """Return True for an epoch that no leader has; -1 stands for no epoch."""
+    return leader_epoch < -1
+
+
+def _is_transactional(records: memoryview) -> bool:
+    return len(records) >= BATCH_HEADER_BYTES and bool(records[ATTRIBUTES_AT] & TRANSACTIONAL)
+
+
 def _holds_two(records: memoryview) -> bool:
     """Return True if a whole batch follows the first one."""
     size_bytes = int.from_bytes(records[8:12], "big", signed=True) + LENGTH_FROM
@@ -375,8 +399,8 @@ def _refused_produce(index: int, code: int, message: str | None) -> produced.Par
 
 
 def _refused_fetch(index: int, code: int, leader: tuple[int, int] = (-1, -1)) -> fetched.PartitionData:
-    """Return the answer about a partition that cannot be read. Kafka's has an empty list of transactions if it is unknown."""
-    aborted = () if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED) else None
+    """Return the answer about a partition that cannot be read."""
+    aborted = () if code in UNSEEN else None
     return fetched.PartitionData(
         partition_index=index,
         error_code=code,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-import msgspec
+import immutables
 import trio
 
 from kraftlab.access.authorizer import NOT_ASKED, Rights
@@ -22,7 +22,7 @@ from kraftlab.metadata.acls import CLUSTER_NAME, Operation, ResourceType
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from kraftlab.metadata.topic_names import INTERNAL_TOPICS, name_problem
-from kraftlab.metadata.uuids import ZERO
+from kraftlab.metadata.uuids import ZERO, Uuid
 from kraftlab.rpc.caller import Caller
 
 from .codec import Entity, KafkaRequest
@@ -31,13 +31,46 @@ from .generated.metadata_response import (
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
+    encode_topic,
 )
 
 PARTITIONS_AT_ONCE = 1000
 """Partitions that are described before other tasks get the event loop."""
+ENCODED_TOPICS_MAX = 50_000
 
 CreateTopic = Callable[[str, Caller], Awaitable[ErrorCode]]
 """Creates a topic with the defaults of the cluster, for a caller; returns once this broker has published it."""
+
+
+class Brokers:
+    """The brokers of an image: the rows that name them, and facts for the description of partitions."""
+
+    def __init__(self, source: immutables.Map[int, BrokerImage]) -> None:
+        self.source = source
+        self._online = {broker_id: broker for broker_id, broker in sorted(source.items()) if not broker.fenced}
+        self.rows = [
+            MetadataResponseBroker(node_id=broker_id, host=listener.host, port=listener.port, rack=broker.rack)
+            for broker_id, broker in self._online.items()
+            if (listener := broker.listener(KAFKA_LISTENER)) is not None
+        ]
+        self.listed = frozenset(row.node_id for row in self.rows)
+        self._offline: dict[tuple[tuple[int, ...], tuple[Uuid, ...]], tuple[int, ...]] = {}
+        """Offline replicas, by replicas and their directories: many partitions have the same."""
+
+    def describe(self, index: int, partition: PartitionImage) -> MetadataResponsePartition:
+        leader, error = partition.leader, ErrorCode.NONE
+        if leader not in self.listed:
+            error = ErrorCode.LISTENER_NOT_FOUND if leader in self._online else ErrorCode.LEADER_NOT_AVAILABLE
+            leader = -1
+        places = partition.replicas, partition.directories
+        offline = self._offline.get(places)
+        if offline is None:
+            offline = self._offline[places] = tuple(
+                broker_id
+                for broker_id, directory in zip(*places, strict=True)
+                if broker_id not in self._online or not self._online[broker_id].has_online(directory)
+            )
+        return MetadataResponsePartition(error, index, leader, partition.leader_epoch, partition.replicas, partition.isr, offline)
 
 
 class MetadataCalls:
@@ -56,48 +89,72 @@ class MetadataCalls:
         self._image = image
         self._rights = rights
         self._create = create
+        self._brokers = Brokers(immutables.Map())
+        self._encoded: dict[tuple[bytes, int, int], tuple[TopicImage, bytes]] = {}
+        """Encoded topics by id, version of the answer, and operations, as described with `_brokers`."""
+        self._partitions_until_pause = PARTITIONS_AT_ONCE
 
     async def metadata(self, request: KafkaRequest, caller: Caller) -> MetadataResponse:
         """Describe brokers that are not fenced, and topics in the order of the request, each once; all topics, sorted, if none is
         named.
         """
-        body = request.body
+        body, version = request.body, request.header.version
         if any(_is_nameless(entry) for entry in body.topics or ()):
             return _refused(body)
         rights = self._rights(caller.principal, caller.host)
+        with_operations = getattr(body, "include_topic_authorized_operations", False)
         rows = await self._rows(request, caller, rights)
-        image = self._image()
-        brokers = self._brokers(image)
-        listed = {broker.node_id for broker in brokers}
-        topics = []
-        described = 0
+        brokers = self._brokers_of(self._image())
+        topics: list[MetadataResponseTopic | bytes] = []
         for row in rows:
-            topic = row if isinstance(row, MetadataResponseTopic) else _describe(image, row, listed)
-            if not topic.error_code and getattr(body, "include_topic_authorized_operations", False):
-                operations = rights.operations(ResourceType.TOPIC, topic.name or "")
-                topic = msgspec.structs.replace(topic, topic_authorized_operations=operations)
-            topics.append(topic)
-            described += len(topic.partitions)
-            if described >= PARTITIONS_AT_ONCE:
-                described = 0
-                await trio.lowlevel.checkpoint()
+            if isinstance(row, TopicImage):
+                operations = rights.operations(ResourceType.TOPIC, row.name) if with_operations else NOT_ASKED
+                topics.append(await self._encode(row, version, operations, brokers))
+            else:
+                topics.append(row)
         # A client takes the controller's address from the list of brokers.
-        controller = self._node_id if self._node_id in listed else next(iter(sorted(listed)), -1)
+        controller = self._node_id if self._node_id in brokers.listed else min(brokers.listed, default=-1)
         return MetadataResponse(
-            brokers=brokers,
+            brokers=brokers.rows,
             cluster_id=self._cluster_id,
             controller_id=controller,
             topics=topics,
             cluster_authorized_operations=_cluster_operations(body, rights),
         )
 
-    def _brokers(self, image: MetadataImage) -> list[MetadataResponseBroker]:
-        found = []
-        for broker_id, broker in sorted(image.cluster.brokers.items()):
-            listener = None if broker.fenced else broker.listener(KAFKA_LISTENER)
-            if listener is not None:
-                found.append(MetadataResponseBroker(node_id=broker_id, host=listener.host, port=listener.port, rack=broker.rack))
-        return found
+    def _brokers_of(self, image: MetadataImage) -> Brokers:
+        """Return the brokers of an image. Topics that were encoded with other brokers are forgotten."""
+        if self._brokers.source is not image.cluster.brokers:
+            self._brokers = Brokers(image.cluster.brokers)
+            self._encoded.clear()
+        return self._brokers
+
+    async def _encode(self, topic: TopicImage, version: int, operations: int, brokers: Brokers) -> bytes:
+        """Return the description of a topic as bytes, from the last answer if the topic is still the same."""
+        key = topic.topic_id, version, operations
+        kept = self._encoded.get(key)
+        if kept is not None and kept[0] is topic and brokers is self._brokers:
+            return kept[1]
+        partitions = []
+        for index, partition in sorted(topic.partitions.items()):
+            partitions.append(brokers.describe(index, partition))
+            self._partitions_until_pause -= 1
+            if not self._partitions_until_pause:
+                self._partitions_until_pause = PARTITIONS_AT_ONCE
+                await trio.lowlevel.checkpoint()
+        value = MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.name in INTERNAL_TOPICS,
+            partitions=partitions,
+            topic_authorized_operations=operations,
+        )
+        data = encode_topic(value, version)
+        if brokers is self._brokers:
+            if len(self._encoded) >= ENCODED_TOPICS_MAX:
+                self._encoded.clear()
+            self._encoded[key] = topic, data
+        return data
 
     async def _rows(self, request: KafkaRequest, caller: Caller, rights: Rights) -> list[TopicImage | MetadataResponseTopic]:
         """Return the topics that the answer describes, and finished rows about topics that it refuses."""
@@ -167,37 +224,3 @@ def _cluster_operations(body: Entity, rights: Rights) -> int:
     if not rights.allow(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return 0
     return rights.operations(ResourceType.CLUSTER, CLUSTER_NAME)
-
-
-def _describe(image: MetadataImage, topic: TopicImage, listed: set[int]) -> MetadataResponseTopic:
-    online = {broker_id: broker for broker_id, broker in image.cluster.brokers.items() if not broker.fenced}
-    return MetadataResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[_partition(index, topic.partitions[index], listed, online) for index in sorted(topic.partitions)],
-    )
-
-
-def _partition(
-    index: int, partition: PartitionImage, listed: set[int], online: dict[int, BrokerImage]
-) -> MetadataResponsePartition:
-    leader = partition.leader
-    error = ErrorCode.NONE
-    if leader not in listed:
-        error = ErrorCode.LISTENER_NOT_FOUND if leader in online else ErrorCode.LEADER_NOT_AVAILABLE
-        leader = -1
-    offline = [
-        broker_id
-        for broker_id, directory in zip(partition.replicas, partition.directories, strict=True)
-        if broker_id not in online or not online[broker_id].has_online(directory)
-    ]
-    return MetadataResponsePartition(
-        error_code=error,
-        partition_index=index,
-        leader_id=leader,
-        leader_epoch=partition.leader_epoch,
-        replica_nodes=partition.replicas,
-        isr_nodes=partition.isr,
-        offline_replicas=tuple(offline),
-    )

@@ -1,9 +1,10 @@
 """Entities of kio to protobuf messages of the Admin service and back, by the names of their fields.
 
-Theory of operation. Messages of the Admin service have Kafka's field names, so one walk over the fields serves every call. The
-differences are the same everywhere: an absent `optional` field is null; a message with nothing but one repeated field is a list
-that can be null; error, throttle time, timeout and cluster id are in the message's header; ids are 22 characters; kio's durations
-have no `_ms` in their names.
+Theory of operation. Messages of the Admin service have Kafka's field names, so one walk over the fields serves every call, both
+at a listener and in a client of a Kafka cluster. The differences are the same everywhere: an absent `optional` field is null; a
+message with nothing but one repeated field is a list that can be null; error, throttle time, timeout and cluster id are in the
+message's header; ids are 22 characters; kio's durations have no `_ms` in their names. Fields that are not Kafka's keep their zero
+in a message, or the number in `UNKNOWN`; a client asks `lost_fields` before it sends a request.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import datetime
 import types
 import typing
 import uuid
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeVar
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
@@ -21,11 +23,22 @@ from kio.schema.errors import ErrorCode as KafkaError
 from kio.static.protocol import RequestPayload, ResponsePayload
 
 from kraftlab.metadata.uuids import from_text, to_text
-from kraftlab.rpc.methods import AdminRequest
+from kraftlab.rpc.methods import AdminRequest, AdminResponse
 
+Entity = TypeVar("Entity", RequestPayload, ResponsePayload)
 _KAFKA_ERRORS = frozenset(int(code) for code in KafkaError)
 """Clients do not know our own codes, from 1000 on."""
+UNKNOWN: Mapping[str, Mapping[str, int | float]] = {
+    "LogDirResult": {"total_bytes": -1, "usable_bytes": -1},
+    "LogDirPartition": {"bytes_left": -1, "bytes_per_second": -1.0, "started_ms": -1, "log_end_offset": -1},
+    "OngoingPartitionReassignment": {"bytes_done": -1, "bytes_left": -1, "bytes_per_second": -1.0, "eta_ms": -1},
+    "DescribedBroker": {"broker_epoch": -1},
+    "QuorumReplica": {"last_fetch_timestamp": -1, "last_caught_up_timestamp": -1},
+}
+"""Values of fields that a Kafka broker does not report, by message."""
 _NO_ID = uuid.UUID(int=0)
+_EMPTY: dict[str, Any] = {"string": "", "bytes": b""}
+"""Kind of a field → value of a field that the message does not have."""
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 
 
@@ -46,6 +59,33 @@ class _Field(NamedTuple):
 def to_message(entity: RequestPayload, version: int, message: AdminRequest) -> None:
     """Fill a request of the Admin service from a request entity."""
     message.header.api_version = version
+    _fill_with_header(message, entity)
+
+
+def lost_fields(message: AdminRequest, kind: type[RequestPayload]) -> list[str]:
+    """Return the fields that a request of the Admin service sets, and that an entity of class `kind` cannot hold."""
+    return sorted(_lost(message, kind))
+
+
+def _lost(message: Any, kind: Any) -> set[str]:
+    known = {name: field for field in _fields(kind) for name in (field.name, f"{field.name}_ms")}
+    lost: set[str] = set()
+    for described, value in message.ListFields():
+        field = known.get(described.name)
+        if described.name == "header":
+            continue
+        if field is None:
+            lost.add(described.name)
+        elif field.nested is not None and described.message_type is not None:
+            entries = value if described.is_repeated else [value]
+            if field.is_list and not described.is_repeated:
+                (wrapped,) = described.message_type.fields
+                entries = getattr(value, wrapped.name) if wrapped.message_type is not None else []
+            lost.update(*(_lost(entry, field.nested) for entry in entries))
+    return lost
+
+
+def _fill_with_header(message: Any, entity: Any) -> None:
     for field in _fields(type(entity)):
         value = getattr(entity, field.name)
         if _found(message, field.name):
@@ -56,6 +96,8 @@ def to_message(entity: RequestPayload, version: int, message: AdminRequest) -> N
 
 def _fill(message: Any, entity: Any) -> None:
     message.SetInParent()
+    for name, value in UNKNOWN.get(message.DESCRIPTOR.name, {}).items():
+        setattr(message, name, value)
     for field in _fields(type(entity)):
         name = _found(message, field.name)
         if name:
@@ -101,6 +143,8 @@ def _to_scalar(field: FieldDescriptor, value: Any) -> Any:
         return value // _MILLISECOND
     if isinstance(value, uuid.UUID):
         return to_text(value.bytes)
+    if field.type == FieldDescriptor.TYPE_BYTES:
+        return bytes(value)
     if field.cpp_type == FieldDescriptor.CPPTYPE_STRING or isinstance(value, bool):
         return value
     return float(value) if isinstance(value, float) else int(value)
@@ -109,10 +153,37 @@ def _to_scalar(field: FieldDescriptor, value: Any) -> Any:
 # --- responses ----------------------------------------------------------------------------------------------------------
 
 
-def to_entity(message: Message, kind: type[ResponsePayload]) -> ResponsePayload:
-    """Return a response entity of class `kind` from a response of the Admin service."""
-    entity: ResponsePayload = _entity((message, getattr(message, "header", None)), kind)
+def to_entity(message: AdminRequest | AdminResponse, kind: type[Entity]) -> Entity:
+    """Return an entity of class `kind` from a message of the Admin service: a response, or a client's request."""
+    entity: Entity = _entity((message, message.header), kind)
     return entity
+
+
+def entity_of(kind: type[Entity], values: Mapping[str, object]) -> Entity:
+    """Return an entity of class `kind` with these values by name, entries as mappings; other fields have Kafka's defaults.
+
+    Values that the class has no field for are left out.
+    """
+    entity: Entity = _built(kind, values)
+    return entity
+
+
+def _built(kind: Any, values: Any) -> Any:
+    return kind(
+        **{
+            field.name: _absent(field)
+            if field.name not in values
+            else tuple(_built(field.nested, each) for each in values[field.name])
+            if field.nested is not None
+            else _to_kind(values[field.name], field)
+            for field in _fields(kind)
+        }
+    )
+
+
+def to_response(entity: ResponsePayload, message: AdminResponse) -> None:
+    """Fill a response of the Admin service from a response entity."""
+    _fill_with_header(message, entity)
 
 
 def says_error(message: Message, kind: type[ResponsePayload]) -> bool:
@@ -138,7 +209,7 @@ def _absent(field: _Field) -> Any:
         return field.default
     if field.is_list:
         return ()
-    return None if field.is_nullable else _to_kind("", field) if field.kind == "string" else _to_kind(0, field)
+    return None if field.is_nullable else _EMPTY[field.kind] if field.kind in _EMPTY else _to_kind(0, field)
 
 
 def _from(source: Any, known: FieldDescriptor, field: _Field) -> Any:
@@ -149,10 +220,11 @@ def _from(source: Any, known: FieldDescriptor, field: _Field) -> Any:
         return _entity((value,), field.nested) if field.nested is not None else _to_kind(value, field)
     if not known.is_repeated:
         assert known.message_type is not None, "a list that can be null is in a message"
-        value = getattr(value, known.message_type.fields[0].name)
+        known = known.message_type.fields[0]
+        value = getattr(value, known.name)
     if field.nested is None:
         return tuple(_to_kind(each, field) for each in value)
-    if known.is_repeated and known.message_type is None:
+    if known.message_type is None:
         only = _fields(field.nested)[0]
         return tuple(field.nested(**{only.name: _to_kind(each, only)}) for each in value)
     return tuple(_entity((each,), field.nested) for each in value)

@@ -155,8 +155,11 @@ class ForkServer:
         self._say(Signalled(request.request))
 
     def _start(self, request: Start) -> None:
+        # Once here instead of in each node.
         node.load(request.role)
-        import grpc  # noqa: F401 (once here instead of in each node)
+        import grpc  # noqa: F401
+
+        import kraftlab.gateway.listener  # noqa: F401
 
         gc.freeze()
         ended, end = os.pipe()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
-from kraftlab.access.admission import Admission
+from kraftlab.access.calls import Admission
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.config import loggers
 from kraftlab.config.resources import ConfigOperation, ResourceType

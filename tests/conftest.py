@@ -44,7 +44,7 @@ TESTS = Path(__file__).parent
 CLOCK = "autojump_clock"
 CLUSTERS = "clusters"
 SPARK = "spark"
-FOLDERS_WITH_CLUSTERS = ("cases", "lab", "e2e")
+FOLDERS_WITH_CLUSTERS = ("cases", "lab", "e2e", "interop")
 MODULES_WITH_CLUSTERS = (
     "chaos/test_real_end_to_end.py",
     "chaos/test_nemeses_on_processes.py",

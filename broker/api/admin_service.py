@@ -12,15 +12,17 @@ controller for calls that are passed on, whose envelope names the principal and 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import math
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 import msgspec
 import trio
 from google.protobuf.message import Message
 
-from kraftlab.access.admission import Admission, admit
+from kraftlab.access.admission import admit
 from kraftlab.access.authorizer import NOT_ASKED, AccessSettings, Authorizer, Rights
+from kraftlab.access.calls import Admission
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode, describe
 from kraftlab.metadata.peer_rpc import Api, EnvelopeRequest, EnvelopeResponse, ForwardingBroker
@@ -46,8 +48,24 @@ PATIENCE_S = 5.0
 """Time for which a call is passed on whose deadline is over from the start."""
 ABOUT_CONFIGS = ("IncrementalAlterConfigs", "AlterConfigs", "DescribeConfigs")
 """Calls whose answer depends on the broker that passes them on."""
-OWN_CHANGES = frozenset({"AlterReplicaLogDirs", "CreateSnapshot", "DeleteRecords", "OnlineLogDir", "ResolveReplicaCopy"})
+OWN_CHANGES = frozenset(
+    {
+        "AlterReplicaLogDirs",
+        "CreateSnapshot",
+        "DeleteGroups",
+        "DeleteRecords",
+        "JoinGroup",
+        "LeaveGroup",
+        "OffsetCommit",
+        "OffsetDelete",
+        "OnlineLogDir",
+        "ResolveReplicaCopy",
+        "SyncGroup",
+    }
+)
 """Calls that a broker carries out itself and that change something."""
+WITH_OWN_TIMEOUTS = frozenset({"JoinGroup", "SyncGroup"})
+"""Calls without a deadline unless their header has one: the timeouts of the group end their wait."""
 
 
 _encode = msgspec.msgpack.encode
@@ -65,9 +83,13 @@ class Channel(Protocol):
     async def wait_for_change(self, timeout_s: float) -> None: ...
 
 
+CallerCall = Callable[[Message, Call], Awaitable[Message]]
+"""As LocalCall, for a call whose answer depends on its caller."""
+
+
 class AdminService:
-    """`dispatch` of the broker's AdminServer. `local` holds the calls that this broker answers itself, by method name. Without
-    `access`, every principal may make them.
+    """`dispatch` of the broker's AdminServer. `local` and `of_callers` hold the calls that this broker answers itself, by method
+    name. Without `access`, every principal may make them.
     """
 
     def __init__(
@@ -78,6 +100,7 @@ class AdminService:
         local: Mapping[str, LocalCall],
         access: AccessSettings | None = None,
         identity: ForwardingBroker | None = None,
+        of_callers: Mapping[str, CallerCall] = {},
     ) -> None:
         self._cluster_id = cluster_id
         self._identity = identity
@@ -85,16 +108,18 @@ class AdminService:
         self._channel = channel
         self._publisher = publisher
         self._local = local
+        self._of_callers = of_callers
 
     async def dispatch(self, call: Call) -> Message:
         method = METHODS[call.api]
         header: admin_pb2.RequestHeader = getattr(call.request, "header")  # noqa: B009 - every request has one
-        timeout_ms = header.timeout_ms if header.HasField("timeout_ms") else TIMEOUT_DEFAULT_MS
+        default_ms = math.inf if call.api in WITH_OWN_TIMEOUTS else TIMEOUT_DEFAULT_MS
+        timeout_ms = header.timeout_ms if header.HasField("timeout_ms") else default_ms
         deadline = trio.current_time() + max(timeout_ms, 0) / 1000
         if call.api == "DescribeCluster":
             return await self._describe_cluster(call, method, deadline)
         is_about_loggers = self._identity is not None and logger_configs.concerns(call.request)
-        if call.api not in self._local and not is_about_loggers:
+        if not (call.api in self._local or call.api in self._of_callers or is_about_loggers):
             return await self._pass_on(call, method, deadline)
         if header.cluster_id and header.cluster_id != self._cluster_id:
             return fault(
@@ -117,7 +142,7 @@ class AdminService:
             has_begun = True
             try:
                 admission = self._admit(call)
-                response: Any = method.response() if admission.is_void else await self._local[call.api](admission.request)
+                response: Any = method.response() if admission.is_void else await self._carry_out(call, admission.request)
                 if admission.complete is not None:
                     admission.complete(response)
             except ApiError as error:
@@ -130,9 +155,19 @@ class AdminService:
         assert scope.cancelled_caught
         if has_begun and call.api in OWN_CHANGES:
             text = f"{call.api} was begun and did not end within {timeout_ms} ms; it may have been carried out in part"
-            return _unknown(method, text, ErrorCode.REQUEST_TIMED_OUT)
-        behind = f"this broker has metadata up to {self._publisher.offset}, the request's min_offset is {header.min_offset}"
-        return fault(method, f"not done within {timeout_ms} ms; {behind}", ErrorCode.REQUEST_TIMED_OUT)
+            response = _unknown(method, text, ErrorCode.REQUEST_TIMED_OUT)
+        else:
+            behind = f"this broker has metadata up to {self._publisher.offset}, the request's min_offset is {header.min_offset}"
+            text = f"not done within {timeout_ms} ms; {behind}"
+            response = fault(method, text, ErrorCode.REQUEST_TIMED_OUT)
+        if call.api in REFUSALS:
+            REFUSALS[call.api](call.request, response, ApiError(ErrorCode.REQUEST_TIMED_OUT, text))
+        return response  # type: ignore[no-any-return]
+
+    async def _carry_out(self, call: Call, request: Any) -> Message:
+        """Carry out the admitted part of a call."""
+        of_caller = self._of_callers.get(call.api)
+        return await (self._local[call.api](request) if of_caller is None else of_caller(request, call))
 
     async def _with_loggers(self, call: Call, node_id: int, deadline: float) -> Message:
         """Answer for this broker's loggers; pass on the rest of the request."""

@@ -42,7 +42,7 @@ class DeleteRecordsApi:
     async def delete(self, message: Message) -> Message:
         """Delete records of each partition.
 
-        Error codes, checked in this order: 17 internal topic, 3 unknown, 6 not led by this broker, 56 log directory offline, 44
+        Error codes, checked in this order: 3 unknown, 17 internal topic, 6 not led by this broker, 56 log directory offline, 44
         topic compacted only, 1 offset negative (but for -1) or beyond the high watermark, 7 deleted on the leader, but a live
         replica did not follow in time.
         """
@@ -77,11 +77,11 @@ class DeleteRecordsApi:
 
     async def _begin(self, topic: str, number: int, offset: int) -> tuple[Partition, int]:
         """Delete on this leader. Return the partition and the log start offset that every replica is to reach."""
-        if topic in INTERNAL_TOPICS:
-            raise ReplicaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"records of the internal topic {topic} cannot be deleted")
         topic_id = self._replicas.image.topics.by_name.get(topic)
         if topic_id is None:
             raise ReplicaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic named {topic}")
+        if topic in INTERNAL_TOPICS:
+            raise ReplicaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"records of the internal topic {topic} cannot be deleted")
         partition = self._replicas.hosted((topic_id, number))
         partition.leader_role()
         if not self._configs.deletes(topic):

@@ -19,7 +19,7 @@ from kraftlab.metadata.peer_rpc import ProduceRequest, ProduceResponse
 from ..log.errors import InvalidRecords, LogError
 from ..log.record_checks import check_request
 from ..replica_manager import ReplicaManager
-from ..replication.partition import LeaderRole, Partition
+from ..replication.acknowledgement import replicated
 from ..replication.replica_errors import ReplicaError, code_of
 
 ACKS_NONE = 0
@@ -84,7 +84,7 @@ class Produce:
             return ProduceResponse(code, str(error), log_start_offset=start, record_errors=records)
         code, message = ErrorCode.NONE, None
         if request.acks == ACKS_ALL:
-            code = await _replicated(partition, appended.end_offset, epoch, min(request.timeout_ms, TIMEOUT_MAX_MS))
+            code = await replicated(partition, appended.end_offset, epoch, min(request.timeout_ms, TIMEOUT_MAX_MS))
             if code != ErrorCode.NONE:
                 message = NOT_REPLICATED if code == ErrorCode.REQUEST_TIMED_OUT else code.message
         return ProduceResponse(
@@ -101,21 +101,6 @@ class Produce:
                 "a batch for partition %d with acks=0 was not written: %s (%d such errors so far)",
                 *(request.partition, response.message, self.unseen_errors.total()),
             )
-
-
-async def _replicated(partition: Partition, end_offset: int, leader_epoch: int, timeout_ms: int) -> ErrorCode:
-    """Wait until the high watermark covers the append."""
-    with trio.move_on_after(timeout_ms / 1000):
-        while True:
-            changed = trio.Event()
-            with partition.watched_by(changed):
-                log = partition.log
-                if not isinstance(partition.role, LeaderRole) or partition.role.epoch != leader_epoch or log is None:
-                    return ErrorCode.NOT_LEADER_OR_FOLLOWER
-                if log.high_watermark >= end_offset:
-                    return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if partition.is_below_min_isr() else ErrorCode.NONE
-                await changed.wait()
-    return ErrorCode.REQUEST_TIMED_OUT
 
 
 def _refusal(code: ErrorCode, message: str) -> ProduceResponse:

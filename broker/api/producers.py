@@ -1,4 +1,4 @@
-"""DescribeProducers and ListTransactions: the idempotent producers of partitions that this broker leads (KIP-664).
+"""DescribeProducers and ListTransactions: the idempotent producers of partitions, at the leader and at followers (KIP-664).
 
 There is no transaction coordinator, so there are no transactions to list; the filters are checked as in Kafka.
 """
@@ -31,7 +31,7 @@ class DescribeProducers:
     async def describe(self, message: Message) -> Message:
         """Return the producers of each partition, by their ids.
 
-        Error codes: 17 invalid name; 3 unknown, with a text for an unknown topic; 6 not led here; 56 log directory offline.
+        Error codes: 17 invalid name; 3 unknown, with a text for an unknown topic; 6 not hosted here; 56 log directory offline.
         """
         assert isinstance(message, admin_pb2.DescribeProducersRequest)
         response = admin_pb2.DescribeProducersResponse()
@@ -55,7 +55,8 @@ class DescribeProducers:
 
     async def _producers(self, replica: tuple[bytes, int]) -> list[admin_pb2.ActiveProducer]:
         partition = self._replicas.hosted(replica)
-        log = partition.leader_log()
+        partition.reader_role()
+        log = partition.online_log()
         # The log's lock may be held while a disk writes.
         state = await self._replicas.disks.run(partition.log_dir, lambda: log.producers)
         return [_described(producer_id, producer) for producer_id, producer in sorted(state.producers.items())]

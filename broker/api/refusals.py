@@ -45,9 +45,29 @@ def init_producer_id(
     response.producer_id = response.producer_epoch = -1
 
 
+def find_coordinator(
+    request: admin_pb2.FindCoordinatorRequest, response: admin_pb2.FindCoordinatorResponse, error: ApiError
+) -> None:
+    response.node_id = response.port = -1
+
+
+def join_group(request: admin_pb2.JoinGroupRequest, response: admin_pb2.JoinGroupResponse, error: ApiError) -> None:
+    response.member_id = request.member_id
+
+
+def offset_commit(request: admin_pb2.OffsetCommitRequest, response: admin_pb2.OffsetCommitResponse, error: ApiError) -> None:
+    for topic in request.topics:
+        result = response.topics.add(name=topic.name, topic_id=topic.topic_id)
+        for partition in topic.partitions:
+            result.partitions.add(partition_index=partition.partition_index, error_code=error.code)
+
+
 REFUSALS: Mapping[str, Callable[[Any, Any, ApiError], None]] = {
     "AlterReplicaLogDirs": alter_replica_log_dirs,
     "DeleteRecords": delete_records,
+    "FindCoordinator": find_coordinator,
     "DescribeProducers": describe_producers,
     "InitProducerId": init_producer_id,
+    "JoinGroup": join_group,
+    "OffsetCommit": offset_commit,
 }

@@ -42,6 +42,7 @@ from ..control.alter_partition import AlterPartitionManager
 from ..control.directory_assignments import DirectoryAssignments
 from ..control.dynamic_configs import DynamicConfigs
 from ..control.metadata_publisher import MetadataPublisher, Publication
+from ..groups.coordinator import Coordinator
 from ..log.disks import Arguments, Disks, Result
 from ..log.errors import LogDirFailed
 from ..log.log_config import LogConfig
@@ -151,8 +152,12 @@ class World:
         """Make the next record, which registers a broker; its offset is the broker's epoch."""
         broker.epoch = self.image.provenance.offset
         directories = tuple(sorted(broker.logs.directory_ids().values()))
-        listeners = (Listener("PEER", "memory", broker.broker_id + 1),)
+        listeners = (Listener("PEER", "memory", broker.broker_id + 1), Listener("KAFKA", "memory", broker.broker_id + 9001))
         return RegisterBroker(0, broker.broker_id, random_uuid(), broker.epoch, listeners, fenced=False, log_dirs=directories)
+
+    async def create_offsets_topic(self, partitions: int, replicas: int) -> str | None:
+        """Create the topic of committed offsets; return the reason if that is not done."""
+        return "the controller creates no topics here"
 
     def close(self) -> None:
         """End all brokers, and give back everything that they hold open."""
@@ -240,6 +245,7 @@ class Broker:
         self.replicas.attach(self.fetchers, self.mover)
         self.fetches = FetchService(self.replicas, self.configs.leader_gate)
         self.data_plane = DataPlane(self.replicas, self.fetches)
+        self.groups = Coordinator(self.replicas, self.config, self.world.create_offsets_topic)
         self.log_dirs_api = LogDirsApi(self.replicas, MetadataPublisher((), lambda: None))
 
     async def request(self, api: int, body: bytes, *, timeout_ms: int) -> InMemory:
@@ -259,6 +265,7 @@ class Broker:
             async with trio.open_nursery() as nursery:
                 await nursery.start(self.fetchers.run)
                 await nursery.start(self.mover.run)
+                await nursery.start(self.groups.run)
                 nursery.start_soon(self.isr_changes.run)
                 nursery.start_soon(self.assignments.run)
                 nursery.start_soon(self.replicas.run_lag_checks)
@@ -267,6 +274,7 @@ class Broker:
     async def publish(self, publication: Publication) -> None:
         self.configs.update(publication)
         await self.replicas.apply(publication)
+        await self.groups.publish(publication)
 
     def crash(self) -> None:
         """End the process, with nothing flushed."""

@@ -24,7 +24,8 @@ EARLIEST = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
-PLACES = (LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED)
+EARLIEST_PENDING_UPLOAD = -6
+PLACES = (LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
 
 
 class FoundOffset(NamedTuple):
@@ -51,7 +52,7 @@ def find_offset(log: PartitionLog, timestamp_ms: int) -> FoundOffset | None:
             return FoundOffset(NO_TIMESTAMP, start_offset, log.epoch_at(start_offset))
         case -3:
             return _latest_timestamp(log)
-        case -5:
+        case -5 | -6:
             return FoundOffset(NO_TIMESTAMP, -1, NO_EPOCH)
     raise ValueError(f"timestamp {timestamp_ms} is neither a time nor one of {', '.join(map(str, PLACES))}")
 

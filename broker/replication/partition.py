@@ -284,10 +284,20 @@ class Partition:
     # --- leading -------------------------------------------------------------------------------------------------------------
 
     async def append_as_leader(
-        self, batches: bytes | memoryview, *, keep_offsets: bool = False, may_be_stored: bool = True
+        self,
+        batches: bytes | memoryview,
+        *,
+        keep_offsets: bool = False,
+        may_be_stored: bool = True,
+        role: LeaderRole | None = None,
     ) -> tuple[Appended, int]:
-        """Append whole batches: (their place, leader epoch). ReplicaError, or LogError of the storage."""
+        """Append whole batches: (their place, leader epoch). ReplicaError, or LogError of the storage.
+
+        `role`: append under this role only. If it is over, the error is NOT_LEADER_OR_FOLLOWER, also if a newer one began here.
+        """
         async with self.lock:
+            if role is not None and role is not self.role:
+                raise ReplicaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"epoch {role.epoch} of {self} is over")
             role = self.leader_role()
             log = self.online_log()
             self._note_caught_up(role, log.log_end_offset)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from kraftlab.broker.log.record_batch import Record, StoredRecord, build_batch, validate
-from kraftlab.client import DataClient
+from kraftlab.client import AdminClient, DataClient
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
 from ..stored_batches import Unreadable, stored_records
@@ -26,6 +26,15 @@ _READ_BYTES = 1 << 16
 _LONGEST_WAIT_MS = 250
 _LONGEST_SELECT_S = 3600.0
 _RECORD_OVERHEAD_BYTES = 20
+
+
+def open_data(admin: AdminClient) -> DataClient:
+    """Return a client for the batches of the cluster that an AdminClient calls."""
+    if not admin.speaks_kafka:
+        return DataClient(admin)
+    from kraftlab.client.kafka_data import KafkaDataClient
+
+    return KafkaDataClient(admin)
 
 
 class Lines:

@@ -115,15 +115,15 @@ def console_producer(
 
     If a connection breaks while a batch is being written, the batch may end up in the log twice.
     """
-    from kraftlab.client import ClusterUnreachable, DataClient
+    from kraftlab.client import ClusterUnreachable
     from kraftlab.metadata.errors import ApiError
 
-    from .client import Lines, Producer
+    from .client import Lines, Producer, open_data
     from .lines import BadLine, ReaderProperties
 
     out = Output(as_json)
     reader = _properties(ReaderProperties, properties)
-    with connect() as admin, DataClient(admin) as data:
+    with connect() as admin, open_data(admin) as data:
         partitions = _partitions(admin, topic, partition)
         producer = Producer(data, topic, partitions, acks=_ACKS[acks], batch_bytes=batch_size, timeout_ms=timeout_ms)
         try:
@@ -221,17 +221,15 @@ def console_consumer(
 ) -> int:
     """Print committed records, in order within each partition, until Ctrl-C, or a limit: see --max-messages and --timeout-ms.
 
-    There are no consumer groups, and offsets are not stored.
+    It joins no consumer group, and offsets are not stored.
     """
-    from kraftlab.client import DataClient
-
-    from .client import Consumer
+    from .client import Consumer, open_data
     from .lines import FormatterProperties
 
     formatter = _properties(FormatterProperties, properties)
     start = _start(partition, from_beginning, offset)
     count = 0
-    with connect() as admin, DataClient(admin) as data:
+    with connect() as admin, open_data(admin) as data:
         positions = {number: _position(data, topic, number, start) for number in _partitions(admin, topic, partition)}
         consumer = Consumer(data, topic, positions, lambda text: click.echo(f"WARN {text}", err=True))
         stdout = sys.stdout.buffer

@@ -113,7 +113,7 @@ def _brokers(response: pb.DescribeClusterResponse) -> list[Member]:
             broker.rack if broker.HasField("rack") else None,
             "fenced" if broker.is_fenced else "shutting down" if broker.in_controlled_shutdown else "unfenced",
             "broker",
-            broker.broker_epoch,
+            broker.broker_epoch if broker.broker_epoch >= 0 else None,
             broker.silent_ms if broker.HasField("silent_ms") else None,
             tuple(broker.cordoned_log_dirs),
             len(broker.log_dirs),

@@ -206,6 +206,7 @@ class Execution:
 
     def run(self, additional: bool) -> None:
         """Start the plan. ReassignmentFailed with the tool's text; the lines printed before it stay true."""
+        self._check_options()
         listing = self._client.list_partition_reassignments()
         running = ongoing_of(listing)
         if (running or listing.queued) and not additional:
@@ -229,6 +230,14 @@ class Execution:
         self.announce_directories(new_replicas)
         self.start(new_replicas, current)
         self._move_directories({replica: path for replica, path in new_replicas.items() if replica[:2] in self.queued})
+
+    def _check_options(self) -> None:
+        """Refuse options that this cluster does not have, before throttles are set. ApiError."""
+        asked = pb.AlterPartitionReassignmentsRequest()
+        self._options.fill(asked)
+        if self._expects_current:
+            asked.topics.add().partitions.add().expected_replicas.SetInParent()
+        self._client.check(asked)
 
     def _preview(self, current: Mapping[TopicPartition, Sequence[int]]) -> None:
         """Let the controller validate the plan, and show the result."""

@@ -361,12 +361,13 @@ def _progress(client: AdminClient, out: Output, options: Options) -> int:
     import time
 
     from . import text
-    from .moves import replica_states
+    from .moves import replica_states, with_rates
 
     plan = options.plan()
     shown: list[str] = []
+    started_s = time.monotonic()
+    first = states = replica_states(client, plan)
     while True:
-        states = replica_states(client, plan)
         lines = text.progress_table(states, out.width)
         if lines != shown:
             out.lines(["", *lines] if shown else lines)
@@ -375,6 +376,7 @@ def _progress(client: AdminClient, out: Output, options: Options) -> int:
         if not options.watch or progress is not text.Progress.RUNNING:
             break
         time.sleep(_WATCH_S)
+        states = with_rates(replica_states(client, plan), first, time.monotonic() - started_s)
     out.result(
         {
             "state": progress.value,
@@ -385,6 +387,7 @@ def _progress(client: AdminClient, out: Output, options: Options) -> int:
                     "broker": broker,
                     "status": state.status,
                     "behind": state.behind,
+                    "bytes_behind": state.bytes_behind if state.bytes_behind >= 0 else None,
                     "bytes_per_second": state.bytes_per_second if state.bytes_per_second >= 0 else None,
                     "eta_ms": state.eta_ms if state.eta_ms >= 0 else None,
                     "waits_for": state.why or None,

@@ -11,6 +11,7 @@ from kraftlab.client import AdminClient, ClusterUnreachable, MoveOptions
 from kraftlab.client.results import LogDirMoves
 from kraftlab.metadata.errors import ApiError
 
+from ..tables import bytes_text
 from . import text
 from .actions import ReassignmentFailed, after_of, describe, move_directories, partition_errors, replicas_in
 from .plan import Plan, TopicPartition, TopicPartitionReplica
@@ -106,12 +107,12 @@ def replica_states(client: AdminClient, plan: Plan) -> dict[TopicPartitionReplic
     for key, replicas in wanted.items():
         if key in partitions:
             replicas.add(partitions[key].leader_id)
-    ends, silent = _log_ends(client, wanted, {broker for broker, fenced in brokers.items() if not fenced})
+    logs, silent = _logs(client, wanted, {broker for broker, fenced in brokers.items() if not fenced})
     seen = _Seen(
         topics.keys(),
         partitions,
         brokers,
-        ends,
+        logs,
         silent,
         {(topic.name, entry.partition_index): entry for topic in listed.topics for entry in topic.partitions},
         {(entry.topic, entry.partition_index): entry for entry in listed.queued},
@@ -124,26 +125,26 @@ def replica_states(client: AdminClient, plan: Plan) -> dict[TopicPartitionReplic
 
 
 class _Seen(msgspec.Struct, frozen=True):
-    """State of the cluster as read once. `brokers`: id → is fenced. `ends`: log end offsets on brokers that are not `silent`."""
+    """State of the cluster as read once. `brokers`: id → is fenced. `logs`: those on brokers that are not `silent`."""
 
     topics: Set[str]
     partitions: Mapping[TopicPartition, pb.DescribedPartition]
     brokers: Mapping[int, bool]
-    ends: Mapping[TopicPartitionReplica, int]
+    logs: Mapping[TopicPartitionReplica, pb.LogDirPartition]
     silent: Set[int]
     moving: Mapping[TopicPartition, pb.OngoingPartitionReassignment]
     queued: Mapping[TopicPartition, pb.QueuedReassignment]
 
 
-def _log_ends(
+def _logs(
     client: AdminClient, wanted: Mapping[TopicPartition, set[int]], alive: set[int]
-) -> tuple[dict[TopicPartitionReplica, int], set[int]]:
-    """Return log end offsets of replicas, and the brokers that do not answer."""
+) -> tuple[dict[TopicPartitionReplica, pb.LogDirPartition], set[int]]:
+    """Return the logs of replicas, and the brokers that do not answer."""
     by_broker: dict[int, list[TopicPartition]] = {}
     for key, brokers in wanted.items():
         for broker in brokers & alive:
             by_broker.setdefault(broker, []).append(key)
-    ends: dict[TopicPartitionReplica, int] = {}
+    logs: dict[TopicPartitionReplica, pb.LogDirPartition] = {}
     silent: set[int] = set()
     for broker, keys in by_broker.items():
         try:
@@ -151,8 +152,8 @@ def _log_ends(
         except (ApiError, ClusterUnreachable):
             silent.add(broker)
             continue
-        ends |= {(*key, broker): entry.log_end_offset for key, _, entry in replicas_in(response) if not entry.is_future_key}
-    return ends, silent
+        logs |= {(*key, broker): entry for key, _, entry in replicas_in(response) if not entry.is_future_key}
+    return logs, silent
 
 
 def _state(seen: _Seen, key: TopicPartition, broker: int) -> ReplicaState:
@@ -167,18 +168,37 @@ def _state(seen: _Seen, key: TopicPartition, broker: int) -> ReplicaState:
     if broker in seen.silent:
         return ReplicaState("Broker does not answer", waits=True)
     partition = seen.partitions[key]
-    own = seen.ends.get((*key, broker), -1)
-    if own < 0 and key in seen.queued and broker in seen.queued[key].target_replicas:
+    own = seen.logs.get((*key, broker))
+    if own is None and key in seen.queued and broker in seen.queued[key].target_replicas:
         return ReplicaState("Queued", waits=True, why=seen.queued[key].waits_for)
-    if own < 0 and broker in partition.replica_nodes:
+    if own is None and broker in partition.replica_nodes:
         return ReplicaState("Not there yet", waits=True)
-    if own < 0:
+    if own is None:
         return ReplicaState("Broker does not host this partition")
     if broker in partition.isr_nodes:
         return ReplicaState(IN_SYNC, 0)
     # A replica with every record that is not in the ISR yet counts as behind by one.
-    behind = max(seen.ends.get((*key, partition.leader_id), own) - own, 1)
+    leader = seen.logs.get((*key, partition.leader_id), own)
+    if own.log_end_offset < 0:  # Kafka's brokers report sizes only.
+        bytes_behind = max(leader.partition_size - own.partition_size, 1)
+        return ReplicaState(f"Behind: {bytes_text(bytes_behind)} behind", bytes_behind=bytes_behind)
+    behind = max(leader.log_end_offset - own.log_end_offset, 1)
     return ReplicaState(f"Behind: {behind} messages behind", behind)
+
+
+def with_rates(
+    states: Mapping[TopicPartitionReplica, ReplicaState], before: Mapping[TopicPartitionReplica, ReplicaState], elapsed_s: float
+) -> dict[TopicPartitionReplica, ReplicaState]:
+    """Return the states with the rates since earlier ones, for replicas of which only sizes are known."""
+    return {replica: _with_rate(state, before.get(replica, state), elapsed_s) for replica, state in states.items()}
+
+
+def _with_rate(state: ReplicaState, before: ReplicaState, elapsed_s: float) -> ReplicaState:
+    if state.bytes_behind < 0 or before.bytes_behind < 0 or elapsed_s <= 0:
+        return state
+    rate = max(before.bytes_behind - state.bytes_behind, 0) / elapsed_s
+    eta_ms = int(state.bytes_behind * 1000 / rate) if rate else -1
+    return msgspec.structs.replace(state, bytes_per_second=rate, eta_ms=eta_ms)
 
 
 def _with_move(seen: _Seen, key: TopicPartition, broker: int, state: ReplicaState) -> ReplicaState:

@@ -13,6 +13,8 @@ from kraftlab.client.results import LogDirMove, LogDirMoves
 
 from ..tables import aligned, bytes_text, time_text, utc_text
 
+ONLY_CONTROLLER = "Only the active controller knows the progress."
+ONLY_SIZES = "Kafka's brokers do not report progress here; --progress compares the sizes of logs."
 NO_MOVES = LogDirMoves((), {})
 
 
@@ -59,7 +61,7 @@ def detail_lines(response: pb.ListPartitionReassignmentsResponse, width_max: int
             rows = [(name, str(blocker.broker_id), blocker.state, blocker.text) for name, blocker in blockers]
             lines += ["", *table([("WAITS FOR", "BROKER", "STATE", "WHY"), *rows])]
         if not response.has_progress:
-            lines += ["", "Only the active controller knows the progress."]
+            lines += ["", ONLY_CONTROLLER if response.header.metadata_offset else ONLY_SIZES]
     if response.queued:
         header_of_queue = ("QUEUE", "PARTITION", "MOVE", "FROM", "TO", "SIZE", "PRIORITY", "WAITS FOR")
         lines += ["", *table([header_of_queue, *map(_queued_row, response.queued)])]

@@ -261,11 +261,13 @@ def verify_lines(
 
 
 class ReplicaState(msgspec.Struct, frozen=True):
-    """A planned replica as `--progress` finds it (KIP-179). `behind` is the number of missing messages, -1 without a replica or
-    an answer. `waits`: the replica does not exist yet. Unknown rates and ETAs are -1, an unknown `why` is empty."""
+    """A planned replica as `--progress` finds it (KIP-179). `behind` is the number of missing messages, -1 if it is unknown, for
+    example without a replica or an answer; Kafka's brokers report `bytes_behind` in its place. `waits`: the replica does not
+    exist yet. Unknown sizes, rates and ETAs are -1, an unknown `why` is empty."""
 
     status: str
     behind: int = -1
+    bytes_behind: int = -1
     waits: bool = False
     bytes_per_second: float = -1
     eta_ms: int = -1
@@ -273,9 +275,9 @@ class ReplicaState(msgspec.Struct, frozen=True):
 
     @property
     def progress(self) -> Progress:
-        if self.behind < 0:
+        if self.behind < 0 and self.bytes_behind < 0:
             return Progress.RUNNING if self.waits else Progress.WRONG
-        return Progress.RUNNING if self.behind else Progress.DONE
+        return Progress.RUNNING if max(self.behind, self.bytes_behind) > 0 else Progress.DONE
 
 
 def progress_table(states: Mapping[TopicPartitionReplica, ReplicaState], width_max: int | None = None) -> list[str]:

@@ -52,7 +52,7 @@ def alter(client: AdminClient, out: Output, entities: Sequence[Entity], changes:
     upsertions = [_upsertion(user.name, key, value) for key, value in changes.added.items()]
     deletions = [pb.ScramCredentialDeletion(name=user.name, mechanism=MECHANISMS[key]) for key in changes.deleted]
     raise_first_error(client.alter_user_scram_credentials(upsertions, deletions).results)
-    out.lines([updated_line(user), *([NOT_USED] if upsertions else [])])
+    out.lines([updated_line(user), *([NOT_USED] if upsertions and not client.speaks_kafka else [])])
     out.result({"updated": {"type": user.kind.singular, "name": user.name}})
 
 
@@ -93,10 +93,10 @@ def find(client: AdminClient, entities: Sequence[Entity]) -> list[Credential]:
     ]
 
 
-def lines(credentials: Sequence[Credential]) -> list[str]:
-    """Return one line for each user, and a note that no listener checks the credentials."""
+def lines(credentials: Sequence[Credential], is_used: bool) -> list[str]:
+    """Return one line for each user, and a note if no listener checks the credentials."""
     mechanisms: dict[str, list[str]] = {}
     for credential in credentials:
         mechanisms.setdefault(credential.user, []).append(f"{credential.mechanism}=iterations={credential.iterations}")
     shown = [f"SCRAM credential configs for user-principal '{user}' are {', '.join(each)}" for user, each in mechanisms.items()]
-    return [*shown, NOT_USED] if shown else []
+    return [*shown, NOT_USED] if shown and not is_used else shown

@@ -25,8 +25,9 @@ from typing import Any, NamedTuple
 import msgspec
 from google.protobuf.message import DecodeError, Message
 
-from kraftlab.access.admission import Admission, admit
+from kraftlab.access.admission import admit
 from kraftlab.access.authorizer import AccessSettings, Authorizer
+from kraftlab.access.calls import Admission
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.peer_rpc import (

@@ -1,8 +1,9 @@
 """Checks of broker configs that depend on the broker, besides the type of each key (KIP-226).
 
 A broker's configs are changed at that broker, and the cluster's defaults at any broker, since only a broker knows its
-server.properties. It sends the file's values along when it forwards the call, and these checks compare with them. A change
-that is sent to a controller directly can name any broker, and is not compared with a file.
+server.properties. It sends the file's values along when it forwards the call, and these checks compare with them. The configs of
+a broker that is down are changed at any broker (KAFKA-13392). Such a change, and one that is sent to a controller directly, is
+not compared with a file.
 """
 
 from __future__ import annotations
@@ -15,12 +16,19 @@ from kraftlab.config.effective import BrokerValues
 from kraftlab.config.topic_configs import ineffective_broker_value, validate_broker_value
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.features import MIN_INSYNC_REPLICAS
+from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.peer_rpc import ForwardingBroker
 
 from .resources import node_id_of
 
 _THREADS = ("num.replica.fetchers",)
 _ENDPOINT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*://\S*:[0-9]{1,5}")
+
+
+def is_down(name: str, image: MetadataImage) -> bool:
+    """Return True if the name is the id of a registered broker that is fenced."""
+    broker = image.cluster.brokers.get(int(name)) if name.isdecimal() else None
+    return broker is not None and broker.fenced
 
 
 def check_named(name: str, broker: ForwardingBroker | None) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 import immutables
 import pytest
 
-from kraftlab.access.admission import CALLS, Admission, admit
+from kraftlab.access.admission import CALLS, admit
 from kraftlab.access.authorizer import NOT_ASKED, AccessSettings, Authorizer, Rights
+from kraftlab.access.calls import Admission
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.metadata.acls import CLUSTER_NAME, Acl, AclsImage, Operation, PatternType, PermissionType, ResourceType
 from kraftlab.metadata.errors import ApiError, ErrorCode

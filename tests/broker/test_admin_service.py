@@ -207,6 +207,21 @@ async def test_a_request_for_another_cluster_or_a_later_offset_is_refused_with_t
     assert "99" in response.header.error_message
 
 
+async def test_a_call_that_is_late_is_refused_at_each_of_its_entries(autojump_clock: Any) -> None:
+    request = admin_pb2.DeleteRecordsRequest(header=admin_pb2.RequestHeader(min_offset=99, timeout_ms=100))
+    request.topics.add(name="t").partitions.add(partition_index=4)
+
+    async def slow(message: Message) -> Message:
+        await trio.sleep(5)
+        return admin_pb2.DeleteRecordsResponse()
+
+    service = AdminService("cluster", Channel(done()), MetadataPublisher((), lambda: None), {"DeleteRecords": slow})
+    response: Any = await service.dispatch(Call("DeleteRecords", request, "User:alice"))
+    assert response.header.error_code == ErrorCode.REQUEST_TIMED_OUT
+    [entry] = response.topics[0].partitions
+    assert (entry.partition_index, entry.error_code) == (4, ErrorCode.REQUEST_TIMED_OUT)
+
+
 async def test_a_call_whose_deadline_is_over_from_the_start_is_passed_on_unchanged(autojump_clock: Any) -> None:
     channel = Channel(done())
     response: Any = await service_on(channel).dispatch(create(0))

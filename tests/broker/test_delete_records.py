@@ -82,7 +82,7 @@ async def test_the_start_of_the_log_moves_on_every_replica_before_the_answer(aut
         (("t", 9, 0), 0, 3),
         (("u", 0, 0), 0, 3),
         (("a b", 0, 0), 0, 3),
-        (("__consumer_offsets", 0, 0), 0, 17),
+        (("__consumer_offsets", 0, 0), 0, 3),
     ],
 )
 async def test_a_refused_deletion_has_a_code_and_changes_nothing(
@@ -90,6 +90,11 @@ async def test_a_refused_deletion_has_a_code_and_changes_nothing(
 ) -> None:
     assert await delete(pair, broker_id, asked) == [(-1, code)]
     assert starts(pair) == [0, 0]
+
+
+async def test_records_of_internal_topics_stay(autojump_clock: Any, pair: Any) -> None:
+    await pair.create_topic("__consumer_offsets", [0, 1])
+    assert await delete(pair, 0, ("__consumer_offsets", 0, 0)) == [(-1, 17)]
 
 
 async def test_records_of_compacted_topics_stay(autojump_clock: Any, pair: Any) -> None:

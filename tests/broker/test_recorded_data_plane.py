@@ -53,6 +53,7 @@ DIFFERENCES: dict[tuple[str, int], tuple[dict[str, Any], str]] = {
         {"error": 0, "diverging": (0, 6), "high_watermark": 6, "log_start_offset": 0},
         "a reader with an epoch from the future is told where the logs diverge",
     ),
+    ("421", 9): ({"error": 0}, "the version of the request, which has no -6 yet, is checked before"),
 }
 NOT_SENT = {("403", 8)}
 """Two batches in a request, which Kafka's format refuses: ours may hold several, which are stored all or none."""

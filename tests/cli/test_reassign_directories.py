@@ -120,6 +120,9 @@ class QueueingCluster(Brokers):
         super().__init__()
         self.hosted: set[int] = set()
 
+    def check(self, request: pb.AlterPartitionReassignmentsRequest) -> None:
+        """Every option is known."""
+
     def list_partition_reassignments(self) -> pb.ListPartitionReassignmentsResponse:
         return pb.ListPartitionReassignmentsResponse()
 

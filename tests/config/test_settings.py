@@ -169,6 +169,17 @@ SEEN: dict[str, dict[str, tuple[str, ...]]] = {
         "test_the_listener_of_brokers_has_one_name": ("inter.broker.listener.name",),
         "test_the_role_of_a_file_decides_its_model": ("process.roles",),
     },
+    "broker/groups/test_coordinator.py": {
+        "test_a_group_has_at_most_its_size": ("group.max.size",),
+        "test_notes_have_a_limit": ("offset.metadata.max.bytes",),
+        "test_offsets_expire_after_their_retention": ("offsets.retention.check.interval.ms", "offsets.retention.minutes"),
+        "test_the_first_members_wait_for_more": ("group.initial.rebalance.delay.ms",),
+        "test_the_session_timeout_has_bounds": ("group.max.session.timeout.ms", "group.min.session.timeout.ms"),
+        "test_the_topic_is_created_once_when_a_client_looks_for_its_coordinator": (
+            "offsets.topic.num.partitions",
+            "offsets.topic.replication.factor",
+        ),
+    },
     "controller/test_access.py": {
         "test_before_the_first_complete_state_only_super_users_are_answered": ("super.users",),
     },
@@ -219,6 +230,9 @@ SEEN: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "controller/test_voting_advice.py": {
         "test_a_controller_that_joins_by_itself_gets_no_advice": ("controller.quorum.auto.join.enable",),
+    },
+    "gateway/test_consumer_groups.py": {
+        "test_the_topic_of_offsets_is_compacted_with_the_settings_of_brokers": ("offsets.topic.segment.bytes",),
     },
     "lab/test_layout.py": {
         "test_a_node_behind_a_proxy_is_known_by_the_ports_that_it_had": ("advertised.listeners",),

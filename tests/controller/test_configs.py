@@ -13,7 +13,7 @@ from kraftlab.controller.cluster import controllers
 from kraftlab.controller.configs import configs, description
 from kraftlab.controller.configs.description import unclean_election_enabled
 from kraftlab.controller.engine.state import Outcome
-from kraftlab.metadata.errors import ApiError
+from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.features import supported_features
 from kraftlab.metadata.peer_rpc import ControllerRegistrationRequest, ForwardingBroker
 from kraftlab.metadata.records import Config, Listener
@@ -328,6 +328,16 @@ async def change_at(cluster: Any, broker: ForwardingBroker, name: str, key: str,
     request.resources.add(resource_type=BROKER, resource_name=name).configs.add(name=key, value=value)
     response = await cluster.write(lambda s, r, c: configs.alter(s, r, c._replace(broker=broker)), request)
     return response.responses[0].error_code, response.responses[0].error_message
+
+
+async def test_the_configs_of_a_broker_that_is_down_are_changed_at_any_broker(cluster: Any) -> None:
+    """A plan that moves replicas off it sets its throttle (KAFKA-13392)."""
+    at, rate = ForwardingBroker(0), "leader.replication.throttled.rate"
+    await cluster.start_brokers(0, 1)
+    assert (await change_at(cluster, at, "1", rate, "1000"))[0] == ErrorCode.INVALID_REQUEST
+    await cluster.stop_broker(1)
+    assert await change_at(cluster, at, "1", rate, "1000") == (ErrorCode.NONE, "")
+    assert (await change_at(cluster, at, "99", rate, "1000"))[0] == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize(

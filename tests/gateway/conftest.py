@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import io
+import socket
 import types
 import typing
 import uuid
@@ -23,6 +24,7 @@ from kraftlab.gateway.codec import KafkaRequest, decode_request
 from kraftlab.metadata.image import BrokerImage, ClusterImage, MetadataImage, PartitionImage, TopicImage, TopicsImage
 from kraftlab.metadata.records import Listener
 from kraftlab.metadata.uuids import UNASSIGNED
+from kraftlab.quorum.core.types import Endpoint
 
 ORDERS = bytes(range(16))
 """Id of the topic orders, with the partitions 0 (led by broker 1) and 1 (led by broker 2)."""
@@ -45,6 +47,15 @@ def make_frame(key: int, version: int, **fields: Any) -> bytes:
     entity_writer(schema)(buffer, make_entity(schema, fields))
     frame = buffer.getvalue()
     return len(frame).to_bytes(4, "big") + frame
+
+
+def ask(at: Endpoint | None, key: int, version: int, **fields: Any) -> Any:
+    """Send one request to a KAFKA listener; return the answer. Missing fields have their defaults, or zeros."""
+    assert at is not None
+    with socket.create_connection((at.host, at.port), timeout=20) as client, client.makefile("rb") as answers:
+        client.sendall(make_frame(key, version, **fields))
+        start = answers.read(4)
+        return read_response(key, version, [start, answers.read(int.from_bytes(start, "big"))])
 
 
 def make_entity(kind: Any, given: dict[str, Any]) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from kraftlab.broker.log.record_batch import Record, build_batch
+from kraftlab.broker.log.record_batch import TRANSACTIONAL, Record, build_batch
 from kraftlab.gateway.codec import encode_value
 from kraftlab.gateway.data import DataCalls, Unheard
 from kraftlab.metadata.errors import ErrorCode
@@ -186,8 +186,10 @@ async def test_unknown_ids_internal_topics_and_transactions_are_refused(calls: D
 
     assert await refusal(13, to_produce(0, known=None)) == ErrorCode.UNKNOWN_TOPIC_ID
     assert await refusal(12, to_produce(0, name="__consumer_offsets")) == ErrorCode.INVALID_TOPIC_EXCEPTION
-    assert await refusal(12, to_produce(0), transactional_id="tx") == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    batch = to_produce(0, records=build_batch([Record(b"k", b"v", 1)], attributes=TRANSACTIONAL))
+    assert await refusal(12, batch, transactional_id="tx") == ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert leader.asked == []
+    assert await refusal(12, to_produce(0), transactional_id="tx") == ErrorCode.NONE, "the batch is in no transaction"
 
 
 async def test_only_topics_that_the_caller_may_write_are_written(leader: Leader, image: MetadataImage) -> None:
@@ -232,6 +234,19 @@ async def test_divergence_and_the_leader_are_in_the_answer(calls: DataCalls, lea
     assert (diverged.diverging_epoch.epoch, diverged.diverging_epoch.end_offset) == (3, 6)
     assert (int(misled.error_code), misled.high_watermark, misled.current_leader.leader_id) == (6, -1, 2)
     assert [node.node_id for node in answer.node_endpoints] == [2]
+
+
+@pytest.mark.parametrize(("isolation_level", "aborted"), [(0, None), (1, ())])
+async def test_aborted_transactions_are_listed_for_read_committed_only(
+    isolation_level: int, aborted: object, calls: DataCalls
+) -> None:
+    [topic] = (await fetch(calls, 12, to_fetch(0), isolation_level=isolation_level)).responses
+    assert topic.partitions[0].aborted_transactions == aborted
+
+
+async def test_the_answer_about_an_unknown_topic_id_has_an_empty_list_of_transactions(calls: DataCalls) -> None:
+    [topic] = (await fetch(calls, 13, to_fetch(0, known=bytes([9] * 16)))).responses
+    assert topic.partitions[0].aborted_transactions == ()
 
 
 async def test_the_leader_is_named_since_version_16(calls: DataCalls, leader: Leader) -> None:
@@ -307,9 +322,9 @@ async def test_special_timestamps_need_their_version(special: int, since: int, c
     assert (int(early.error_code), int(found.error_code)) == (ErrorCode.UNSUPPORTED_VERSION, 0)
 
 
-async def test_a_partition_that_is_named_twice_is_refused(calls: DataCalls) -> None:
+async def test_a_partition_that_is_named_twice_is_refused_once(calls: DataCalls) -> None:
     rows = await list_offsets(calls, 10, (0, -1), (1, -1), (0, -2))
-    assert [(row.partition_index, int(row.error_code)) for row in rows] == [(0, 42), (1, 0), (0, 42)]
+    assert [(row.partition_index, int(row.error_code)) for row in rows] == [(0, 42), (1, 0)]
     [unknown] = await list_offsets(calls, 10, (0, -1), name="no-such")
     assert (int(unknown.error_code), unknown.offset) == (3, -1)
 
@@ -323,3 +338,15 @@ async def test_ends_of_epochs_are_found_in_every_version(version: int, calls: Da
     (found,), (unknown,) = (topic.partitions for topic in answer.topics)
     assert (int(found.error_code), found.partition, found.leader_epoch, found.end_offset) == (0, 0, 4, 12)
     assert (int(unknown.error_code), unknown.end_offset) == (3, -1)
+
+
+@pytest.mark.parametrize(("epoch", "code"), [(-1, 0), (-2, 74)])
+async def test_an_epoch_that_no_leader_has_is_fenced(epoch: int, code: int, calls: DataCalls) -> None:
+    partition = {"partition": 0, "leader_epoch": 4, "current_leader_epoch": epoch}
+    request = make_request(23, 4, replica_id=-1, topics=[{"topic": "orders", "partitions": [partition]}])
+    answer = read_response(23, 4, encode_value(request.header, await calls.epoch_ends(request, CALLER)))
+    assert int(answer.topics[0].partitions[0].error_code) == code
+    entry = {"partition_index": 0, "timestamp": -1, "current_leader_epoch": epoch}
+    request = make_request(2, 10, replica_id=-1, topics=[{"name": "orders", "partitions": [entry]}])
+    listed = read_response(2, 10, encode_value(request.header, await calls.list_offsets(request, CALLER)))
+    assert int(listed.topics[0].partitions[0].error_code) == code

@@ -1,11 +1,12 @@
 """Existing Kafka clients as black boxes, on one cluster of three controllers and four brokers.
 
-Apache Kafka's tools need Java 17 and Maven, franz-go needs Go. Tests are skipped, with the reason, where a tool chain is missing or
-cannot download. Jars are kept in ~/.cache/kraftlab, Go's modules in Go's cache.
+Apache Kafka's tools need Java 17 and Maven, franz-go needs Go. Tests are skipped, with the reason, where a tool chain is missing
+or cannot download. Jars are kept in ~/.cache/kraftlab, Go's modules in Go's cache.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -51,10 +52,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Start three controllers and four brokers. Callers, who are anonymous, may do everything."""
+    """Start three controllers and four brokers. Callers, who are anonymous, may do everything.
+
+    At the end no node must have logged an error.
+    """
     access = {"authorizer.class.name": "StandardAuthorizer", "super.users": "User:ANONYMOUS"}
     with LocalCluster(tmp_path_factory.mktemp("interop"), 3, 4, 2, overrides=access) as cluster:
         yield cluster
+        logs = {node.name: cluster.log_path(node.node_id).read_text() for node in cluster.plan.nodes}
+    errors = [f"{name}: {line}" for name, text in logs.items() for line in text.splitlines() if " ERROR " in line]
+    assert not errors
 
 
 class KafkaTools:
@@ -63,30 +70,30 @@ class KafkaTools:
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
 
-    def __call__(self, script: str, *arguments: str, code: int = 0, stdin: str = "") -> str:
-        """Run a script to its end; return its standard output. A script that succeeds must not log a warning."""
+    def __call__(self, script: str, *arguments: str, code: int = 0, stdin: str = "", warnings: tuple[str, ...] = ()) -> str:
+        """Run a script to its end; return its standard output, and its errors if it is to fail.
+
+        A script that succeeds must log no warning but those with these words.
+        """
         done = subprocess.run(
-            self._command(script, *arguments), input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+            self.command(script, *arguments), input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
         )
         assert done.returncode == code, done.stdout + done.stderr
-        assert code != 0 or not done.stderr, done.stderr
+        logged = [line for line in done.stderr.splitlines() if re.match(r"\[.*\] (WARN|ERROR) ", line)]
+        assert code != 0 or all(any(words in line for words in warnings) for line in logged), done.stderr
         return done.stdout + (done.stderr if code != 0 else "")
 
-    def begin(self, script: str, *arguments: str) -> subprocess.Popen[str]:
-        """Start a script, whose standard output is a pipe."""
-        command = self._command(script, *arguments)
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-    def _command(self, script: str, *arguments: str) -> list[str]:
+    def command(self, script: str, *arguments: str) -> list[str]:
         name = CLASSES[script]
         main = name if name.startswith("kafka.") else f"org.apache.kafka.tools.{name}"
         # The command of kafka-cluster comes before its options.
         first, rest = (arguments[:1], arguments[1:]) if script == "kafka-cluster" else ((), arguments)
-        return ["java", *JAVA_OPTIONS, "-cp", f"{JARS}/*", main, *first, "--bootstrap-server", self._bootstrap, *rest]
+        where = () if "--bootstrap-controller" in rest else ("--bootstrap-server", self._bootstrap)
+        return ["java", *JAVA_OPTIONS, "-cp", f"{JARS}/*", main, *first, *where, *rest]
 
 
 @pytest.fixture(scope="session")
-def kafka(cluster: LocalCluster, jars: None) -> KafkaTools:
+def kafka(jars: None, cluster: LocalCluster) -> KafkaTools:
     return KafkaTools(cluster.kafka_bootstrap_servers)
 
 
@@ -96,6 +103,9 @@ def jars() -> None:
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
             pytest.skip(f"no {program} on the path: Apache Kafka's tools need Java 17 and Maven")
+    version = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr.splitlines()[0]
+    if int(re.sub(r'.*"(\d+).*', r"\1", version)) < 17:
+        pytest.skip(f"{version}: Apache Kafka's tools need Java 17")
     if not JARS.exists():
         partial = JARS.with_name(f"{JARS.name}.partial")
         pom = HERE / "kafka_tools" / "pom.xml"

@@ -131,10 +131,29 @@ class TestReassignments:
         plan = tmp_path / "plan.json"
         plan.write_text('{"version":1,"partitions":[{"topic":"cancelled","partition":0,"replicas":[2,3]}]}')
         self.run(kafka, "--execute", plan, "--throttle", "1000")
-        assert "Successfully cancelled partition reassignments for: cancelled-0" in self.run(kafka, "--cancel", plan)
+        assert "Successfully cancelled partition reassignment for: cancelled-0" in self.run(kafka, "--cancel", plan)
         assert kafka("kafka-reassign-partitions", "--list") == "No partition reassignments found.\n"
         assert [replicas for _, replicas in described(kafka, "cancelled")] == ["0,1"]
         assert not self.configs(kafka, "brokers", "2") and not self.configs(kafka, "topics", "cancelled")
+
+    def test_the_replicas_of_a_dead_broker_move_away(self, kafka: KafkaTools, cluster: LocalCluster, tmp_path: Path) -> None:
+        create(kafka, "orphaned", "3:1")
+        plan = tmp_path / "plan.json"
+        plan.write_text('{"version":1,"partitions":[{"topic":"orphaned","partition":0,"replicas":[2,1]}]}')
+        # Tools that look for the dead broker warn of it.
+        kafka = KafkaTools(",".join(str(node.kafka) for node in cluster.plan.brokers if node.node_id != 3))
+        cluster.kill_node(3)
+        try:
+            while described(kafka, "orphaned") != [("1", "3,1")]:
+                pass  # The controller notices the end of a broker's connection within a second.
+            self.run(kafka, "--execute", plan)
+            while "Reassignment of partition orphaned-0 is completed." not in self.run(kafka, "--verify", plan):
+                pass
+            assert described(kafka, "orphaned") == [("1", "2,1")]
+            assert re.search(r"^3 .* fenced ", kafka("kafka-cluster", "list-endpoints", "--include-fenced-brokers"), re.MULTILINE)
+        finally:
+            cluster.start_node(3)
+            cluster.wait_ready()
 
     @pytest.mark.parametrize(
         ("plan", "said"),
@@ -208,6 +227,15 @@ class TestQuorum:
         assert head.split() == names
         shape = r"\d+\s+[\w-]{22}\s+\d+\s+\d+\s+\d+ ms ago\s+\d+ ms ago\s+(Leader|Follower|Observer)\s*"
         assert [len(rows), all(re.fullmatch(shape, row) for row in rows)] == [len(cluster.plan.nodes), True]
+
+
+def test_tools_ask_controllers_too(kafka: KafkaTools, cluster: LocalCluster) -> None:
+    where = ("--bootstrap-controller", ",".join(str(node.kafka) for node in cluster.plan.controllers))
+    assert f"ClusterId:              {cluster.cluster_id}" in kafka("kafka-metadata-quorum", *where, "describe", "--status")
+    assert "metadata.version" in kafka("kafka-features", *where, "describe")
+    assert kafka("kafka-reassign-partitions", *where, "--list") == "No partition reassignments found.\n"
+    _, *rows = kafka("kafka-cluster", "list-endpoints", *where).splitlines()
+    assert [row.split()[0] for row in rows] == [str(node_id) for node_id in cluster.controller_ids]
 
 
 def test_features_are_described_and_changed(kafka: KafkaTools) -> None:

@@ -25,7 +25,8 @@ from kraftlab.metadata.uuids import to_text
 
 from .mapping import CannotMap, long_id
 
-CLIENT_ID = "recorded-cases"
+CLIENT_ID = "recorder"
+"""As in the recordings."""
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _LENGTH = struct.Struct(">i")

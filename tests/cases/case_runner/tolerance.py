@@ -24,6 +24,7 @@ HASHED = (
     "DescribeConfigs: order of configs",
     "CreatePartitions: order of results",
     "AlterClientQuotas: order of entries, entity",
+    "DescribeProducers: order of active_producers",
     "DescribeClientQuotas: order of entries, values, entity",
     "ListConfigResources: order of config_resources",
 )

@@ -2,6 +2,7 @@
 //
 //	franz_go admin SEEDS TOPIC          create, describe, configure, move and delete a topic
 //	franz_go produce SEEDS TOPIC        write the numbers 0, 1, … until standard input ends; print those that are acknowledged
+//	franz_go read SEEDS TOPIC           read without a group until standard input ends; print each value
 //	franz_go group SEEDS TOPIC COUNT    read COUNT different values with two members of one group
 package main
 
@@ -15,7 +16,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -25,9 +25,9 @@ import (
 const patience = 60 * time.Second
 
 func main() {
-	commands := map[string]func([]string) error{"admin": admin, "produce": produce, "group": group}
+	commands := map[string]func([]string) error{"admin": admin, "produce": produce, "read": read, "group": group}
 	if len(os.Args) < 4 || commands[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: franz_go admin|produce|group SEEDS TOPIC [COUNT]")
+		fmt.Fprintln(os.Stderr, "usage: franz_go admin|produce|read|group SEEDS TOPIC [COUNT]")
 		os.Exit(2)
 	}
 	if err := commands[os.Args[1]](os.Args[2:]); err != nil {
@@ -166,15 +166,11 @@ func produce(arguments []string) error {
 		return err
 	}
 	defer producer.Close()
-	var isOver atomic.Bool
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		isOver.Store(true)
-	}()
+	until := untilInputEnds()
 	var failed error
-	for number := 0; !isOver.Load(); number++ {
+	for number := 0; until.Err() == nil; number++ {
 		text := strconv.Itoa(number)
-		producer.Produce(context.Background(), kgo.StringRecord(text), func(record *kgo.Record, err error) {
+		producer.Produce(context.Background(), kgo.KeyStringRecord(text, text), func(record *kgo.Record, err error) {
 			if err != nil {
 				failed = fmt.Errorf("record %s: %w", record.Value, err)
 				return
@@ -184,6 +180,29 @@ func produce(arguments []string) error {
 		time.Sleep(time.Millisecond)
 	}
 	return errors.Join(producer.Flush(context.Background()), failed)
+}
+
+func read(arguments []string) error {
+	seeds, topic := arguments[0], arguments[1]
+	reader, err := client(seeds, kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	for until := untilInputEnds(); until.Err() == nil; {
+		reader.PollFetches(until).EachRecord(func(record *kgo.Record) { fmt.Println(string(record.Value)) })
+	}
+	return nil
+}
+
+// untilInputEnds returns a context that is cancelled when standard input ends.
+func untilInputEnds() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	return ctx
 }
 
 func group(arguments []string) error {

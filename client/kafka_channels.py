@@ -1,0 +1,191 @@
+"""`KafkaChannels`: the admin API's calls to a cluster that speaks the Kafka protocol.
+
+Theory of operation. A call takes and returns the messages of the Admin service, as a gRPC channel does. `KafkaNode.ask` turns a
+request into Kafka's in the newest version that both sides know, and its response back (`gateway/translation.py`). Some calls need
+more than one request, or work that our own nodes do and Kafka's brokers leave to their clients: `kafka_calls.py`.
+
+Nothing that a request asks for is dropped. A call that Kafka does not have, and a field that its version does not have, are
+refused with ApiError UNSUPPORTED_VERSION, which names them and what to do instead.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from google.protobuf.message import Message
+from kio.static.protocol import ResponsePayload
+
+from kraftlab.gateway.client_codec import request_schema
+from kraftlab.gateway.codec import response_schema
+from kraftlab.gateway.translation import entity_of, lost_fields, to_entity, to_response
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.quorum.core.types import Endpoint
+from kraftlab.rpc.methods import API_OF_RESPONSE, METHODS, AdminRequest, Response
+from kraftlab.rpc.versions import OFFERS
+
+from .kafka_calls import CALLS
+from .kafka_connection import KafkaConnection
+from .kafka_security import PLAINTEXT, KafkaSecurity
+
+INSTEAD = {
+    "AlterReplicationFactors": "write a plan (`kraftlab pipeline plan propose --rf TOPIC=N`) and start it with "
+    "`kraftlab reassign-partitions --execute`",
+    "AlterInterBrokerThrottle": "set leader.replication.throttled.rate and follower.replication.throttled.rate with "
+    "`kraftlab configs`",
+    "TransferLeadership": "restart the active controller",
+    "OnlineLogDir": "repair the disk and restart the broker",
+    "ResolveReplicaCopy": "restart the broker once its disk is repaired",
+    "CreateSnapshot": "Kafka's controllers take snapshots by themselves (metadata.log.max.record.bytes.between.snapshots)",
+    "ListSnapshots": "list the files in the metadata log directory of a node",
+    "DescribeImage": "turn the files of a node's metadata log into tables with `kraftlab pipeline ingest`",
+    "ListMetadataRecords": "turn the files of a node's metadata log into tables with `kraftlab pipeline ingest`",
+}
+"""Calls of kraftlab's own → what to do instead."""
+OPTIONS = {
+    "validate_only": "--validate-only",
+    "plan_id": "--plan-id",
+    "rollback_plan_id": "--rollback",
+    "forget_plans": "--forget",
+    "queued": "--queue",
+    "priority": "--priority",
+    "reason": "--reason",
+    "force": "--force",
+    "throttle": "--throttle-ends-with-move",
+    "throttle_expires_ms": "--throttle-expires",
+    "expected_replicas": "--if-unchanged",
+    "expected_broker_epoch": "--expected-epoch",
+    "allow_replication_factor_change": "--disallow-replication-factor-change",
+}
+"""Fields of requests → the option of a command that sets them."""
+HEADER_FIELDS = {
+    "read_mode": "leave --linearizable out",
+    "min_offset": "read without it: answers name no metadata offset",
+    "cluster_id": "compare the id of `describe_cluster`",
+}
+"""Fields of request headers that Kafka does not have → what to do instead."""
+HINTS = frozenset({"include_fenced_brokers", "include_cluster_authorized_operations", "include_topic_authorized_operations"})
+"""Fields that ask for more in the response: an old broker's response has less."""
+
+
+class KafkaNode:
+    """One broker, for the time of a call."""
+
+    def __init__(self, connection: KafkaConnection, deadline: float) -> None:
+        self._connection = connection
+        self._deadline = deadline
+
+    def offers(self, api: str) -> bool:
+        """Return whether the broker knows a request."""
+        return OFFERS[api].key in self._connection.versions(self._deadline)
+
+    def ask(self, answer: type[Response], request: AdminRequest) -> Response:
+        """Send a request of the Admin service as Kafka's and return the response. ApiError UNSUPPORTED_VERSION, NoAnswer."""
+        api = API_OF_RESPONSE[answer]
+        if api not in OFFERS:
+            raise own_call(api)
+        key, version = OFFERS[api].key, self._version(api)
+        kind = request_schema(key, version)
+        _refuse_lost(api, version, request, lost_fields(request, kind))
+        response = answer()
+        entity = to_entity(request, kind)
+        to_response(self._connection.request(entity, response_schema(key, version), self._deadline), response)
+        if response.header.error_code == ErrorCode.REQUEST_TIMED_OUT and not response.header.error_message:
+            response.header.error_message = f"the broker did not finish {api} in time; the request may have taken effect"
+        return response
+
+    def exchange(self, api: str, values: Mapping[str, object]) -> ResponsePayload:
+        """Send a request outside the Admin service, from the values of its fields, and return the response's entity.
+
+        Values that its version does not have are left out. ApiError UNSUPPORTED_VERSION, NoAnswer.
+        """
+        key, version = OFFERS[api].key, self._version(api)
+        entity = entity_of(request_schema(key, version), values)
+        return self._connection.request(entity, response_schema(key, version), self._deadline)
+
+    def _version(self, api: str) -> int:
+        own, versions = OFFERS[api], self._connection.versions(self._deadline)
+        offered = versions.get(own.key)
+        if offered is None:
+            raise _unsupported(
+                f"{self._connection.endpoint} does not offer {api}; its Kafka is too old, or the listener is not a broker's"
+            )
+        version = min(own.highest, offered.highest)
+        if version < max(own.lowest, offered.lowest):
+            raise _unsupported(
+                f"{self._connection.endpoint} offers {api} in versions {offered.lowest} to {offered.highest}, this client "
+                f"{own.lowest} to {own.highest}; upgrade the older side"
+            )
+        return version
+
+
+class KafkaChannels:
+    """The connections of one client. Thread-safe."""
+
+    def __init__(self, security: KafkaSecurity = PLAINTEXT, client_id: str = "") -> None:
+        self._security = security
+        self._client_id = client_id
+        self._lock = threading.Lock()
+        self._connections: dict[Endpoint, KafkaConnection] = {}
+
+    def unary(self, endpoint: Endpoint, api: str) -> Callable[..., Message]:
+        """Return the callable `(request, timeout=seconds) -> response` of a call at a broker. NoAnswer, ApiError."""
+        return partial(self._call, endpoint, api)
+
+    def _call(self, endpoint: Endpoint, api: str, request: AdminRequest, *, timeout: float) -> Message:
+        for name, advice in HEADER_FIELDS.items():
+            if getattr(request.header, name):
+                raise _unsupported(f"{api} has no {name} over the Kafka protocol; {advice}")
+        node = KafkaNode(self.connection(endpoint), time.monotonic() + timeout)
+        answer: Any = METHODS[api].response
+        response: Message = CALLS[api](node, request) if api in CALLS else node.ask(answer, request)
+        return response
+
+    def exchange(self, endpoint: Endpoint, api: str, values: Mapping[str, object], timeout_s: float) -> ResponsePayload:
+        """Send a request outside the Admin service to a broker, as `KafkaNode.exchange`."""
+        return KafkaNode(self.connection(endpoint), time.monotonic() + timeout_s).exchange(api, values)
+
+    def check(self, request: AdminRequest) -> None:
+        """Refuse a request with fields that no version of Kafka's has. ApiError UNSUPPORTED_VERSION."""
+        api = type(request).__name__.removesuffix("Request")
+        if api not in OFFERS:
+            raise own_call(api)
+        newest = OFFERS[api].highest
+        _refuse_lost(api, newest, request, lost_fields(request, request_schema(OFFERS[api].key, newest)))
+
+    def connection(self, endpoint: Endpoint) -> KafkaConnection:
+        """Return the connection to a broker; it opens at its first request."""
+        with self._lock:
+            found = self._connections.get(endpoint)
+            if found is None:
+                found = self._connections[endpoint] = KafkaConnection(endpoint, self._security, self._client_id)
+            return found
+
+    def close(self) -> None:
+        with self._lock:
+            connections, self._connections = self._connections, {}
+        for connection in connections.values():
+            connection.close()
+
+
+def own_call(api: str) -> ApiError:
+    """Return the error for a call that Kafka does not have."""
+    instead = f"; instead: {INSTEAD[api]}" if api in INSTEAD else ""
+    return _unsupported(f"{api} is a call of kraftlab's own, and this cluster speaks the Kafka protocol{instead}")
+
+
+def _refuse_lost(api: str, version: int, request: AdminRequest, lost: list[str]) -> None:
+    wanted = [name for name in lost if name not in HINTS]
+    # The value that Kafka's brokers assume without the field asks for nothing.
+    if "allow_replication_factor_change" in wanted and getattr(request, "allow_replication_factor_change", False):
+        wanted.remove("allow_replication_factor_change")
+    if wanted:
+        names = ", ".join(OPTIONS.get(name, name) for name in wanted)
+        raise _unsupported(f"Kafka's {api} (version {version}) has no {names}; leave that out for this cluster")
+
+
+def _unsupported(text: str) -> ApiError:
+    return ApiError(ErrorCode.UNSUPPORTED_VERSION, text)

@@ -1,0 +1,233 @@
+"""A blocking connection to one broker of a Kafka cluster.
+
+Theory of operation. A connection opens at its first request: TCP, TLS, ApiVersions, SASL. ApiVersions is sent in the newest
+version; a broker that does not know it answers error 35 in version 0 and lists the versions that it knows (KIP-511). A broker
+closes idle connections, so a connection that has ended is opened again before a request is sent. After any failure the connection
+is closed: a late answer must not be taken for the answer to another request.
+
+`NoAnswer` tells by its text whether the request may have reached the broker (see `attempts.py`).
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from kio.static.protocol import RequestPayload, ResponsePayload
+
+from kraftlab.gateway.client_codec import MalformedResponse, decode_response, encode_request, request_schema
+from kraftlab.gateway.codec import API_VERSIONS, response_schema
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.quorum.core.types import Endpoint
+
+from .attempts import FAILED_TO_CONNECT, NoAnswer, not_answered, not_connected, other_protocol
+from .errors import ClusterUnreachable, api_error
+from .kafka_security import PLAINTEXT, BadProof, KafkaSecurity, authenticate
+
+DEFAULT_CLIENT_ID = "kraftlab"
+CONNECT_TIMEOUT_S = 5.0
+RESPONSE_BYTES_MAX = 1 << 30
+_SASL_HANDSHAKE, _SASL_AUTHENTICATE = 17, 36
+_NEWEST_API_VERSIONS = 4
+_PIECE_BYTES = 1 << 20
+_LENGTH = struct.Struct(">i")
+_ERROR = struct.Struct(">ih")
+
+Answer = TypeVar("Answer", bound=ResponsePayload)
+
+
+class Versions(NamedTuple):
+    """Range of versions of a request that a broker offers."""
+
+    lowest: int
+    highest: int
+
+
+class KafkaConnection:
+    """A connection to one broker. Thread-safe: one request at a time. NoAnswer, ApiError SASL_AUTHENTICATION_FAILED."""
+
+    def __init__(self, endpoint: Endpoint, security: KafkaSecurity = PLAINTEXT, client_id: str = "") -> None:
+        self.endpoint = endpoint
+        self._security = security
+        self._client_id = client_id or DEFAULT_CLIENT_ID
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._correlation_id = 0
+        self._versions: Mapping[int, Versions] = {}
+
+    def versions(self, deadline: float) -> Mapping[int, Versions]:
+        """Return the versions that the broker offers, by API key. The deadline is of `time.monotonic`."""
+        with self._locked(deadline):
+            if not self._versions:
+                self._connected(deadline)
+            return self._versions
+
+    def request(self, body: RequestPayload, kind: type[Answer], deadline: float) -> Answer:
+        """Send a request and return its response, an entity of class `kind`."""
+        with self._locked(deadline):
+            is_first = self._socket is None and not self._security.has_sasl
+            connected = self._connected(deadline)
+            try:
+                frame = self._exchange(connected, body, deadline)
+            except OSError as error:
+                self._drop()
+                raise not_answered(error, is_first=is_first) from error
+            except MalformedResponse as error:
+                self._drop()
+                raise NoAnswer(f"its answer is malformed: {error}") from error
+            except BaseException:  # Ctrl-C: the answer is still to come.
+                self._drop()
+                raise
+        try:
+            return decode_response(frame, kind)
+        except MalformedResponse as error:
+            text = f"the answer of {self.endpoint} cannot be read, though the request may have taken effect: {error}"
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, text) from error
+
+    def close(self) -> None:
+        with self._lock:
+            self._drop()
+
+    def _locked(self, deadline: float) -> _Locked:
+        return _Locked(self._lock, deadline)
+
+    def _drop(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _connected(self, deadline: float) -> socket.socket:
+        if self._socket is not None and select.select([self._socket], [], [], 0)[0]:
+            self._drop()  # The broker has closed it: nothing else arrives without a request.
+        if self._socket is None:
+            deadline = min(deadline, time.monotonic() + CONNECT_TIMEOUT_S)
+            try:
+                self._socket = self._open(deadline)
+                self._negotiate(self._socket, deadline)
+                if self._security.has_sasl:
+                    self._log_in(self._socket, deadline)
+            except (OSError, MalformedResponse) as error:
+                self._drop()
+                raise _not_opened(self.endpoint, error) from error
+            except ApiError:
+                self._drop()
+                raise
+        return self._socket
+
+    def _open(self, deadline: float) -> socket.socket:
+        try:
+            connected = socket.create_connection((self.endpoint.host, self.endpoint.port), _left_s(deadline))
+        except UnicodeError as error:
+            raise socket.gaierror(f"{self.endpoint.host} is not a host name") from error
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if not self._security.has_tls:
+            return connected
+        try:
+            return self._security.tls_context().wrap_socket(connected, server_hostname=self.endpoint.host)
+        except BaseException:
+            connected.close()
+            raise
+
+    def _negotiate(self, connected: socket.socket, deadline: float) -> None:
+        version = _NEWEST_API_VERSIONS
+        while True:
+            kind: Any = request_schema(API_VERSIONS, version)
+            named = {"client_software_name": "kraftlab", "client_software_version": "1"} if version >= 3 else {}
+            frame = self._exchange(connected, kind(**named), deadline)
+            is_known = len(frame) < _ERROR.size or _ERROR.unpack_from(frame)[1] != ErrorCode.UNSUPPORTED_VERSION
+            answer: Any = decode_response(frame, response_schema(API_VERSIONS, version if is_known else 0))
+            self._versions = {each.api_key: Versions(each.min_version, each.max_version) for each in answer.api_keys}
+            if is_known:
+                return
+            listed = self._versions.get(API_VERSIONS, Versions(0, 0)).highest
+            version = min(listed, version - 1)
+            if version < 0:
+                raise MalformedResponse("the broker refuses every version of ApiVersions")
+
+    def _log_in(self, connected: socket.socket, deadline: float) -> None:
+        mechanism = self._security.mechanism
+        handshake: Any = request_schema(_SASL_HANDSHAKE, 1)
+        frame = self._exchange(connected, handshake(mechanism=mechanism), deadline)
+        shaken: Any = decode_response(frame, response_schema(_SASL_HANDSHAKE, 1))
+        if int(shaken.error_code):
+            offered = ", ".join(shaken.mechanisms) or "none"
+            text = f"{self.endpoint} does not offer sasl.mechanism {mechanism}; it offers: {offered}"
+            raise ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, text)
+        version = min(self._versions.get(_SASL_AUTHENTICATE, Versions(0, 0)).highest, 2)
+
+        def exchange(message: bytes) -> bytes:
+            step: Any = request_schema(_SASL_AUTHENTICATE, version)
+            frame = self._exchange(connected, step(auth_bytes=message), deadline)
+            answer: Any = decode_response(frame, response_schema(_SASL_AUTHENTICATE, version))
+            if int(answer.error_code):
+                raise api_error(int(answer.error_code), f"{self.endpoint}: {answer.error_message or 'authentication failed'}")
+            return bytes(answer.auth_bytes)
+
+        try:
+            authenticate(self._security, exchange)
+        except BadProof as error:
+            raise ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"{self.endpoint}: {error}") from error
+
+    def _exchange(self, connected: socket.socket, body: RequestPayload, deadline: float) -> bytes:
+        """Send a request and return its response without the length. OSError, MalformedResponse."""
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        connected.settimeout(_left_s(deadline))
+        connected.sendall(encode_request(self._correlation_id, self._client_id, body))
+        (size,) = _LENGTH.unpack(_exactly(connected, _LENGTH.size, deadline))
+        if not _LENGTH.size <= size <= RESPONSE_BYTES_MAX:
+            raise MalformedResponse(f"the length of a response is {size}; is this a Kafka broker?")
+        frame = _exactly(connected, size, deadline)
+        if frame[: _LENGTH.size] != _LENGTH.pack(self._correlation_id):
+            raise MalformedResponse(f"the response is not the one to request {self._correlation_id}")
+        return frame
+
+
+class _Locked:
+    """Holds a connection's lock. NoAnswer if other requests hold it until the deadline."""
+
+    def __init__(self, lock: threading.Lock, deadline: float) -> None:
+        self._lock = lock
+        self._deadline = deadline
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(timeout=max(self._deadline - time.monotonic(), 0)):
+            raise NoAnswer(f"{FAILED_TO_CONNECT}: the connection was busy with other requests")
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def _not_opened(endpoint: Endpoint, error: Exception) -> NoAnswer | ClusterUnreachable:
+    """Return the error for a connection that did not open. A certificate that cannot be verified is final."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        advice = "name its authority in ssl.truststore.location (PEM) of --command-config"
+        return ClusterUnreachable(f"the certificate of {endpoint} cannot be verified: {error.verify_message}; {advice}")
+    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError | ConnectionResetError):
+        return not_connected(error)
+    return other_protocol(error)
+
+
+def _left_s(deadline: float) -> float:
+    """Return the time until the deadline. TimeoutError if there is none."""
+    left_s = deadline - time.monotonic()
+    if left_s <= 0:
+        raise TimeoutError("no time is left")
+    return left_s
+
+
+def _exactly(connected: socket.socket, size: int, deadline: float) -> bytes:
+    """Return that many bytes. ConnectionResetError if the connection ends first. Memory grows with the bytes that arrive."""
+    data = bytearray()
+    while len(data) < size:
+        connected.settimeout(_left_s(deadline))
+        piece = connected.recv(min(_PIECE_BYTES, size - len(data)))
+        if not piece:
+            raise ConnectionResetError("the broker closed the connection")
+        data += piece
+    return bytes(data)

@@ -1,0 +1,153 @@
+"""Consumers of kafka-python and librdkafka share topics in groups on a real cluster, also when a coordinator dies."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka.admin import NewTopic
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.lab.local import LocalCluster
+
+SETTINGS = {
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "300",
+    "group.initial.rebalance.delay.ms": "200",
+    "offsets.topic.num.partitions": "3",
+    "offsets.topic.segment.bytes": "2097152",
+}
+PARTITIONS, RECORDS = 4, 40
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """One controller and three brokers, with a topic that has records in all partitions."""
+    with LocalCluster(tmp_path_factory.mktemp("groups"), 1, 3, 1, overrides=SETTINGS) as cluster:
+        servers = cluster.kafka_bootstrap_servers
+        admin = KafkaAdminClient(bootstrap_servers=servers)
+        admin.create_topics([NewTopic("orders", PARTITIONS, 3)])
+        admin.close()
+        producer = KafkaProducer(bootstrap_servers=servers)
+        for number in range(RECORDS):
+            producer.send("orders", value=str(number).encode(), partition=number % PARTITIONS)
+        producer.flush()
+        producer.close()
+        yield cluster
+
+
+def until(condition: Callable[[], bool], what: str, within_s: float = 45.0) -> None:
+    end = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < end, f"not within {within_s} s: {what}"
+
+
+def kafka_python(cluster: LocalCluster, group_id: str) -> KafkaConsumer:
+    return KafkaConsumer(
+        "orders",
+        group_id=group_id,
+        bootstrap_servers=cluster.kafka_bootstrap_servers,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        heartbeat_interval_ms=200,
+        session_timeout_ms=6000,
+    )
+
+
+def librdkafka(cluster: LocalCluster, group_id: str) -> Consumer:
+    settings = {
+        "bootstrap.servers": cluster.kafka_bootstrap_servers,
+        "group.id": group_id,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "heartbeat.interval.ms": 200,
+        "session.timeout.ms": 6000,
+    }
+    consumer = Consumer(settings)
+    consumer.subscribe(["orders"])
+    return consumer
+
+
+def poll(consumer: Any) -> list[str]:
+    """Return the next values, soon."""
+    if isinstance(consumer, Consumer):
+        message = consumer.poll(0.05)
+        return [message.value().decode()] if message is not None and message.error() is None else []
+    return [record.value.decode() for records in consumer.poll(timeout_ms=50).values() for record in records]
+
+
+@pytest.mark.parametrize("make", [kafka_python, librdkafka])
+def test_two_members_share_a_topic_and_one_takes_over(cluster: LocalCluster, make: Callable[..., Any]) -> None:
+    consumers = [make(cluster, make.__name__) for _ in range(2)]
+    seen: list[str] = []
+    try:
+
+        def are_sharing() -> bool:
+            for consumer in consumers:
+                seen.extend(poll(consumer))
+            return len(set(seen)) == RECORDS and all(len(each.assignment()) == PARTITIONS // 2 for each in consumers)
+
+        until(are_sharing, "every record is read, and each member has half of the partitions")
+        for consumer in consumers:
+            consumer.commit()
+        consumers.pop().close()
+        until(lambda: poll(consumers[0]) == [] and len(consumers[0].assignment()) == PARTITIONS, "the other takes over")
+        assert poll(consumers[0]) == [], "committed records are not read again"
+    finally:
+        for consumer in consumers:
+            consumer.close()
+
+
+def test_a_group_survives_its_coordinator(cluster: LocalCluster) -> None:
+    consumer = kafka_python(cluster, "survivor")
+    try:
+        until(lambda: bool(poll(consumer)), "records are read")
+        until(lambda: len(consumer.assignment()) == PARTITIONS, "all partitions are assigned")
+        place = TopicPartition("orders", 0)
+        consumer.commit({place: OffsetAndMetadata(7, "half way", -1)})
+        with cluster.admin() as admin:
+            found = admin.call_broker(0, pb.FindCoordinatorResponse, pb.FindCoordinatorRequest(coordinator_keys=["survivor"]))
+        (row,) = found.coordinators
+        cluster.kill_node(row.node_id)
+        try:
+            until(lambda: _commits(consumer, place, 8), "offsets are committed at the next coordinator")
+            assert consumer.committed(place) == 8
+        finally:
+            cluster.start_node(row.node_id)
+            cluster.wait_ready()
+    finally:
+        consumer.close()
+
+
+def _commits(consumer: KafkaConsumer, place: TopicPartition, offset: int) -> bool:
+    poll(consumer)
+    try:
+        consumer.commit({place: OffsetAndMetadata(offset, "", -1)}, timeout_ms=1000)
+    except Exception:
+        return False
+    return True
+
+
+def test_the_topic_of_offsets_is_compacted_with_the_settings_of_brokers(cluster: LocalCluster) -> None:
+    consumer = kafka_python(cluster, "any")
+    until(lambda: poll(consumer) is not None and bool(consumer.assignment()), "the group is formed")
+    consumer.close()
+    with cluster.admin() as admin:
+        described = admin.call(
+            pb.DescribeConfigsResponse,
+            pb.DescribeConfigsRequest(
+                resources=[pb.DescribeConfigsResource(resource_type=2, resource_name="__consumer_offsets")]
+            ),
+        )
+        values = {entry.name: entry.value for entry in described.results[0].configs}
+        metadata = admin.call(pb.MetadataResponse, pb.MetadataRequest())
+    assert values["cleanup.policy"] == "compact"
+    assert values["compression.type"] == "producer"
+    assert values["segment.bytes"] == SETTINGS["offsets.topic.segment.bytes"]
+    (offsets,) = [each for each in metadata.topics if each.name == "__consumer_offsets"]
+    assert (len(offsets.partitions), offsets.is_internal) == (3, True)
