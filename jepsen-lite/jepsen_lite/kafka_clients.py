@@ -13,11 +13,12 @@ A read has no effect and fails. Calls block, so they belong in a thread. One cal
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.errors import (
     BrokerResponseError,
     KafkaError,
@@ -31,9 +32,13 @@ from kraftlab.metadata.errors import ErrorCode
 
 from .history import FAIL, INFO, Outcome
 from .outcomes import error_name, of_error_code
-from .workload import CallFailed
+from .workload import CallFailed, Polled
 
 T = TypeVar("T")
+SESSION_TIMEOUT_MS = 6_000
+"""Brokers allow no shorter one by default. A member that does not poll for so long leaves the group."""
+POLL_MS = 1_000
+"""Time that a member waits for records. A member that is still joining continues with its next poll."""
 GRACE_MS = 500
 """A client waits longer for an answer than the broker takes: the answer says whether anything was done."""
 _REFUSED_TWICE = "Failed to find active controller id!"
@@ -44,13 +49,14 @@ logging.getLogger("kafka").addHandler(logging.NullHandler())  # faults are expec
 
 
 class KafkaClients:
-    """A producer, a consumer and an admin client."""
+    """A producer, a consumer, a member of a group, and an admin client."""
 
     def __init__(self, servers: str, timeout_ms: int) -> None:
         self.timeout_ms = timeout_ms
         self._servers = servers.split(",")
         self._producer: Any = None
         self._consumer: Any = None
+        self._member: Any = None
         self._admin: Any = None
 
     def append(self, topic: str, key: bytes, value: bytes) -> int:
@@ -92,6 +98,51 @@ class KafkaClients:
             raise CallFailed(FAIL, name_of(error)) from error
         return found
 
+    def poll(self, group: str, topics: Sequence[str]) -> Polled:
+        """Poll once as a member of a group that subscribes to topics, and commit the ends of the records."""
+        if self._member is None:
+            self._member = self._made(
+                KafkaConsumer,
+                group_id=group,
+                enable_auto_commit=False,
+                auto_offset_reset="earliest",
+                request_timeout_ms=2 * self.timeout_ms,
+                session_timeout_ms=SESSION_TIMEOUT_MS,
+                heartbeat_interval_ms=SESSION_TIMEOUT_MS // 6,
+                max_poll_interval_ms=SESSION_TIMEOUT_MS,
+                partition_assignment_strategy=(RoundRobinPartitionAssignor,),
+            )
+            self._member.subscribe(topics)
+        records: list[tuple[str, int, str]] = []
+        ends: dict[Any, Any] = {}
+        generation = -1
+        try:
+            polled = self._member.poll(POLL_MS)
+            generation = self._member.group_metadata().generation_id
+            for partition, found in polled.items():
+                records += [(partition.topic, record.offset, record.value.decode()) for record in found]
+                ends[partition] = OffsetAndMetadata(found[-1].offset + 1)
+            if ends:
+                self._member.commit(ends, timeout_ms=self.timeout_ms)
+        except KafkaError as error:
+            return Polled(generation, records, error=name_of(error))
+        return Polled(generation, records, is_committed=bool(ends))
+
+    def leave(self) -> None:
+        """Leave the group. The next poll makes a new member."""
+        self._member, member = None, self._member
+        if member is not None:
+            _ended(member.close)
+
+    def committed(self, group: str, topics: Sequence[str]) -> dict[str, int]:
+        """Return the offset that the group committed for partition 0 of each topic, if any."""
+        with self._made(KafkaConsumer, group_id=group, enable_auto_commit=False) as consumer:
+            try:
+                found = {topic: consumer.committed(TopicPartition(topic, 0), timeout_ms=self.timeout_ms) for topic in topics}
+            except KafkaError as error:
+                raise CallFailed(FAIL, name_of(error)) from error
+        return {topic: offset for topic, offset in found.items() if offset is not None}
+
     def ask(self, call: Callable[[KafkaAdminClient], T]) -> T:
         """Return the result of an admin call. An answer that refuses an entry is a result; `refused` gives its outcome."""
         self._admin = self._admin or self._made(KafkaAdminClient, request_timeout_ms=self.timeout_ms + GRACE_MS)
@@ -112,7 +163,7 @@ class KafkaClients:
 
     def close(self) -> None:
         """Close all clients. Records of the producer that are not acknowledged yet are given up when their time is over."""
-        for client in (self._producer, self._consumer, self._admin):
+        for client in (self._producer, self._consumer, self._member, self._admin):
             if client is not None:
                 _ended(client.close)
 

@@ -71,6 +71,18 @@ class DataPort(Port, Protocol):
         """Send a request of the peer protocol once; faults between nodes do not affect it. OSError, FrameError, ApiError."""
 
 
+class Polled(NamedTuple):
+    """Records of one poll, as (topic, offset, value), and the member's generation. `error`: why the poll or the commit failed.
+
+    A commit that is not confirmed may count all the same.
+    """
+
+    generation: int
+    records: Sequence[tuple[str, int, str]] = ()
+    is_committed: bool = False
+    error: str = ""
+
+
 class KafkaCalls(Protocol):
     """Blocking calls of kafka-python's clients. CallFailed."""
 
@@ -79,6 +91,15 @@ class KafkaCalls(Protocol):
 
     def read(self, topic: str) -> list[tuple[int, str]]:
         """Return (offset, value) of all records of partition 0."""
+
+    def poll(self, group: str, topics: Sequence[str]) -> Polled:
+        """Poll once as a member of a group that subscribes to topics, and commit the ends of the records."""
+
+    def leave(self) -> None:
+        """Leave the group. The next poll makes a new member."""
+
+    def committed(self, group: str, topics: Sequence[str]) -> dict[str, int]:
+        """Return the offset that the group committed for partition 0 of each topic, if any."""
 
     def ask(self, call: Callable[[Any], T]) -> T:
         """Return the result of a call of the admin client."""

@@ -268,7 +268,15 @@ def test_a_matrix_of_another_client_has_the_workloads_that_it_plays(world, tmp_p
 @pytest.mark.parametrize(
     "words, reason",
     [
-        (("-w", "registers"), "registers is not played by --client kafka-python; it plays: records, topics, reassignments"),
+        (
+            ("-w", "topics", "-n", "duplicate"),
+            "duplicate is not for --client kafka-python: proxies would repeat requests, which TCP never does, and those of Kafka "
+            "clients have no id to be recognized by; leave it out",
+        ),
+        (
+            ("-w", "registers"),
+            "registers is not played by --client kafka-python; it plays: groups, records, topics, reassignments",
+        ),
         (
             ("-w", "topics", "--world", "shell"),
             "--client kafka-python is for real processes, not for --world shell; leave it out",

@@ -22,9 +22,9 @@ from ..history import FAIL, INFO, OK
 from ..runs import Tried
 from ..store import StoreError
 from ..verdicts import HARNESS, NOT_KNOWN, UNKNOWN, Validity, exit_code, word, worst
-from ..workload import OWN, Workload
-from ..workloads import KAFKA_CLIENTS, NAMES, workload_named
-from ..worlds.world import kinds_of
+from ..workload import KAFKA_PYTHON, OWN
+from ..workloads import KAFKA_CLIENTS, KAFKA_ONLY, NAMES, workload_named
+from ..worlds.world import kinds_of, left_out
 from .trial_options import new_trial, seeds_from, shared_options
 from .trials import run_trial
 
@@ -90,7 +90,7 @@ def test_all(matrix: str, time_s: float | None, within_s: float | None, as_json:
     deadline = None if within_s is None else time.monotonic() + within_s
     store = shared.pop("store")
     output = Output(as_json)
-    cells = [cell for cell in MATRICES[matrix]() if _plays(workload_named(cell.workload), shared["world"], shared["client"])]
+    cells = [cell for cell in MATRICES[matrix]() if _plays(cell, shared["world"], shared["client"], shared["net"])]
     net, is_real = shared["net"], shared["world"] == "real"
     if is_real and NETS[net].module:
         own_network()  # must come before threads start
@@ -130,8 +130,12 @@ def test_all(matrix: str, time_s: float | None, within_s: float | None, as_json:
     raise SystemExit(worst(codes or [NOT_KNOWN]))
 
 
-def _plays(workload: Workload, world: str, client: str) -> bool:
-    return world not in workload.not_in and (client == OWN or workload.name in KAFKA_CLIENTS)
+def _plays(cell: Cell, world: str, client: str, net: str) -> bool:
+    client = KAFKA_PYTHON if cell.workload in KAFKA_ONLY else client
+    is_known = client == OWN or cell.workload in KAFKA_CLIENTS
+    return (
+        is_known and world not in workload_named(cell.workload).not_in and left_out(client, net).keys().isdisjoint(cell.nemeses)
+    )
 
 
 def _seed_of(cell: Cell, seed: str) -> str:

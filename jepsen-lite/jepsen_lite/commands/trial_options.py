@@ -15,9 +15,9 @@ from ..faults.kinds import ALL
 from ..faults.networks.back_ends import LINKS, NETS
 from ..runs import Trial
 from ..store import DEFAULT_STORE
-from ..workload import CLIENTS, OWN, Options
-from ..workloads import KAFKA_CLIENTS, UnknownWorkload, workload_named
-from ..worlds.world import WORLDS, kinds_of
+from ..workload import CLIENTS, KAFKA_PYTHON, OWN, Options
+from ..workloads import KAFKA_CLIENTS, KAFKA_ONLY, UnknownWorkload, workload_named
+from ..worlds.world import WORLDS, kinds_of, left_out
 
 
 class NumberOfWorkers(click.ParamType):  # type: ignore[type-arg]
@@ -75,7 +75,8 @@ def shared_options(command: Callable[..., object]) -> Callable[..., object]:
                 type=click.Choice(CLIENTS),
                 default=OWN,
                 show_default=True,
-                help="Client that carries out the operations. kafka-python: over the Kafka protocol, with --world real.",
+                help="Client that carries out the operations. kafka-python: over the Kafka protocol, with --world real. Groups "
+                "are always played by kafka-python.",
             ),
             click.option(
                 "--rate",
@@ -146,6 +147,7 @@ def new_trial(
     except UnknownWorkload as error:
         raise WrongUse(str(error)) from None
     controllers = controllers or workload.controllers
+    client = KAFKA_PYTHON if name in KAFKA_ONLY else client
     options = Options(
         seed=seed,
         time_s=time_s,
@@ -167,6 +169,9 @@ def new_trial(
         raise WrongUse(f"{name} is not played by --client {client}; it plays: {', '.join(KAFKA_CLIENTS)}")
     if client != OWN and world != "real":
         raise WrongUse(f"--client {client} is for real processes, not for --world {world}; leave it out")
+    if refused_kinds := left_out(client, net).keys() & {*nemeses}:
+        kind = min(refused_kinds)
+        raise WrongUse(f"{kind} is not for --client {client}: {left_out(client, net)[kind]}; leave it out")
     if world != "real" and net != LINKS:
         raise WrongUse(f"--net {net} is for real processes, not for --world {world}; leave it out")
     if world == "real" and (refused := refusal(net, [kind for kind in nemeses if kind != ALL])):

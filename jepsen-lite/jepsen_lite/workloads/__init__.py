@@ -19,6 +19,7 @@ NAMES = (
     "elections",
     "log-dirs",
     "records",
+    "groups",
     "voters",
     "list-append",
     "producer-ids",
@@ -34,11 +35,14 @@ class UnknownWorkload(ValueError):
 
 
 KAFKA_CLIENTS = {
+    "groups": ("groups", "GroupClient"),
     "records": ("kafka_records", "KafkaRecords"),
     "topics": ("kafka_admin", "KafkaTopics"),
     "reassignments": ("kafka_admin", "KafkaReassignments"),
 }
 """Workload → module and class of its client that uses kafka-python."""
+KAFKA_ONLY = frozenset({"groups"})
+"""Workloads that kafka-python alone plays, whatever client is asked for."""
 
 
 def _load(name: str) -> Workload:

@@ -227,7 +227,7 @@ class MovedData:
             if not reads or reads[-1].invoked_ns < run.healed_ns:
                 missing.append(key)
                 continue
-            lost += _judge(key, [op for op in history if op.f == "append"], reads, findings)
+            lost += judge(key, [op for op in history if op.f == "append"], reads, findings)
             checked += 1
         if missing:
             unsure.append(f"{', '.join(missing)} could not be read at the end")
@@ -244,7 +244,7 @@ class MovedData:
         )
 
 
-def _judge(key: str, appends: Sequence[Op], reads: Sequence[Op], findings: Findings) -> int:
+def judge(key: str, appends: Sequence[Op], reads: Sequence[Op], findings: Findings) -> int:
     """Return the number of acknowledged records that are gone."""
     last = reads[-1]
     final = [(offset, value) for offset, value in last.result]

@@ -51,7 +51,7 @@ from .node_exits import NodeExits, own_exits
 from .phases import LOG_WITHIN_S, PROPERTIES, PhasedRun
 from .sampler import sample
 from .trio_drive import first_of
-from .world import Assignment, Played, WorldFailed, newest
+from .world import Assignment, Played, WorldFailed, left_out, newest
 
 if TYPE_CHECKING:
     from .kafka_port import KafkaPort
@@ -159,9 +159,13 @@ def _network(assignment: Assignment, ledger: Ledger, seed: int) -> HeldNetwork |
 def _plan(assignment: Assignment) -> FaultPlan:
     """Return the given plan or draw one. WorldFailed if a part of it cannot strike on this machine or with that back end."""
     names, net = assignment.nemeses, NETS[assignment.net]
+    unwanted = left_out(assignment.options.client, net.name)
     if net.module:
         own_network()  # must come before threads start
-    plan = assignment.plan or draw_plan(assignment.options, names, available=available_kinds(net.name) if ALL in names else None)
+    plan = assignment.plan
+    if plan is None:
+        kept = [kind for kind in available_kinds(net.name) if kind not in unwanted] if ALL in names else None
+        plan = draw_plan(assignment.options, names, available=kept)
     kinds = tuple(dict.fromkeys(action.kind for action in plan.actions))
     if refused := refusal(net.name, kinds):
         raise WorldFailed(refused)

@@ -13,7 +13,7 @@ from ..faults.kinds import KINDS
 from ..faults.networks.back_ends import LINKS
 from ..history import Op
 from ..store import RunDirectory
-from ..workload import Options, Run, Workload
+from ..workload import OWN, Options, Run, Workload
 
 
 class RunStatus(NamedTuple):
@@ -93,6 +93,16 @@ WORLDS = ("real", "shell", "simulated")
 def kinds_of(world: str) -> Sequence[str]:
     """Return the kinds of faults that a world has. Simulated brokers hold no replicas that could move."""
     return tuple(name for name in KINDS if (name, world) != ("move-dirs", "simulated"))
+
+
+def left_out(client: str, net: str) -> Mapping[str, str]:
+    """Return the kinds of faults that do not strike with that client and back end, and the reasons."""
+    return _REPEATED if client != OWN and net == LINKS else {}
+
+
+_REPEATED = {
+    "duplicate": "proxies would repeat requests, which TCP never does, and those of Kafka clients have no id to be recognized by"
+}
 
 
 def world_named(name: str) -> Callable[[Assignment], Played]:
