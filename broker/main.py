@@ -54,7 +54,7 @@ from .control.metadata_publisher import MetadataPublisher, Publication
 from .control.producer_ids import ProducerIds
 from .directory_returns import DirectoryReturns
 from .flushing import Flushing
-from .groups.coordinator import OFFSETS_TOPIC, Coordinator, CreateTopic
+from .groups.coordinator import Coordinator, CreateTopic
 from .log.clock import wall_clock_ms
 from .log.disks import Disks, InThread, in_thread, look_after_each
 from .log.errors import LogDirFailed, LogDirInUse, LogError, StartupRefused
@@ -335,6 +335,7 @@ class BrokerNode:
         from .api.log_dir_repairs import LogDirRepairs
         from .api.log_dirs import LogDirsApi
         from .api.producers import DescribeProducers, list_transactions
+        from .api.topic_creation import offsets_topic_creator
 
         assert self._channel is not None
         log_dirs = LogDirsApi(self.replicas, self.publisher)
@@ -377,7 +378,7 @@ class BrokerNode:
         # The controller trusts the broker as it trusts a super user; only such a name gets past its rules.
         principal = min(self._config.access.super_users, default=ANONYMOUS)
         segment_bytes = self._config.offsets_topic_segment_bytes
-        self._topic_creator = consumer_groups.topic_creator(service.dispatch, principal, OFFSETS_TOPIC, segment_bytes)
+        self._topic_creator = offsets_topic_creator(service.dispatch, principal, segment_bytes)
         return service
 
     async def _create_offsets_topic(self, partitions: int, replicas: int) -> str | None:

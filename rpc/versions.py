@@ -2,7 +2,7 @@
 
 The lists are those of Apache Kafka 4.3, broker and controller, so that a client of ours chooses the same version of a request as
 one of Kafka's, and an answer that depends on the version is the same. They name whole protocols. Requests that are not calls of
-the Admin service travel between nodes (fetching, voting), belong to clients of data (groups, transactions), or are not served
+the Admin service travel between nodes (fetching, voting), belong to clients of data (producing, transactions), or are not served
 here.
 """
 

@@ -7,9 +7,8 @@ topics and partitions are answered here, before the others, as in Kafka. FindCoo
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 from google.protobuf.message import Message
 
@@ -267,24 +266,3 @@ def calls(membership: GroupMembership, admin: GroupAdmin) -> Mapping[str, LocalC
         "ListGroups": admin.list,
         "DeleteGroups": admin.delete,
     }
-
-
-def topic_creator(
-    dispatch: Callable[[Call], Awaitable[Message]], principal: str, name: str, segment_bytes: int
-) -> Callable[[int, int], Awaitable[str | None]]:
-    """Return a function that creates the topic of offsets through the active controller."""
-
-    async def create(partitions: int, replicas: int) -> str | None:
-        request = admin_pb2.CreateTopicsRequest()
-        topic = request.topics.add(name=name, num_partitions=partitions, replication_factor=replicas)
-        values = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": str(segment_bytes)}
-        for key, value in values.items():
-            topic.configs.add(name=key, value=value)
-        response: Any = await dispatch(Call("CreateTopics", request, principal))
-        if response.header.error_code:
-            return str(response.header.error_message)
-        result = response.topics[0]
-        is_there = result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
-        return None if is_there else str(result.error_message)
-
-    return create

@@ -1,4 +1,4 @@
-"""Automatic creation of topics that Kafka clients ask for (`auto.create.topics.enable`).
+"""Automatic creation of topics: those that Kafka clients ask for (`auto.create.topics.enable`), and the topic of offsets.
 
 The broker asks the active controller, with the client's rights and the cluster's defaults. Several clients that ask for the same
 topic at once are all answered when the topic is there.
@@ -17,6 +17,7 @@ from kraftlab.rpc.caller import Caller
 from kraftlab.rpc.server import Call, Dispatch
 
 from ..control.dynamic_configs import DynamicConfigs
+from ..groups.coordinator import OFFSETS_TOPIC, CreateTopic
 
 TIMEOUT_MS = 5_000
 """The client asks again after this time, with the error that the topic does not exist yet."""
@@ -47,3 +48,22 @@ class TopicCreation:
                 await self._published(response.header.metadata_offset)
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return code
+
+
+def offsets_topic_creator(dispatch: Dispatch, principal: str, segment_bytes: int) -> CreateTopic:
+    """Return a function that creates the topic of committed offsets in the name of the broker."""
+
+    async def create(partitions: int, replicas: int) -> str | None:
+        request = admin_pb2.CreateTopicsRequest()
+        topic = request.topics.add(name=OFFSETS_TOPIC, num_partitions=partitions, replication_factor=replicas)
+        values = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": str(segment_bytes)}
+        for name, value in values.items():
+            topic.configs.add(name=name, value=value)
+        response: Any = await dispatch(Call("CreateTopics", request, principal))
+        if response.header.error_code:
+            return str(response.header.error_message)
+        (result,) = response.topics
+        is_there = result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+        return None if is_there else str(result.error_message)
+
+    return create

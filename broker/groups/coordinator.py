@@ -34,6 +34,8 @@ logger = logging.getLogger("kraftlab.broker.groups")
 
 OFFSETS_TOPIC = "__consumer_offsets"
 MINUTE_MS = 60_000
+GROUP_ID_BYTES_MAX = 32_767
+"""The key of a record has two bytes for the length of the id."""
 
 CreateTopic = Callable[[int, int], Awaitable[str | None]]
 """Creates the topic with that many partitions and replicas; returns the reason if that failed."""
@@ -108,7 +110,11 @@ class Coordinator:
                 yield shard
 
     def shard_of(self, group_id: str) -> Shard:
-        """The shard of a group that is coordinated here. ApiError NOT_COORDINATOR."""
+        """The shard of a group that is coordinated here. ApiError NOT_COORDINATOR; INVALID_GROUP_ID if the id is too long."""
+        size_bytes = len(group_id.encode())
+        if size_bytes > GROUP_ID_BYTES_MAX:
+            text = f"The group id has {size_bytes} bytes; records of groups have room for {GROUP_ID_BYTES_MAX}."
+            raise ApiError(ErrorCode.INVALID_GROUP_ID, text)
         topic = self.topic
         shard = None if topic is None else self._shard_at(partition_of(group_id, len(topic.partitions)))
         if shard is None:
@@ -120,6 +126,7 @@ class Coordinator:
         topic_id = self.image.topics.by_name.get(OFFSETS_TOPIC, b"")
         partition = self._replicas.partitions.get((topic_id, number))
         if partition is None or not isinstance(partition.role, LeaderRole) or self._nursery is None:
+            self._shards.pop(number, None)
             return None
         shard = self._shards.get(number)
         if shard is None or shard.store.role is not partition.role:

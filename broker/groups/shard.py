@@ -138,7 +138,7 @@ class Shard:
             self.is_over = True
             for token in list(self._slots):
                 self._fail(token, ErrorCode.NOT_COORDINATOR)
-            logger.info("%s: no longer coordinated here", self)
+            self._log_if_used("%s: no longer coordinated here", self)
 
     async def _serve(self) -> None:
         try:
@@ -153,7 +153,11 @@ class Shard:
         for group in self.groups.values():
             self._set_alarm(group)
         self.is_loaded = True
-        logger.info("%s: loaded %d groups from %d records", self, len(self.group_ids()), count)
+        self._log_if_used("%s: loaded %d groups from %d records", self, len(self.group_ids()), count)
+
+    def _log_if_used(self, text: str, *arguments: object) -> None:
+        """Log a line about this shard, at level DEBUG only if it has no groups: most shards of a small cluster have none."""
+        logger.log(logging.INFO if self.groups or self.offsets else logging.DEBUG, text, *arguments)
 
     def _take(self, entry: Entry) -> None:
         """Replay a record."""

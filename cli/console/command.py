@@ -221,7 +221,7 @@ def console_consumer(
 ) -> int:
     """Print committed records, in order within each partition, until Ctrl-C, or a limit: see --max-messages and --timeout-ms.
 
-    There are no consumer groups, and offsets are not stored.
+    It joins no consumer group, and offsets are not stored.
     """
     from .client import Consumer, open_data
     from .lines import FormatterProperties

@@ -10,7 +10,7 @@ import trio
 from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.broker.api.topic_creation import TIMEOUT_MS, TopicCreation
+from kraftlab.broker.api.topic_creation import TIMEOUT_MS, TopicCreation, offsets_topic_creator
 from kraftlab.broker.control.dynamic_configs import DynamicConfigs
 from kraftlab.broker.crash_images.world import broker_config
 from kraftlab.metadata.errors import ErrorCode
@@ -76,3 +76,21 @@ async def test_the_answer_waits_until_this_broker_knows_the_topic(code: ErrorCod
 async def test_a_refusal_of_the_controller_reaches_the_client() -> None:
     controller = Controller(ErrorCode.INVALID_REPLICATION_FACTOR)
     assert await controller.creation().create("new", CALLER) == ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS])
+async def test_the_topic_of_offsets_is_compacted_and_the_brokers_own(code: ErrorCode) -> None:
+    controller = Controller(code)
+    assert await offsets_topic_creator(controller.dispatch, "User:admin", 1 << 20)(50, 3) is None
+    [call] = controller.calls
+    assert (call.api, call.principal) == ("CreateTopics", "User:admin")
+    assert isinstance(call.request, admin_pb2.CreateTopicsRequest)
+    [topic] = call.request.topics
+    assert (topic.name, topic.num_partitions, topic.replication_factor) == ("__consumer_offsets", 50, 3)
+    values = {config.name: config.value for config in topic.configs}
+    assert values == {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "1048576"}
+
+
+async def test_a_refusal_to_create_the_topic_of_offsets_is_returned_as_a_reason() -> None:
+    controller = Controller(ErrorCode.INVALID_REPLICATION_FACTOR)
+    assert await offsets_topic_creator(controller.dispatch, "User:admin", 1 << 20)(50, 3) is not None

@@ -8,9 +8,10 @@ import pytest
 import trio
 
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.broker.cleaner import Cleaner
 from kraftlab.broker.groups.coordinator import OFFSETS_TOPIC, partition_of
 from kraftlab.broker.groups.records import OffsetEntry, decode
-from kraftlab.broker.log.record_batch import decode_records
+from kraftlab.broker.log.record_batch import Record, build_batch, decode_records
 from kraftlab.metadata.errors import ErrorCode
 
 MINUTE_S = 60.0
@@ -200,6 +201,32 @@ async def test_the_last_of_many_commits_is_loaded(cluster: Any, autojump_clock: 
     assert await cluster.committed("a") == (299, "x" * 4000)
 
 
+async def test_a_compacted_log_gives_the_same_groups(cluster: Any, autojump_clock: Any) -> None:
+    await cluster.world.configure(
+        2, OFFSETS_TOPIC, cleanup_policy="compact", segment_bytes="1000", min_cleanable_dirty_ratio="0.1"
+    )
+    member_id = await cluster.alone("a")
+    for offset in range(50):
+        code = await cluster.commit("a", offset, "x" * 100, member_id=member_id, generation_id_or_member_epoch=1)
+        assert code == ErrorCode.NONE
+    before = await cluster.describe("a")
+    await trio.sleep(2)
+    for broker in cluster.world.brokers.values():
+        assert await Cleaner(broker.replicas, broker.configs).clean_all() == 1
+        assert len(entries(broker, "a")) < 20
+    await move(cluster, "a")
+    assert await cluster.committed("a") == (49, "x" * 100)
+    assert await cluster.describe("a") == before
+
+
+async def test_a_record_that_cannot_be_read_does_not_stop_the_others(cluster: Any, autojump_clock: Any) -> None:
+    assert await cluster.commit("a", 1) == ErrorCode.NONE
+    broken = build_batch([Record(b"\0\1\0\1a", b"\0\x63", 1)])
+    await cluster.coordinator("a").produce(OFFSETS_TOPIC, number_of("a"), broken)
+    await move(cluster, "a")
+    assert await cluster.committed("a") == (1, "")
+
+
 async def test_offsets_of_a_deleted_topic_go_and_do_not_count_for_the_next(cluster: Any, autojump_clock: Any) -> None:
     assert await cluster.commit("a", 7) == ErrorCode.NONE
     broker = cluster.coordinator("a")
@@ -276,6 +303,12 @@ async def test_notes_have_a_limit(clients: Any, autojump_clock: Any) -> None:
     assert await clients.commit("g", 1, "12345") == ErrorCode.NONE
     assert await clients.commit("g", 2, "éééé") == ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert await clients.committed("g") == (1, "12345")
+
+
+async def test_an_id_that_no_record_can_hold_is_refused(clients: Any, autojump_clock: Any) -> None:
+    await started(clients)
+    assert await clients.commit("g" * 32_767, 1) == ErrorCode.NONE
+    assert await clients.commit("g" * 32_768, 1) == ErrorCode.INVALID_GROUP_ID
 
 
 async def test_the_topic_is_created_once_when_a_client_looks_for_its_coordinator(
