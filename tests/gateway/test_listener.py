@@ -107,6 +107,27 @@ async def test_answers_come_in_the_order_of_requests() -> None:
         assert struct.unpack(">6i", await read(stream, 24)) == (4, 1, 4, 2, 4, 3)
 
 
+class Resolver(trio.abc.HostnameResolver):
+    """Knows localhost by an IPv6 address that no device has, and by 127.0.0.1."""
+
+    async def getaddrinfo(self, host: Any, port: Any, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0) -> Any:
+        ipv6 = (socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("2001:db8::1", port, 0, 0))
+        return [ipv6, (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", port))]
+
+    async def getnameinfo(self, sockaddr: Any, flags: int) -> Any:
+        raise NotImplementedError
+
+
+async def test_localhost_is_served_at_127_0_0_1_if_no_device_has_its_ipv6_address() -> None:
+    trio.socket.set_custom_hostname_resolver(Resolver())
+    door: Any = StubDoor(echo)
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            port = await nursery.start(KafkaListener(door, "localhost", 0, DEFAULTS.get).serve)
+            await (await trio.open_tcp_stream("127.0.0.1", port)).aclose()
+            nursery.cancel_scope.cancel()
+
+
 async def test_a_request_may_arrive_byte_by_byte() -> None:
     async with listening() as (_, port), await connected(port) as stream:
         for byte in framed(METADATA):

@@ -1,4 +1,7 @@
-"""A cluster of Apache Kafka in KRaft mode on loopback: one controller and brokers, with small heaps."""
+"""A cluster of Apache Kafka in KRaft mode on loopback: one controller and brokers, with small heaps.
+
+Brokers have a listener without security, and one with TLS and SASL, whose certificate they share.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,10 @@ from .conftest import JARS, JAVA_OPTIONS
 
 CONTROLLER_ID = 3000
 CLUSTER_ID = "kraftlab-interop-00001"
+PASSWORD = "alice-secret"
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 20.0
+_STORE_PASSWORD = "of-the-store"
 _HEAP = ("-Xmx200m", "-Xms64m", "-Xss512k")
 
 
@@ -23,9 +28,9 @@ class ApacheKafka:
     """The processes of one cluster. Use as a context manager."""
 
     def __init__(self, root: Path, brokers: int, log_dirs: int) -> None:
-        ports = list(free_ports(1 + brokers))
-        self.controller = f"127.0.0.1:{ports[0]}"
-        self.servers = [f"127.0.0.1:{port}" for port in ports[1:]]
+        addresses = [f"127.0.0.1:{port}" for port in free_ports(1 + 2 * brokers)]
+        self.controller, self.servers, self.secure_servers = addresses[0], addresses[1 : 1 + brokers], addresses[1 + brokers :]
+        self.certificate = root / "certificate.pem"
         self._root = root
         self._log_dirs = log_dirs
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -39,6 +44,7 @@ class ApacheKafka:
 
     def __enter__(self) -> Self:
         ids = [CONTROLLER_ID, *range(len(self.servers))]
+        self._make_certificate()
         for node_id in ids:
             self._configure(node_id)
         with ThreadPoolExecutor() as threads:
@@ -62,19 +68,41 @@ class ApacheKafka:
                 process.kill()
                 process.wait()
 
+    def _make_certificate(self) -> None:
+        store = ["-alias", "broker", "-keystore", str(self._root / "broker.p12"), "-storepass", _STORE_PASSWORD]
+        names = ["-dname", "CN=localhost", "-ext", "san=ip:127.0.0.1"]
+        for arguments in (["-genkeypair", "-keyalg", "RSA", *names], ["-exportcert", "-rfc", "-file", str(self.certificate)]):
+            subprocess.run(["keytool", *arguments, *store], capture_output=True, timeout=60, check=True)
+
+    def _secure_listener(self, node_id: int) -> dict[str, object]:
+        logins = {
+            "plain": f'plain.PlainLoginModule required user_alice="{PASSWORD}"',
+            "scram-sha-512": "scram.ScramLoginModule required",
+        }
+        return {
+            "listeners": f"PLAINTEXT://{self.servers[node_id]},SASL_SSL://{self.secure_servers[node_id]}",
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+            "ssl.keystore.type": "PKCS12",
+            "ssl.keystore.location": self._root / "broker.p12",
+            "ssl.keystore.password": _STORE_PASSWORD,
+        } | {
+            f"listener.name.sasl_ssl.{mechanism}.sasl.jaas.config": f"org.apache.kafka.common.security.{login};"
+            for mechanism, login in logins.items()
+        }
+
     def _configure(self, node_id: int) -> None:
         home = self._root / str(node_id)
         home.mkdir(parents=True)
-        values = {
+        values: dict[str, object] = {
             "node.id": node_id,
             "controller.quorum.bootstrap.servers": self.controller,
             "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL",
             "num.network.threads": 2,
             "num.io.threads": 2,
             "background.threads": 2,
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "super.users": "User:ANONYMOUS",
+            "super.users": "User:ANONYMOUS;User:alice",
             "log.cleaner.dedupe.buffer.size": 2 << 20,
             "offsets.topic.num.partitions": 1,
             "offsets.topic.replication.factor": 1,
@@ -88,7 +116,7 @@ class ApacheKafka:
         else:
             values |= {
                 "process.roles": "broker",
-                "listeners": f"PLAINTEXT://{self.servers[node_id]}",
+                **self._secure_listener(node_id),
                 "log.dirs": ",".join(self.log_dir(node_id, number) for number in range(self._log_dirs)),
             }
         lines = [f"{key}={value}\n" for key, value in values.items()]

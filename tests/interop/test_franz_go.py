@@ -16,11 +16,14 @@ Run = Callable[..., str]
 
 @pytest.fixture
 def run(franz_go: Path, cluster: LocalCluster) -> Run:
-    """Run the program to its end; return its output. Warnings of franz-go fail the test."""
+    """Run the program to its end; return its output. Warnings of franz-go fail the test.
 
-    def run(command: str, topic: str, *arguments: str) -> str:
-        call = [str(franz_go), command, cluster.kafka_bootstrap_servers, topic, *arguments]
-        done = subprocess.run(call, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    Its input ends after `seconds`.
+    """
+
+    def run(command: str, topic: str, *arguments: str, seconds: float = 0) -> str:
+        call = ["sh", "-c", f'sleep {seconds} | "$@"', "sh", str(franz_go), command, cluster.kafka_bootstrap_servers, topic]
+        done = subprocess.run([*call, *arguments], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
         assert done.returncode == 0 and not done.stderr, done.stdout + done.stderr
         return done.stdout
 
@@ -38,3 +41,12 @@ def test_a_topic_is_created_described_configured_moved_and_deleted(run: Run) -> 
         "log directories: partition 0 on brokers [2 3]",
         "deleted: true",
     ]
+
+
+def test_two_members_of_a_group_read_every_record(run: Run, cluster: LocalCluster) -> None:
+    with cluster.admin() as admin:
+        admin.create_topic("franz-grouped", partitions=4, replication_factor=3)
+    acknowledged = run("produce", "franz-grouped", seconds=0.5).splitlines()
+    assert acknowledged
+    said = run("group", "franz-grouped", str(len(acknowledged)))
+    assert said == f"read {len(acknowledged)} values with 2 members\n"

@@ -60,6 +60,63 @@ def test_records_are_deleted_up_to_an_offset(kafka: KafkaTools, tmp_path: Path) 
     assert read_partition(kafka, "shortened", 1) == ["line 90"]
 
 
+def describe_group(kafka: KafkaTools, group: str) -> list[tuple[str, ...]]:
+    """Return topic, partition, committed offset, end offset and lag of each partition of a group without members."""
+    said = kafka("kafka-consumer-groups", "--describe", "--group", group)
+    return re.findall(rf"^{group} +(\S+) +(\d+) +(\d+) +(\d+) +(\d+) +- +- +-", said, re.MULTILINE)
+
+
+def test_a_group_goes_on_at_the_offsets_that_it_committed(kafka: KafkaTools) -> None:
+    create(kafka, "grouped", 2)
+    produce(kafka, "grouped", LINES)
+    reading = ("kafka-console-consumer", "--topic", "grouped", "--group", "readers", "--from-beginning", "--max-messages")
+    assert sorted(kafka(*reading, "100").splitlines()) == sorted(LINES)
+    assert sum(int(committed) for _, _, committed, _, _ in describe_group(kafka, "readers")) == 100
+    assert [lag for *_, lag in describe_group(kafka, "readers")] == ["0", "0"]
+    produce(kafka, "grouped", ["one more"])
+    assert kafka(*reading, "1") == "one more\n"
+
+
+def test_groups_are_listed_reset_and_deleted(kafka: KafkaTools) -> None:
+    create(kafka, "reset", 1)
+    produce(kafka, "reset", LINES)
+    kafka("kafka-console-consumer", "--topic", "reset", "--group", "resetters", "--from-beginning", "--max-messages", "100")
+    assert "resetters" in kafka("kafka-consumer-groups", "--list").splitlines()
+    assert re.search(
+        r"^resetters .* Empty +0", kafka("kafka-consumer-groups", "--describe", "--state", "--group", "resetters"), re.M
+    )
+    reset = ("--reset-offsets", "--group", "resetters", "--topic", "reset", "--to-offset", "40", "--execute")
+    assert re.search(r"^resetters +reset +0 +40 *$", kafka("kafka-consumer-groups", *reset), re.MULTILINE)
+    assert describe_group(kafka, "resetters") == [("reset", "0", "40", "100", "60")]
+    said = kafka("kafka-consumer-groups", "--delete", "--group", "resetters")
+    assert "Deletion of requested consumer groups ('resetters') was successful." in said
+    assert "resetters" not in kafka("kafka-consumer-groups", "--list").splitlines()
+    gone = "GroupIdNotFoundException: Group resetters not found."
+    assert gone in kafka("kafka-consumer-groups", "--describe", "--group", "resetters")
+
+
+def test_the_consumer_performance_tool_reports_its_rate(kafka: KafkaTools) -> None:
+    create(kafka, "measured", 3)
+    kafka(
+        "kafka-producer-perf-test", "--topic", "measured", "--num-records", "5000", "--record-size", "100", "--throughput", "-1"
+    )
+    head, row = kafka("kafka-consumer-perf-test", "--topic", "measured", "--num-records", "5000").splitlines()
+    values = dict(zip(head.split(", "), row.split(", "), strict=True))
+    assert int(values["data.consumed.in.nMsg"]) >= 5000
+
+
+def test_the_verifiable_consumer_reads_and_commits(kafka: KafkaTools) -> None:
+    create(kafka, "checked", 2)
+    kafka("kafka-verifiable-producer", "--topic", "checked", "--max-messages", "500")
+    said = kafka("kafka-verifiable-consumer", "--topic", "checked", "--group-id", "checkers", "--max-messages", "500")
+    events = [json.loads(line) for line in said.splitlines()]
+    assert sum(event["count"] for event in events if event["name"] == "records_consumed") == 500
+    assigned = [event["partitions"] for event in events if event["name"] == "partitions_assigned"]
+    assert sorted((part["topic"], part["partition"]) for part in assigned[0]) == [("checked", 0), ("checked", 1)]
+    assert all(event["success"] for event in events if event["name"] == "offsets_committed")
+    assert sum(int(committed) for _, _, committed, _, _ in describe_group(kafka, "checkers")) == 500
+
+
 def test_the_producer_performance_tool_reports_its_rate(kafka: KafkaTools) -> None:
     create(kafka, "fast", 3)
     said = kafka(

@@ -14,7 +14,7 @@ import pytest
 from kraftlab.cli import main
 from kraftlab.cli.connection import SERVERS_VARIABLE
 
-from .apache_kafka import CLUSTER_ID, CONTROLLER_ID, ApacheKafka
+from .apache_kafka import CLUSTER_ID, CONTROLLER_ID, PASSWORD, ApacheKafka
 from .conftest import JARS, JAVA_OPTIONS, TIMEOUT_S, KafkaTools
 
 DEADLINE_S = 60.0
@@ -198,6 +198,26 @@ def test_other_commands_work(run: Run, command: str, expected: str) -> None:
 def test_what_the_cluster_cannot_do_is_refused_with_its_reason(run: Run, command: str, reason: str) -> None:
     code, text = run(*command.split())
     assert (code, reason in text) == (1, True), text
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_a_user_logs_in_over_tls(run: Run, real: ApacheKafka, tmp_path: Path, mechanism: str) -> None:
+    if mechanism != "PLAIN":
+        assert run("configs", "--alter", "--user", "alice", "--add-config", f"{mechanism}=[password={PASSWORD}]")[0] == 0
+    secure = ("--bootstrap-server", real.secure_servers[0], "--command-config", str(tmp_path / "client.properties"))
+
+    def log_in(password: str, *more: str) -> tuple[int, str]:
+        lines = ["security.protocol=SASL_SSL", f"sasl.mechanism={mechanism}", *more]
+        lines.append(f'sasl.jaas.config=some.LoginModule required username="alice" password="{password}";')
+        (tmp_path / "client.properties").write_text("\n".join(lines) + "\n")
+        return run("cluster", "cluster-id", *secure)
+
+    trust = ("ssl.truststore.type=PEM", f"ssl.truststore.location={real.certificate}")
+    assert log_in(PASSWORD, *trust) == (0, f"Cluster ID: {CLUSTER_ID}\n")
+    code, text = log_in("wrong", *trust)
+    assert (code, "uthentication failed" in text) == (1, True), text
+    code, text = log_in(PASSWORD)
+    assert (code, "cannot be verified" in text) == (1, True), text
 
 
 def test_the_controllers_of_the_cluster_answer_too(run: Run, real: ApacheKafka) -> None:

@@ -13,7 +13,6 @@ from typing import Any, Protocol
 import grpc
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.gateway.door import CONTROLLERS_OFFERS, OFFERS
 
 from .documents import Document
 from .kafka_mapping import read_response, request_frame
@@ -75,11 +74,7 @@ class KafkaDoor:
 
     def skip_reason(self, document: Document) -> str | None:
         users = sorted({step["as"] for step in document.steps if step.get("as")})
-        if users:
-            return f"asks as {', '.join(users)}, and KAFKA listeners have no SASL"
-        served = {offer.name for offer in (*OFFERS.values(), *CONTROLLERS_OFFERS.values())}
-        unserved = sorted({step["api"] for step in document.steps if "api" in step} - served)
-        return f"asks for {', '.join(unserved)}, which KAFKA listeners do not serve" if unserved else None
+        return f"asks as {', '.join(users)}, and KAFKA listeners have no SASL" if users else None
 
     def ask(self, lab: Lab, to: int | str, step: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
         _catch_up(lab, to)

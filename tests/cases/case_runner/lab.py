@@ -31,6 +31,7 @@ SETTINGS = {
     "default.replication.factor": "3",
     "auto.leader.rebalance.enable": "false",
     "log.segment.delete.delay.ms": "1000",
+    "group.initial.rebalance.delay.ms": "0",
     "controller.quorum.election.timeout.ms": "2000",
     "controller.quorum.fetch.timeout.ms": "5000",
 }
