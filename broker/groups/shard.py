@@ -46,6 +46,11 @@ COMMIT_TIMEOUT_MS = 5_000
 ALARM_RETRY_MS = 1_000
 """Time until an alarm rings again whose record could not be written."""
 
+GROUP_TOO_LARGE = (
+    "The group's record is larger than a batch may be. Use fewer members or smaller assignments, or raise max.message.bytes of "
+    "__consumer_offsets."
+)
+
 ANSWERS_TO_FAULTS: Mapping[ErrorCode, ErrorCode] = {
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -198,8 +203,13 @@ class Shard:
         return slot.value
 
     async def send(self, kind: type[Answer], group_id: str, event_of: Callable[[Token], Event], *, waits: bool = True) -> Answer:
-        """Send an event to a group; return the answer of its state machine, of that kind."""
-        return await self.ask(kind, lambda token: self._stepped(group_id, event_of(token)), waits=waits)
+        """Send an event to a group; return the answer of its state machine, of that kind. ApiError as for `ask`."""
+        try:
+            return await self.ask(kind, lambda token: self._stepped(group_id, event_of(token)), waits=waits)
+        except ApiError as error:
+            if error.code is not ErrorCode.INVALID_COMMIT_OFFSET_SIZE:
+                raise
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, GROUP_TOO_LARGE) from error
 
     def do(self, decide: Callable[[], Change]) -> None:
         """Queue a job of the coordinator's own. Nothing happens before the groups are loaded."""

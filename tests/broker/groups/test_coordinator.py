@@ -158,6 +158,18 @@ async def test_refused_records_leave_the_group_as_it_was(cluster: Any, autojump_
     assert await cluster.committed("a") == (-1, "")
 
 
+async def test_an_assignment_that_no_batch_can_hold_is_refused(cluster: Any, autojump_clock: Any) -> None:
+    member_id = (await cluster.join("a")).member_id
+    joined = await cluster.join("a", member_id)
+    for size_bytes in (2 * 1024 * 1024, 13 * 1024 * 1024):
+        assigned = [pb.SyncGroupAssignment(member_id=member_id, assignment=b"x" * size_bytes)]
+        refused = await cluster.sync("a", member_id, joined.generation_id, assignments=assigned)
+        assert refused.header.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert "max.message.bytes" in refused.header.error_message
+    assigned = [pb.SyncGroupAssignment(member_id=member_id, assignment=b"x")]
+    assert (await cluster.sync("a", member_id, joined.generation_id, assignments=assigned)).assignment == b"x"
+
+
 async def test_an_alarm_whose_record_is_refused_rings_again(cluster: Any, autojump_clock: Any) -> None:
     member_id = await cluster.alone("a")
     await cluster.world.configure(2, OFFSETS_TOPIC, min_insync_replicas="3")
