@@ -86,7 +86,7 @@ async def test_what_was_confirmed_or_read_is_never_lost(seed: int, cluster: Any,
     for group_id in GROUPS:
         await cluster.loaded(group_id)
         with trio.fail_after(60):
-            while (read := (await cluster.committed(group_id))[0]) < -1:
+            while (read := (await cluster.committed(group_id))[0]) < -1:  # noqa: ASYNC110 - there is no event to wait on
                 await trio.sleep(0.1)
         assert read >= clients.known[group_id]
     assert {partition_of(group_id, 2) for group_id in GROUPS} == {0, 1}
