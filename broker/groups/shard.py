@@ -167,20 +167,13 @@ class Shard:
     def _take(self, entry: Entry) -> None:
         """Replay a record."""
         if isinstance(entry, OffsetEntry):
-            self._put_offset(entry.group_id, entry.place, entry.committed)
+            self.keep_offsets(entry.group_id, ((entry.place, entry.committed),))
+            if not self.offsets[entry.group_id]:
+                del self.offsets[entry.group_id]
         elif entry.group is None:
             self.groups.pop(entry.group_id, None)
         else:
             self.groups[entry.group_id] = entry.group
-
-    def _put_offset(self, group_id: str, place: Place, committed: Committed | None) -> None:
-        if committed is not None:
-            self.offsets.setdefault(group_id, {})[place] = committed
-            return
-        left = self.offsets.get(group_id, {})
-        left.pop(place, None)
-        if not left:
-            self.offsets.pop(group_id, None)
 
     # --- requests ------------------------------------------------------------------------------------------------------------
 
@@ -232,9 +225,13 @@ class Shard:
             self.groups.pop(group.group_id, None)
 
     def keep_offsets(self, group_id: str, offsets: Iterable[tuple[Place, Committed | None]]) -> None:
-        """Keep committed offsets; None removes one."""
+        """Keep committed offsets; None removes one. A group that loses its last offset is known until it expires, as in Kafka."""
+        kept = self.offsets.setdefault(group_id, {})
         for place, committed in offsets:
-            self._put_offset(group_id, place, committed)
+            if committed is None:
+                kept.pop(place, None)
+            else:
+                kept[place] = committed
 
     # --- the owner -----------------------------------------------------------------------------------------------------------
 

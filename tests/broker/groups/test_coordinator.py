@@ -249,6 +249,28 @@ async def test_offsets_of_a_deleted_topic_go_and_do_not_count_for_the_next(clust
     assert await cluster.committed("a") == (-1, "")
 
 
+async def test_a_group_that_loses_its_last_offset_is_known_until_it_is_deleted_or_moves(
+    cluster: Any, autojump_clock: Any
+) -> None:
+    topics = [pb.OffsetDeleteTopic(name="t", partitions=[pb.OffsetDeletePartition(partition_index=0)])]
+
+    async def delete_offset() -> int:
+        answer = await cluster.call(cluster.coordinator("a"), "OffsetDelete", group_id="a", topics=topics)
+        return int(answer.header.error_code)
+
+    async def delete_group() -> int:
+        answer = await cluster.call(cluster.coordinator("a"), "DeleteGroups", groups_names=["a"])
+        return int(answer.results[0].error_code)
+
+    assert await cluster.commit("a", 7) == ErrorCode.NONE
+    assert [await delete_offset(), await delete_offset()] == [ErrorCode.NONE, ErrorCode.NONE]
+    assert [await delete_group(), await delete_group()] == [ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND]
+    assert await cluster.commit("a", 7) == ErrorCode.NONE
+    assert await delete_offset() == ErrorCode.NONE
+    await move(cluster, "a")
+    assert await delete_group() == ErrorCode.GROUP_ID_NOT_FOUND
+
+
 # --- the settings of brokers ------------------------------------------------------------------------------------------------
 
 
