@@ -52,7 +52,12 @@ EXTRA = $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject
 	@$(INSTALL) '.[chaos]' >&2
 	@touch $@
 
-demo: .venv/installed
+.venv/installed-demo: .venv/installed
+	@echo "installing a Kafka client …" >&2
+	@$(INSTALL) '.[demo]' >&2
+	@touch $@
+
+demo: .venv/installed-demo
 	@$(BIN)/kraftlab demo $(ARGS)
 
 # Logs to tables, audits, a plan and a page, on Spark. Needs no Java.
@@ -81,9 +86,11 @@ nightly: .venv/installed-dev
 	$(BIN)/python -m kraftlab.cli.main sim --metadata --refine --seeds 1000 --start $$(($(NIGHT) * 1000))
 	$(MAKE) mutants
 
-# Workloads on real processes under every fault that this machine can have, for an hour, and every planted bug.
+# Workloads on real processes under every fault that this machine can have, for an hour, five minutes more by kafka-python, and
+# every planted bug.
 chaos: .venv/installed-chaos
 	$(BIN)/python -m kraftlab.cli.main chaos test-all --matrix nightly --time 20 --within 3600 $(ARGS)
+	$(BIN)/python -m kraftlab.cli.main chaos test-all --matrix nightly --time 20 --within 300 --client kafka-python $(ARGS)
 	$(BIN)/python -m kraftlab.cli.main chaos mutants
 
 # Ten minutes of producing, moving, compacting, filling and failing disks and killing on real processes.

@@ -21,7 +21,7 @@ from kraftlab.config.resources import ResourceType
 from kraftlab.lab import LocalCluster
 from kraftlab.metadata.errors import ApiError
 
-from . import verify
+from . import kafka_clients, verify
 from .lab import Lab, TopicPartition, wait_until
 from .load import BYTES_PER_S_MAX, Producer, missing
 from .moves import MoveWatch
@@ -53,6 +53,7 @@ class Story:
         self.sizes = {partition: content.size_bytes for partition, content in self.contents.items()}
         self.acknowledged: dict[TopicPartition, dict[bytes, int]] = {}
         self.lab: Lab
+        self.clients: kafka_clients.KafkaClients | None = None
 
     def play(self) -> None:
         """Play all chapters, in order."""
@@ -60,12 +61,16 @@ class Story:
         self.lab = Lab(self.cluster)
         try:
             self.import_topics()
+            self.start_kafka_clients()
             self.execute_plan()
             self.move_under_load()
             self.cancel_half_way()
+            self.verify_kafka_clients()
             self.verify_replicas()
             self.verify_metadata()
         finally:
+            if self.clients is not None:
+                self.clients.close()
             self.lab.close()
 
     # 1
@@ -128,6 +133,14 @@ class Story:
             if (entry.topic, entry.partition) in self.contents
         )
 
+    def start_kafka_clients(self) -> None:
+        """Let kafka-python produce and consume from now on, if it is installed."""
+        if not kafka_clients.is_installed():
+            self.report.print(f"  {kafka_clients.MISSING}")
+            return
+        self.clients = kafka_clients.KafkaClients(self.cluster.kafka_bootstrap_servers)
+        self.report.print(f"  a producer and a consumer of kafka-python work on {kafka_clients.TOPIC} from now on")
+
     # 3 and 4
 
     def execute_plan(self) -> None:
@@ -145,6 +158,8 @@ class Story:
         self.report.chapter(
             3, f"the recorded plan: {len(arrivals)} replicas move, throttled to {rate / 1000:.0f} kB/s per broker"
         )
+        if self.clients is not None:
+            self.clients.reassign()
         path = self._plan_file()
         options = ("--throttle", str(rate), "--replica-alter-log-dirs-throttle", str(4 * rate))
         executed = self._tool("--execute", "--reassignment-json-file", str(path), *options)
@@ -248,10 +263,12 @@ class Story:
         try:
             self.lab.set_broker_configs({LOG_DIR_THROTTLE: str(rate)})
             wait_until("producers get answers", lambda: all(producer.acknowledged.values()))
-            targets = self._start_dir_moves(partitions)
+            targets = self._start_dir_moves([*partitions, *self._with_clients()])
             with self.report.progress() as progress:
                 bars = {
-                    key: add_bar(progress, f"{name_of(key[1])} on broker {key[0]}", self.sizes.get(key[1], 0)) for key in targets
+                    key: add_bar(progress, f"{name_of(key[1])} on broker {key[0]}", self.sizes.get(key[1], 0))
+                    for key in targets
+                    if key[1] in partitions
                 }
 
                 def moved() -> bool:
@@ -263,7 +280,8 @@ class Story:
                         future = next((row for row in rows if row.is_future), None)
                         size = self.sizes.get(partition, 1) if done else future.size_bytes if future else 0
                         note = f"{future.bytes_per_second / 1000:6.1f} kB/s" if future else ""
-                        progress.update(bars[broker, partition], completed=size, note=note)
+                        if (broker, partition) in bars:
+                            progress.update(bars[broker, partition], completed=size, note=note)
                         arrived += done
                     return arrived == len(targets)
 
@@ -279,8 +297,21 @@ class Story:
             + (f"; {len(producer.failures)} appends failed, first: {producer.failures[0]}" if producer.failures else ""),
         )
 
+    def _with_clients(self) -> list[TopicPartition]:
+        """Return the partitions of kafka-python's topic, once they are on other brokers."""
+        if self.clients is None:
+            return []
+
+        def moved() -> bool:
+            placed = self.lab.partitions()
+            return all(tuple(placed[partition].replica_nodes) == to for partition, to in kafka_clients.AFTER.items())
+
+        wait_until(f"{kafka_clients.TOPIC} is on other brokers", moved)
+        return list(kafka_clients.AFTER)
+
     def _largest(self, count: int) -> list[TopicPartition]:
-        everything = sorted(self.lab.partitions(), key=lambda partition: (-self.sizes.get(partition, 0), partition))
+        recorded = self.lab.partitions().keys() - kafka_clients.AFTER.keys()
+        everything = sorted(recorded, key=lambda partition: (-self.sizes.get(partition, 0), partition))
         return everything[:count]
 
     def _start_dir_moves(self, partitions: list[TopicPartition]) -> dict[tuple[int, TopicPartition], str]:
@@ -361,9 +392,14 @@ class Story:
 
     # 7
 
+    def verify_kafka_clients(self) -> None:
+        """Check that kafka-python's consumer received what its producer sent."""
+        self.report.chapter(7, "verification")
+        if self.clients is not None:
+            self.report.check("kafka-python", *self.clients.finish())
+
     def verify_replicas(self) -> None:
         """Check that every replica's bytes equal the leader's, acknowledged records exist, and no directory is left over."""
-        self.report.chapter(7, "verification")
         placed = self.lab.partitions()
         differing: list[str] = []
 

@@ -72,7 +72,7 @@ ENDINGS = Endings(
     text=_text,
     not_installed=HARNESS,
     extra="chaos",
-    packages=frozenset({"pyarrow", "jinja2"}),
+    packages=frozenset({"pyarrow", "jinja2", "kafka"}),
 )
 
 

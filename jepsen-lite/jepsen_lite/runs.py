@@ -20,7 +20,7 @@ from .fault_plan import FaultPlan
 from .faults.networks.back_ends import LINKS
 from .store import RunDirectory, RunRecord
 from .verdicts import Verdict
-from .workload import Checker, Options, Run, Workload
+from .workload import OWN, Checker, Options, Run, Workload
 from .workloads import workload_named
 from .worlds.world import Assignment, Listener, Played, world_named
 
@@ -49,6 +49,7 @@ class Trial(NamedTuple):
         words += ["--controllers", str(options.controllers), "--brokers", str(options.brokers)]
         words += ["--ops-per-key", str(options.ops_per_key)]
         words += ["--net", self.net] if self.net != LINKS else []
+        words += ["--client", options.client] if options.client != OWN else []
         return shlex.join(words)
 
 

@@ -14,13 +14,15 @@ Every operation gets a row in the history: an operation that is interrupted by t
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from kraftlab.quorum.core.types import Endpoint
 
 from .generators import NOTHING, Context, Generator, Invocation, Pending, Source, generator, stagger, time_limit
 from .history import INFO, OK, Op
-from .workload import CallFailed, Client, Completion, DataPort, Options, Port, Reply, Workload
+from .workload import CallFailed, Client, Completion, DataPort, KafkaCalls, KafkaPort, Options, Port, Reply, Workload
+
+T = TypeVar("T")
 
 BROKEN_OFF = "the run was cut short"
 
@@ -65,6 +67,9 @@ class _NamingPort:
 
     async def ask_peer(self, at: Endpoint, api: int, body: bytes, timeout_ms: int) -> memoryview:
         return await cast(DataPort, self._port).ask_peer(at, api, body, timeout_ms)
+
+    async def in_kafka(self, call: Callable[[KafkaCalls], T]) -> T:
+        return await cast(KafkaPort, self._port).in_kafka(call)
 
 
 def request_name(request: Any) -> str:
@@ -204,7 +209,7 @@ class Interpreter:
         self._begun += 1
         client = self._clients[worker]
         if client is None:
-            client = self._clients[worker] = self.workload.client(self.options, process)
+            client = self._clients[worker] = self.workload.new_client(self.options, process)
         port = _NamingPort(self.drive.port(process))
         completion: Completion | None = None
         try:

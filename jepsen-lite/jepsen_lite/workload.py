@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -19,6 +19,11 @@ from .committed_log import CommittedLog
 from .generators import Invocation, Source
 from .history import History, Outcome
 from .verdicts import Verdict
+
+OWN, KAFKA_PYTHON = "kraftlab", "kafka-python"
+CLIENTS = (OWN, KAFKA_PYTHON)
+"""The clients that can carry out operations."""
+T = TypeVar("T")
 
 
 class Reply(NamedTuple):
@@ -66,6 +71,26 @@ class DataPort(Port, Protocol):
         """Send a request of the peer protocol once; faults between nodes do not affect it. OSError, FrameError, ApiError."""
 
 
+class KafkaCalls(Protocol):
+    """Blocking calls of kafka-python's clients. CallFailed."""
+
+    def append(self, topic: str, key: bytes, value: bytes) -> int:
+        """Append a record to partition 0 and return its offset."""
+
+    def read(self, topic: str) -> list[tuple[int, str]]:
+        """Return (offset, value) of all records of partition 0."""
+
+    def ask(self, call: Callable[[Any], T]) -> T:
+        """Return the result of a call of the admin client."""
+
+
+class KafkaPort(DataPort, Protocol):
+    """A port of a run with the client kafka-python."""
+
+    async def in_kafka(self, call: Callable[[KafkaCalls], T]) -> T:
+        """Return the result of a call in a thread. CallFailed."""
+
+
 class Completion(NamedTuple):
     """The end of an invocation; the interpreter makes an `Op` of it."""
 
@@ -86,7 +111,8 @@ class Client(Protocol):
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The options of a run. `concurrency` is the number of workers, `rate` the operations per second over all workers (0: no
-    limit), `time_s` the duration of clients and faults before everything is healed and the final phase begins.
+    limit), `time_s` the duration of clients and faults before everything is healed and the final phase begins. `client` carries
+    out the operations.
     """
 
     seed: str = "0"
@@ -97,6 +123,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     brokers: int = 3
     ops_per_key: int = 120
     timeout_ms: int = 5_000
+    client: str = OWN
 
     def random(self, stream: str) -> random.Random:
         """Return the random generator of one stream. Streams are independent: leaving one out changes no other."""
@@ -167,3 +194,12 @@ class Workload(NamedTuple):
     """The default number of controllers."""
     summary: str = ""
     """One line for `--help` and the report."""
+    kafka_client: Callable[[Options, int], Client] | None = None
+    """As `client`, with kafka-python; None if the Kafka protocol does not have the operations."""
+
+    def new_client(self, options: Options, process: int) -> Client:
+        """Return the client of a process that the options ask for."""
+        if options.client == OWN:
+            return self.client(options, process)
+        assert self.kafka_client is not None, f"{self.name} is not played by {options.client}"
+        return self.kafka_client(options, process)

@@ -20,8 +20,8 @@ from kraftlab.lab import namespaces
 COMMAND = (sys.executable, "-m", "kraftlab.cli.main", "chaos", "test")
 
 
-def words_of(tmp_path, *words):
-    return (*COMMAND, "-w", "registers", "--store", str(tmp_path / "runs"), "--json", *words)
+def words_of(tmp_path, *words, workload="registers"):
+    return (*COMMAND, "-w", workload, "--store", str(tmp_path / "runs"), "--json", *words)
 
 
 def surroundings(tmp_path):
@@ -46,11 +46,11 @@ def left_behind(tmp_path) -> list[str]:
     return words + [str(path) for path in tmp_path.glob("state/**/*.json")]
 
 
-def kept(tmp_path, kinds, *words):
+def kept(tmp_path, kinds, *words, workload="registers"):
     """Run the command with these faults and return its output and its stored run. Every fault must have been injected and undone,
     and no checker may fail. On a slow machine an operation can fail every time, which `stats` reports.
     """
-    arguments = words_of(tmp_path, "-n", kinds, *words)
+    arguments = words_of(tmp_path, "-n", kinds, *words, workload=workload)
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=150, check=False, env=surroundings(tmp_path))
     found = json.loads(done.stdout.splitlines()[-1])
     directory = RunDirectory.find(found["run"])
@@ -82,6 +82,15 @@ def test_a_cluster_that_is_killed_paused_and_split_keeps_its_promises(tmp_path):
         "node-crashes",
         "course",
     }
+
+
+def test_what_kafka_python_appends_while_nodes_are_killed_is_there_once(tmp_path):
+    words = ("--client", "kafka-python", "--time", "3", "--rate", "50", "--concurrency", "4", "--brokers", "2", "--seed", "5")
+    _, run, record = kept(tmp_path, "kill", *words, workload="records")
+    assert run.options.client == "kafka-python"
+    assert "--client kafka-python" in record.command
+    assert sum(op.f == "append" and op.outcome == "ok" for op in run.history) > 20
+    assert [verdict.valid for verdict in record.verdicts if verdict.checker == "kept-records"] == [True]
 
 
 SMALL = ("--brokers", "1", "--concurrency", "4", "--rate", "50")

@@ -17,7 +17,7 @@ from jepsen_lite.faults.kinds import ALL, KINDS
 from jepsen_lite.history import History, Op
 from jepsen_lite.store import RunDirectory, StoreError
 from jepsen_lite.workload import Options, Run, Workload
-from jepsen_lite.workloads import NAMES
+from jepsen_lite.workloads import KAFKA_CLIENTS, NAMES
 from jepsen_lite.worlds.world import Played, WorldFailed
 from kraftlab.checking.facts import Strike
 from kraftlab.cli.output import CommandFailed
@@ -255,6 +255,29 @@ def test_a_matrix_leaves_out_unsupported_faults_and_says_so(world, tmp_path, mon
     _, told, _ = invoke(tmp_path, "test-all")
     assert told.startswith("left out, since this machine does not support it: power-loss; see kraftlab chaos doctor")
     assert [given.nemeses for given in world.given] == [("kill",), (ALL,)]
+
+
+def test_a_matrix_of_another_client_has_the_workloads_that_it_plays(world, tmp_path, monkeypatch):
+    cells = [test_all.Cell(name, ("kill",), 5.0) for name in NAMES]
+    monkeypatch.setitem(test_all.MATRICES, "ci", lambda: cells)
+    assert invoke(tmp_path, "test-all", "--client", "kafka-python")[0] == 0
+    assert {given.workload.name for given in world.given} == set(KAFKA_CLIENTS)
+    assert {given.options.client for given in world.given} == {"kafka-python"}
+
+
+@pytest.mark.parametrize(
+    "words, reason",
+    [
+        (("-w", "registers"), "registers is not played by --client kafka-python; it plays: records, topics, reassignments"),
+        (
+            ("-w", "topics", "--world", "shell"),
+            "--client kafka-python is for real processes, not for --world shell; leave it out",
+        ),
+    ],
+)
+def test_another_client_is_refused_where_it_cannot_play(words, reason, tmp_path):
+    code, _, error = invoke(tmp_path, "test", "--client", "kafka-python", *words)
+    assert (code, error) == (254, f"Error: {reason}")
 
 
 @pytest.mark.parametrize("name", test_all.MATRICES)

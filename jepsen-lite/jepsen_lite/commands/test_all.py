@@ -22,7 +22,8 @@ from ..history import FAIL, INFO, OK
 from ..runs import Tried
 from ..store import StoreError
 from ..verdicts import HARNESS, NOT_KNOWN, UNKNOWN, Validity, exit_code, word, worst
-from ..workloads import NAMES, workload_named
+from ..workload import OWN, Workload
+from ..workloads import KAFKA_CLIENTS, NAMES, workload_named
 from ..worlds.world import kinds_of
 from .trial_options import new_trial, seeds_from, shared_options
 from .trials import run_trial
@@ -54,7 +55,7 @@ MATRICES: dict[str, Callable[[], list[Cell]]] = {
         for nemeses in (*((kind,) for kind in KINDS), ("kill", "pause", "partition"), ("all",))
     ],
 }
-"""Name → the runs. Workloads that do not run in the chosen world are left out."""
+"""Name → the runs. Workloads that do not run in the chosen world, or with the chosen client, are left out."""
 
 
 @click.command(
@@ -64,7 +65,8 @@ MATRICES: dict[str, Callable[[], list[Cell]]] = {
 Examples:
   kraftlab chaos test-all --matrix ci
   kraftlab chaos test-all --matrix ci --time 10 --store /tmp/runs
-  kraftlab chaos test-all --matrix nightly --time 20 --within 3600""",
+  kraftlab chaos test-all --matrix nightly --time 20 --within 3600
+  kraftlab chaos test-all --matrix nightly --time 20 --within 300 --client kafka-python""",
 )
 @click.option("--matrix", type=click.Choice(tuple(MATRICES)), default="ci", show_default=True, help="Set of runs.")
 @click.option(
@@ -88,7 +90,7 @@ def test_all(matrix: str, time_s: float | None, within_s: float | None, as_json:
     deadline = None if within_s is None else time.monotonic() + within_s
     store = shared.pop("store")
     output = Output(as_json)
-    cells = [cell for cell in MATRICES[matrix]() if shared["world"] not in workload_named(cell.workload).not_in]
+    cells = [cell for cell in MATRICES[matrix]() if _plays(workload_named(cell.workload), shared["world"], shared["client"])]
     net, is_real = shared["net"], shared["world"] == "real"
     if is_real and NETS[net].module:
         own_network()  # must come before threads start
@@ -126,6 +128,10 @@ def test_all(matrix: str, time_s: float | None, within_s: float | None, as_json:
     output.findings([sum_line(rows, len(trials))])
     output.result([msgspec.to_builtins(row._asdict()) for row in rows])
     raise SystemExit(worst(codes or [NOT_KNOWN]))
+
+
+def _plays(workload: Workload, world: str, client: str) -> bool:
+    return world not in workload.not_in and (client == OWN or workload.name in KAFKA_CLIENTS)
 
 
 def _seed_of(cell: Cell, seed: str) -> str:

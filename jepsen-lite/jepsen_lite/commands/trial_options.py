@@ -15,8 +15,8 @@ from ..faults.kinds import ALL
 from ..faults.networks.back_ends import LINKS, NETS
 from ..runs import Trial
 from ..store import DEFAULT_STORE
-from ..workload import Options
-from ..workloads import UnknownWorkload, workload_named
+from ..workload import CLIENTS, OWN, Options
+from ..workloads import KAFKA_CLIENTS, UnknownWorkload, workload_named
 from ..worlds.world import WORLDS, kinds_of
 
 
@@ -69,6 +69,13 @@ def shared_options(command: Callable[..., object]) -> Callable[..., object]:
                 show_default=True,
                 help="Means of breaking links. links: proxies between nodes; netns: a network namespace per node; "
                 "nft: firewall rules. `kraftlab chaos doctor` shows which ones work here.",
+            ),
+            click.option(
+                "--client",
+                type=click.Choice(CLIENTS),
+                default=OWN,
+                show_default=True,
+                help="Client that carries out the operations. kafka-python: over the Kafka protocol, with --world real.",
             ),
             click.option(
                 "--rate",
@@ -130,6 +137,7 @@ def new_trial(
     concurrency: str,
     ops_per_key: int,
     net: str,
+    client: str = OWN,
     leave_running: bool = False,
 ) -> Trial:
     """Return the trial. WrongUse if a name is unknown or the combination does not exist."""
@@ -146,6 +154,7 @@ def new_trial(
         controllers=controllers,
         brokers=brokers,
         ops_per_key=ops_per_key,
+        client=client,
     )
     if world in workload.not_in:
         others = ", ".join(sorted(set(WORLDS) - workload.not_in.keys()))
@@ -154,6 +163,10 @@ def new_trial(
         raise WrongUse(f"unknown nemesis {', '.join(unknown)}; known: {', '.join(kinds_of(world))}, all")
     if strange := sorted({*nemeses}.difference(kinds_of(world), {ALL})):
         raise WrongUse(f"{', '.join(strange)} is not available in --world {world}; available: {', '.join(kinds_of(world))}, all")
+    if client != OWN and name not in KAFKA_CLIENTS:
+        raise WrongUse(f"{name} is not played by --client {client}; it plays: {', '.join(KAFKA_CLIENTS)}")
+    if client != OWN and world != "real":
+        raise WrongUse(f"--client {client} is for real processes, not for --world {world}; leave it out")
     if world != "real" and net != LINKS:
         raise WrongUse(f"--net {net} is for real processes, not for --world {world}; leave it out")
     if world == "real" and (refused := refusal(net, [kind for kind in nemeses if kind != ALL])):

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable
 from functools import partial
 
-from ..workload import Workload
+from ..workload import Client, Options, Workload
 
 NAMES = (
     "registers",
@@ -33,10 +33,24 @@ class UnknownWorkload(ValueError):
     """The name of a workload is unknown; the text lists the known ones."""
 
 
+KAFKA_CLIENTS = {
+    "records": ("kafka_records", "KafkaRecords"),
+    "topics": ("kafka_admin", "KafkaTopics"),
+    "reassignments": ("kafka_admin", "KafkaReassignments"),
+}
+"""Workload → module and class of its client that uses kafka-python."""
+
+
 def _load(name: str) -> Workload:
     module = importlib.import_module(f".{name.replace('-', '_')}", __package__)
     workload: Workload = module.workload()
-    return workload
+    return workload._replace(kafka_client=partial(_kafka_client, name)) if name in KAFKA_CLIENTS else workload
+
+
+def _kafka_client(name: str, options: Options, process: int) -> Client:
+    module, kind = KAFKA_CLIENTS[name]
+    client: Client = getattr(importlib.import_module(f".{module}", __package__), kind)(options, process)
+    return client
 
 
 WORKLOADS: dict[str, Callable[[], Workload]] = {name: partial(_load, name) for name in NAMES}

@@ -17,12 +17,13 @@ from kraftlab.metadata.errors import ErrorCode
 
 from ..checkers.fold import Change, changes
 from ..checkers.linearizable import Linearizable
+from ..checkers.logged_reads import LoggedReads
 from ..checkers.stats import Stats
 from ..checkers.witness import Witness
 from ..generators import Context, Invocation, Source, independent, limit, mix, repeat
 from ..history import FAIL, Op
 from ..verdicts import UNKNOWN, Verdict
-from ..workload import CallFailed, Checker, Completion, Options, Port, Run, Workload
+from ..workload import OWN, CallFailed, Checker, Completion, Options, Port, Run, Workload
 from .admin import Caller, ended, in_turn, keys_wanted, length_of, need_brokers, repeated_until_ok
 from .tables import Tables
 
@@ -33,7 +34,7 @@ TAGGED = ("retention.ms", "delete.retention.ms")
 """Configs that a creation sets to its tag."""
 EXISTS, UNKNOWN_NAME, UNKNOWN_ID = "TOPIC_ALREADY_EXISTS", "UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID"
 NO_ID = "the id is unknown"
-_FACTOR_MAX = 2
+FACTOR_MAX = 2
 
 
 def workload() -> Workload:
@@ -94,7 +95,7 @@ class TopicClient:
 
     def __init__(self, options: Options, process: int) -> None:
         self._caller = Caller(options, process)
-        self._factor = min(_FACTOR_MAX, options.brokers)
+        self._factor = min(FACTOR_MAX, options.brokers)
         self._seen: dict[str, str] = {}
 
     async def invoke(self, invocation: Invocation, port: Port) -> Completion:
@@ -199,6 +200,13 @@ class NamedTopic:
         return f"{state[0] or '?'} by {state[1]}" if state else "nothing"
 
 
+class ChangedTopic(NamedTopic):
+    """The same object without its reads: those of Kafka clients may be old."""
+
+    functions = NamedTopic.functions - NamedTopic.reads
+    reads = frozenset[str]()
+
+
 class TopicsFold:
     """All topics of this workload, from the log."""
 
@@ -293,6 +301,8 @@ _OF_TOPICS = frozenset({"Topic", "Partition", "PartitionChange", "RemoveTopic"})
 
 
 def _checkers(options: Options) -> Sequence[Checker]:
+    if options.client != OWN:
+        return (Stats(), Witness(TopicsFold), Linearizable(lambda _: ChangedTopic()), TopicLives(), LoggedReads())
     return (
         Stats(),
         Witness(TopicsFold, local_reads=frozenset({"peek", "glance"})),

@@ -21,7 +21,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -44,7 +44,7 @@ from ..faults.networks.back_ends import NETS
 from ..faults.networks.network import HeldNetwork, own_network
 from ..faults.plan_generator import draw_plan
 from ..faults.quorum_guard import QuorumGuard
-from ..workload import Port, Run
+from ..workload import OWN, Port, Run
 from .grpc_port import GrpcPort, Nodes
 from .log_tail import LogTail
 from .node_exits import NodeExits, own_exits
@@ -52,6 +52,9 @@ from .phases import LOG_WITHIN_S, PROPERTIES, PhasedRun
 from .sampler import sample
 from .trio_drive import first_of
 from .world import Assignment, Played, WorldFailed, newest
+
+if TYPE_CHECKING:
+    from .kafka_port import KafkaPort
 
 PROXY = "proxy"
 _START_WITHIN_S = 60.0
@@ -205,9 +208,20 @@ class RealRun(PhasedRun):
         self.exits = NodeExits(cluster, self.drive.now_ns)
         self._violations: list[str] = []
         self._reading = trio.Lock()
+        self._kafka_ports: dict[int, KafkaPort] = {}
 
     def _new_port(self, process: int) -> Port:
-        return GrpcPort(self._nodes, self._options, process, self.drive.now_ns, self._guard)
+        if self._options.client == OWN:
+            return GrpcPort(self._nodes, self._options, process, self.drive.now_ns, self._guard)
+        from .kafka_port import KafkaPort
+
+        before = self._kafka_ports.pop(process - self._options.concurrency, None)
+        if before is not None:
+            self._watchers.start_soon(_in_thread, before.close)
+        servers = self._cluster.kafka_bootstrap_servers
+        port = KafkaPort(self._nodes, self._options, process, self.drive.now_ns, self._guard, servers)
+        self._kafka_ports[process] = port
+        return port
 
     async def play(self) -> Run:
         cluster = self._cluster
@@ -224,6 +238,9 @@ class RealRun(PhasedRun):
                     await self.run_phases()
                 with trio.CancelScope(shield=True):
                     log = await self.wind_up()
+                    async with trio.open_nursery() as closing:
+                        for port in self._kafka_ports.values():
+                            closing.start_soon(_in_thread, port.close)
                 self._watchers.cancel_scope.cancel()
             return self._run(log, own_exits(self.exits.found, self.strikes), (*self._violations, *self.tail.violations))
         except Exception as error:
