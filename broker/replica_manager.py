@@ -370,7 +370,10 @@ class ReplicaManager:
         partition = self._partition(replica, state)
         if partition.log is None:
             partition.state = state
-            log = await self._place(partition, state)
+            try:
+                log = await self._place(partition, state)
+            finally:
+                partition.is_being_placed = False
             if log is None:
                 return
             self._give_log(partition, log)
@@ -386,6 +389,7 @@ class ReplicaManager:
         if log.recovery.reason is not None and not partition.losses:
             partition.losses.recovered(log.recovery.cut_bytes)
         partition.log = log
+        partition.is_being_placed = False
 
     def _role_failed(self, partition: Partition, state: PartitionImage, error: LogError) -> None:
         """Log the error of a failing directory; the other replicas still get their roles."""

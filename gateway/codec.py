@@ -6,6 +6,7 @@ The client id is never compact (KIP-482). Bytes after the body are ignored: libr
 
 from __future__ import annotations
 
+import functools
 import io
 import struct
 from typing import Any, NamedTuple
@@ -60,7 +61,7 @@ def decode_request(frame: InMemory) -> KafkaRequest:
     """Decode a request in a version that is served. MalformedRequest for bytes that do not fit its schema."""
     head = peek(frame)
     try:
-        schema: Any = load_request_schema(head.key, head.version)
+        schema: Any = _request_schema(head.key, head.version)
     except UnknownEntity as error:  # Produce before version 3: clients look for version 0 among the offers
         raise MalformedRequest(f"API {head.key} version {head.version} is no longer served; use a newer version") from error
     try:
@@ -71,6 +72,10 @@ def decode_request(frame: InMemory) -> KafkaRequest:
     return KafkaRequest(head, header.client_id or "", body)
 
 
+_request_schema = functools.cache(load_request_schema)
+
+
+@functools.cache
 def response_schema(key: int, version: int) -> type[ResponsePayload]:
     """Return the class of a response, whose fields are those of that version."""
     return load_response_schema(key, version)

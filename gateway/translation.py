@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 import types
 import typing
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 from kio.schema.errors import ErrorCode as KafkaError
 from kio.static.protocol import RequestPayload, ResponsePayload
@@ -88,10 +89,10 @@ def _lost(message: Any, kind: Any) -> set[str]:
 def _fill_with_header(message: Any, entity: Any) -> None:
     for field in _fields(type(entity)):
         value = getattr(entity, field.name)
-        if _found(message, field.name):
-            _set(message, _found(message, field.name), value)
-        elif _found(message.header, field.name):
-            _set(message.header, _found(message.header, field.name), value)
+        if (known := _field_of(message.DESCRIPTOR, field.name)) is not None:
+            _set(message, known, value)
+        elif (known := _field_of(message.header.DESCRIPTOR, field.name)) is not None:
+            _set(message.header, known, value)
 
 
 def _fill(message: Any, entity: Any) -> None:
@@ -99,32 +100,32 @@ def _fill(message: Any, entity: Any) -> None:
     for name, value in UNKNOWN.get(message.DESCRIPTOR.name, {}).items():
         setattr(message, name, value)
     for field in _fields(type(entity)):
-        name = _found(message, field.name)
-        if name:
-            _set(message, name, getattr(entity, field.name))
+        known = _field_of(message.DESCRIPTOR, field.name)
+        if known is not None:
+            _set(message, known, getattr(entity, field.name))
 
 
-def _found(message: Any, name: str) -> str:
-    """Return the message's name for a field of an entity, "" if the message does not have that field."""
-    known = message.DESCRIPTOR.fields_by_name
-    return next((each for each in (name, f"{name}_ms") if each in known and each != "header"), "")
+@functools.cache
+def _field_of(message: Descriptor, name: str) -> FieldDescriptor | None:
+    """Return the message's field for a field of an entity, None if the message does not have it."""
+    known = message.fields_by_name
+    return next((known[each] for each in (name, f"{name}_ms") if each in known and each != "header"), None)
 
 
-def _set(message: Any, name: str, value: Any) -> None:
+def _set(message: Any, field: FieldDescriptor, value: Any) -> None:
     if value is None:
         return
-    field = message.DESCRIPTOR.fields_by_name[name]
     if field.is_repeated:
         _extend(message, field, value)
     elif field.message_type is not None:
-        inner = getattr(message, name)
+        inner = getattr(message, field.name)
         inner.SetInParent()
         if isinstance(value, tuple):
             _extend(inner, field.message_type.fields[0], value)
         else:
             _fill(inner, value)
     else:
-        setattr(message, name, _to_scalar(field, value))
+        setattr(message, field.name, _to_scalar(field, value))
 
 
 def _extend(message: Any, field: FieldDescriptor, values: Any) -> None:
@@ -198,9 +199,9 @@ def _entity(sources: tuple[Any, ...], kind: Any) -> Any:
 
 def _value(sources: tuple[Any, ...], field: _Field) -> Any:
     for source in sources:
-        name = _found(source, field.name) if source is not None else ""
-        if name:
-            return _from(source, source.DESCRIPTOR.fields_by_name[name], field)
+        known = _field_of(source.DESCRIPTOR, field.name)
+        if known is not None:
+            return _from(source, known, field)
     return _absent(field)
 
 
@@ -242,16 +243,6 @@ def _to_kind(value: Any, field: _Field) -> Any:
     return int(value) if field.kind.startswith(("int", "uint")) else value
 
 
-_known: dict[Any, tuple[_Field, ...]] = {}
-"""Fields of each class that has been seen."""
-
-
-def _fields(kind: Any) -> tuple[_Field, ...]:
-    if kind not in _known:
-        _known[kind] = _read_fields(kind)
-    return _known[kind]
-
-
 def _read_fields(kind: Any) -> tuple[_Field, ...]:
     """Fields of an entity's class, from its annotations."""
     hints = typing.get_type_hints(kind)
@@ -266,3 +257,6 @@ def _read_fields(kind: Any) -> tuple[_Field, ...]:
         nested = item if dataclasses.is_dataclass(item) else None
         found.append(_Field(field.name, field.metadata.get("kafka_type", ""), is_list, is_nullable, nested, field.default))
     return tuple(found)
+
+
+_fields: Callable[[Any], tuple[_Field, ...]] = functools.cache(_read_fields)

@@ -23,6 +23,8 @@ from .primitives import Reader, tag_section
 
 E = TypeVar("E", bound=Entity)
 _UNKNOWN_TAG = "Unknown tagged field tag"
+ELEMENTS_MAX = 10_000
+"""Copying so many elements takes about 20 ms."""
 _KINDS = {
     1: ("bool", "int8", "uint8"),
     2: ("int16", "uint16", "error_code"),
@@ -54,40 +56,50 @@ def read_entity(schema: type[E], frame: InMemory, at: int) -> tuple[E, int]:
         if not str(error.args[0]).startswith(_UNKNOWN_TAG):
             raise
     reader = Reader(frame, schema.__name__, at)
-    entity, _ = read(_structure(schema, reader), 0)
+    entity, _ = read(_Copy().structure(schema, reader), 0)
     return entity, reader.at - at
 
 
 def strip_unknown_tags(schema: type[Entity], frame: InMemory, at: int) -> bytes:
-    """Return the bytes of the entity at byte `at` of a frame, without unknown tagged fields. ValueError for malformed bytes."""
-    return _structure(schema, Reader(frame, schema.__name__, at))
+    """Return the bytes of the entity at byte `at` of a frame, without unknown tagged fields. ValueError for malformed bytes, and
+    for more than ELEMENTS_MAX elements of arrays.
+    """
+    return _Copy().structure(schema, Reader(frame, schema.__name__, at))
 
 
-def _structure(kind: type[Entity], reader: Reader) -> bytes:
-    fields = _fields(kind)
-    out = bytearray()
-    for field in fields:
-        if field.tag == -1:
-            out += _value(field, reader)
-    if kind.__flexible__:
-        known = {field.tag: field for field in fields if field.tag != -1}
-        tags = [(tag, _value(known[tag], data)) for tag, data in reader.tagged_fields() if tag in known]
-        out += tag_section(tags)
-    return bytes(out)
+class _Copy:
+    """Copies structures; bounded, because it runs on the event loop."""
 
+    def __init__(self) -> None:
+        self._elements_left = ELEMENTS_MAX
 
-def _value(field: _Field, reader: Reader) -> bytes:
-    start = reader.at
-    count = 1
-    if field.is_array:
-        count = _length(field, reader, is_wide=True)
-    elif field.nested is not None and field.is_nullable and reader.int8() < 0:
-        count = 0
-    if field.nested is None:
-        for _ in range(count):
-            reader.take(_SIZES.get(field.kafka_type) or max(0, _length(field, reader, field.kafka_type != "string")))
-        return reader.since(start)
-    return reader.since(start) + b"".join([_structure(field.nested, reader) for _ in range(count)])
+    def structure(self, kind: type[Entity], reader: Reader) -> bytes:
+        fields = _fields(kind)
+        out = bytearray()
+        for field in fields:
+            if field.tag == -1:
+                out += self._value(field, reader)
+        if kind.__flexible__:
+            known = {field.tag: field for field in fields if field.tag != -1}
+            tags = [(tag, self._value(known[tag], data)) for tag, data in reader.tagged_fields() if tag in known]
+            out += tag_section(tags)
+        return bytes(out)
+
+    def _value(self, field: _Field, reader: Reader) -> bytes:
+        start = reader.at
+        count = 1
+        if field.is_array:
+            count = _length(field, reader, is_wide=True)
+            self._elements_left -= max(0, count)
+            if self._elements_left < 0:
+                raise ValueError(f"an unknown tagged field in a request with more than {ELEMENTS_MAX} elements")
+        elif field.nested is not None and field.is_nullable and reader.int8() < 0:
+            count = 0
+        if field.nested is None:
+            for _ in range(count):
+                reader.take(_SIZES.get(field.kafka_type) or max(0, _length(field, reader, field.kafka_type != "string")))
+            return reader.since(start)
+        return reader.since(start) + b"".join([self.structure(field.nested, reader) for _ in range(count)])
 
 
 def _length(field: _Field, reader: Reader, is_wide: bool) -> int:

@@ -53,8 +53,14 @@ MODULES_WITH_CLUSTERS = (
     "cli/test_commands.py",
     "cli/test_configs_end_to_end.py",
     "cli/test_end_to_end.py",
+    "cli/test_kafka_protocol.py",
     "cli/test_moves_end_to_end.py",
     "cli/test_time_travel.py",
+    "gateway/test_consumer_groups.py",
+    "gateway/test_controllers.py",
+    "gateway/test_kafka_python_admin.py",
+    "gateway/test_readme_clients.py",
+    "gateway/test_traps.py",
     "pipeline/planning/test_plan_of_a_cluster.py",
 )
 EARLY_MODULES = ("quorum_driver/", "rpc/", "client/", "broker/", "quorum_storage/", "cli/", "demo/")

@@ -82,10 +82,10 @@ class GroupMembership:
 
     async def sync(self, message: Message) -> Message:
         assert isinstance(message, admin_pb2.SyncGroupRequest)
-        shard = self._coordinator.shard_of(_named(message.group_id))
         has_protocol = message.HasField("protocol_type") and message.HasField("protocol_name")
         if version_of(message) >= FIRST_WITH_PROTOCOL and not has_protocol:
             raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "The protocol's type and name are required from version 5 on.")
+        shard = self._coordinator.shard_of(_named(message.group_id))
         answer = await shard.send(
             Synced,
             message.group_id,

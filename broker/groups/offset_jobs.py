@@ -55,7 +55,8 @@ def commit(shard: Shard, request: Commit, metadata_max_bytes: int, token: Token)
     records = [offset_record(request.group_id, place, committed, now_ms) for place, committed in taken]
 
     def apply() -> None:
-        shard.keep_offsets(request.group_id, taken)
+        if taken:
+            shard.keep_offsets(request.group_id, taken)
         member_group = shard.groups.get(request.group_id)
         if member_group is not None and member_group.state in (State.STABLE, State.PREPARING):
             shard.put_group(touched(member_group, request.member_id, shard.now_ms()), sets_alarm=False)
@@ -116,7 +117,7 @@ def expire(shard: Shard, retention_ms: int) -> Change:
     for group_id in shard.group_ids():
         group, found = shard.groups.get(group_id), shard.offsets.get(group_id, {})
         gone[group_id] = offsets.expired(group, found, now_ms, retention_ms)
-        is_unused = group is not None and group.state is State.EMPTY and not group.pending
+        is_unused = group is None or (group.state is State.EMPTY and not group.pending)
         if is_unused and len(gone[group_id]) == len(found):
             empty.append(group_id)
     return _without(shard, gone, groups=empty)
@@ -138,6 +139,8 @@ def _without(shard: Shard, gone: Mapping[str, Sequence[Place]], groups: Sequence
 
 def _remove(shard: Shard, gone: Mapping[str, Sequence[Place]], groups: Sequence[str]) -> None:
     for group_id, places in gone.items():
-        shard.keep_offsets(group_id, [(place, None) for place in places])
+        if group_id in shard.offsets:
+            shard.keep_offsets(group_id, [(place, None) for place in places])
     for group_id in groups:
         shard.groups.pop(group_id, None)
+        shard.offsets.pop(group_id, None)

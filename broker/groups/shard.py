@@ -46,6 +46,11 @@ COMMIT_TIMEOUT_MS = 5_000
 ALARM_RETRY_MS = 1_000
 """Time until an alarm rings again whose record could not be written."""
 
+GROUP_TOO_LARGE = (
+    "The group's record is larger than a batch may be. Use fewer members or smaller assignments, or raise max.message.bytes of "
+    "__consumer_offsets."
+)
+
 ANSWERS_TO_FAULTS: Mapping[ErrorCode, ErrorCode] = {
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -162,20 +167,13 @@ class Shard:
     def _take(self, entry: Entry) -> None:
         """Replay a record."""
         if isinstance(entry, OffsetEntry):
-            self._put_offset(entry.group_id, entry.place, entry.committed)
+            self.keep_offsets(entry.group_id, ((entry.place, entry.committed),))
+            if not self.offsets[entry.group_id]:
+                del self.offsets[entry.group_id]
         elif entry.group is None:
             self.groups.pop(entry.group_id, None)
         else:
             self.groups[entry.group_id] = entry.group
-
-    def _put_offset(self, group_id: str, place: Place, committed: Committed | None) -> None:
-        if committed is not None:
-            self.offsets.setdefault(group_id, {})[place] = committed
-            return
-        left = self.offsets.get(group_id, {})
-        left.pop(place, None)
-        if not left:
-            self.offsets.pop(group_id, None)
 
     # --- requests ------------------------------------------------------------------------------------------------------------
 
@@ -198,8 +196,13 @@ class Shard:
         return slot.value
 
     async def send(self, kind: type[Answer], group_id: str, event_of: Callable[[Token], Event], *, waits: bool = True) -> Answer:
-        """Send an event to a group; return the answer of its state machine, of that kind."""
-        return await self.ask(kind, lambda token: self._stepped(group_id, event_of(token)), waits=waits)
+        """Send an event to a group; return the answer of its state machine, of that kind. ApiError as for `ask`."""
+        try:
+            return await self.ask(kind, lambda token: self._stepped(group_id, event_of(token)), waits=waits)
+        except ApiError as error:
+            if error.code is not ErrorCode.INVALID_COMMIT_OFFSET_SIZE:
+                raise
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, GROUP_TOO_LARGE) from error
 
     def do(self, decide: Callable[[], Change]) -> None:
         """Queue a job of the coordinator's own. Nothing happens before the groups are loaded."""
@@ -222,9 +225,13 @@ class Shard:
             self.groups.pop(group.group_id, None)
 
     def keep_offsets(self, group_id: str, offsets: Iterable[tuple[Place, Committed | None]]) -> None:
-        """Keep committed offsets; None removes one."""
+        """Keep committed offsets; None removes one. A group that loses its last offset is known until it expires, as in Kafka."""
+        kept = self.offsets.setdefault(group_id, {})
         for place, committed in offsets:
-            self._put_offset(group_id, place, committed)
+            if committed is None:
+                kept.pop(place, None)
+            else:
+                kept[place] = committed
 
     # --- the owner -----------------------------------------------------------------------------------------------------------
 

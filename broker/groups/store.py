@@ -142,7 +142,10 @@ class Store:
         self._check()
         if self.partition.is_below_min_isr():
             raise NotWritten(ErrorCode.NOT_ENOUGH_REPLICAS, f"fewer replicas of {self} are in sync than min.insync.replicas")
-        batches = b"".join(build_batch(some) for some in _in_batches(records))
+        try:
+            batches = b"".join(build_batch(some) for some in _in_batches(records))
+        except ValueError as error:
+            raise NotWritten(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from error
         try:
             appended, _ = await self.partition.append_as_leader(batches, role=self.role)
         except (ReplicaError, LogError) as error:

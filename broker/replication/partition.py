@@ -127,6 +127,8 @@ class Partition:
         self.number = number
         self.state = state
         self.log: PartitionLog | None = None
+        self.is_being_placed = True
+        """True until the replica has a log, or a first attempt to give it one has failed."""
         self.future: PartitionLog | None = None
         self.role: LeaderRole | FollowerRole | None = None
         self.lock = trio.Lock()
@@ -165,7 +167,11 @@ class Partition:
         return self.online_log()
 
     def online_log(self) -> PartitionLog:
-        """The current log. ReplicaError KAFKA_STORAGE_ERROR if its directory is offline."""
+        """The current log. ReplicaError KAFKA_STORAGE_ERROR if its directory is offline; NOT_LEADER_OR_FOLLOWER while the log of
+        a new replica is being created.
+        """
+        if self.log is None and self.is_being_placed:
+            raise ReplicaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the log of {self} is being created on this broker; retry")
         if self.log is None:
             raise ReplicaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {self} is offline on this broker")
         return self.log

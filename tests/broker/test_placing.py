@@ -78,3 +78,24 @@ async def test_a_directory_that_somebody_has_made_in_a_replicas_place_is_no_disk
     assert (await broker.produce("u", 0, batch())).error == ErrorCode.NONE
     (broker.dirs[0] / "t-0").rmdir()
     await eventually(lambda: broker.partition("t", 0).log is not None, "the replica has its log")
+
+
+async def test_a_replica_whose_log_is_being_created_does_not_lead_yet(world: Any, autojump_clock: Any) -> None:
+    """Not a failed disk: clients and followers try again at once, and nobody logs a warning."""
+    broker = await world.add_broker(0)
+    answers = []
+
+    async def ask() -> None:
+        while True:
+            await trio.sleep(0.0001)
+            if "t" in world.image.topics.by_name:
+                answers.append((await broker.produce("t", 0, batch())).error)
+                if not answers[-1]:
+                    return
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        await trio.sleep(0.001)
+        await world.create_topic("t", [0])
+    assert ErrorCode.NOT_LEADER_OR_FOLLOWER in answers
+    assert set(answers) <= {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NOT_LEADER_OR_FOLLOWER}

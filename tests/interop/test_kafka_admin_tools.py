@@ -28,17 +28,17 @@ def described(kafka: KafkaTools, topic: str) -> list[tuple[str, ...]]:
 class TestTopics:
     def test_a_topic_is_created_listed_described_grown_and_deleted(self, kafka: KafkaTools) -> None:
         options = ("--partitions", "3", "--replication-factor", "3", "--config", "retention.ms=1000000")
-        assert kafka("kafka-topics", "--create", "--topic", "sales", *options) == "Created topic sales.\n"
-        assert "sales" in kafka("kafka-topics", "--list").splitlines()
-        first, *partitions = kafka("kafka-topics", "--describe", "--topic", "sales").splitlines()
-        shape = r"Topic: sales\tTopicId: [\w-]{22}\tPartitionCount: 3\tReplicationFactor: 3\tConfigs: .*retention.ms=1000000"
+        assert kafka("kafka-topics", "--create", "--topic", "harvest", *options) == "Created topic harvest.\n"
+        assert "harvest" in kafka("kafka-topics", "--list").splitlines()
+        first, *partitions = kafka("kafka-topics", "--describe", "--topic", "harvest").splitlines()
+        shape = r"Topic: harvest\tTopicId: [\w-]{22}\tPartitionCount: 3\tReplicationFactor: 3\tConfigs: .*retention.ms=1000000"
         assert re.fullmatch(shape, first)
-        replicas = r"\tTopic: sales\tPartition: \d\tLeader: (\d)\tReplicas: (\1,\d,\d)\tIsr: \2\tElr: \tLastKnownElr: ?"
+        replicas = r"\tTopic: harvest\tPartition: \d\tLeader: (\d)\tReplicas: (\1,\d,\d)\tIsr: \2\tElr: \tLastKnownElr: ?"
         assert len(partitions) == 3 and all(re.fullmatch(replicas, line) for line in partitions)
-        assert kafka("kafka-topics", "--alter", "--topic", "sales", "--partitions", "5") == ""
-        assert len(described(kafka, "sales")) == 5
-        assert kafka("kafka-topics", "--delete", "--topic", "sales") == ""
-        assert "sales" not in kafka("kafka-topics", "--list").splitlines()
+        assert kafka("kafka-topics", "--alter", "--topic", "harvest", "--partitions", "5") == ""
+        assert len(described(kafka, "harvest")) == 5
+        assert kafka("kafka-topics", "--delete", "--topic", "harvest") == ""
+        assert "harvest" not in kafka("kafka-topics", "--list").splitlines()
 
     @pytest.mark.parametrize(
         ("arguments", "said"),

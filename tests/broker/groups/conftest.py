@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -145,11 +144,3 @@ async def cluster(world: Any, clients: Clients) -> Clients:
     for group_id in ("a", "b"):
         await clients.loaded(group_id)
     return clients
-
-
-async def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait until a condition holds; fail with its name after ten seconds of virtual time."""
-    with trio.move_on_after(10) as scope:
-        while not condition():  # noqa: ASYNC110 - what is waited for has no event to wait on
-            await trio.sleep(0.002)
-    assert not scope.cancelled_caught, f"not within 10 s: {what}"

@@ -158,6 +158,18 @@ async def test_refused_records_leave_the_group_as_it_was(cluster: Any, autojump_
     assert await cluster.committed("a") == (-1, "")
 
 
+async def test_an_assignment_that_no_batch_can_hold_is_refused(cluster: Any, autojump_clock: Any) -> None:
+    member_id = (await cluster.join("a")).member_id
+    joined = await cluster.join("a", member_id)
+    for size_bytes in (2 * 1024 * 1024, 13 * 1024 * 1024):
+        assigned = [pb.SyncGroupAssignment(member_id=member_id, assignment=b"x" * size_bytes)]
+        refused = await cluster.sync("a", member_id, joined.generation_id, assignments=assigned)
+        assert refused.header.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert "max.message.bytes" in refused.header.error_message
+    assigned = [pb.SyncGroupAssignment(member_id=member_id, assignment=b"x")]
+    assert (await cluster.sync("a", member_id, joined.generation_id, assignments=assigned)).assignment == b"x"
+
+
 async def test_an_alarm_whose_record_is_refused_rings_again(cluster: Any, autojump_clock: Any) -> None:
     member_id = await cluster.alone("a")
     await cluster.world.configure(2, OFFSETS_TOPIC, min_insync_replicas="3")
@@ -235,6 +247,28 @@ async def test_offsets_of_a_deleted_topic_go_and_do_not_count_for_the_next(clust
     assert entries(broker, "a")[-1] == OffsetEntry("a", ("t", 0), None)
     await cluster.world.create_topic("t", [0, 1, 2])
     assert await cluster.committed("a") == (-1, "")
+
+
+async def test_a_group_that_loses_its_last_offset_is_known_until_it_is_deleted_or_moves(
+    cluster: Any, autojump_clock: Any
+) -> None:
+    topics = [pb.OffsetDeleteTopic(name="t", partitions=[pb.OffsetDeletePartition(partition_index=0)])]
+
+    async def delete_offset() -> int:
+        answer = await cluster.call(cluster.coordinator("a"), "OffsetDelete", group_id="a", topics=topics)
+        return int(answer.header.error_code)
+
+    async def delete_group() -> int:
+        answer = await cluster.call(cluster.coordinator("a"), "DeleteGroups", groups_names=["a"])
+        return int(answer.results[0].error_code)
+
+    assert await cluster.commit("a", 7) == ErrorCode.NONE
+    assert [await delete_offset(), await delete_offset()] == [ErrorCode.NONE, ErrorCode.NONE]
+    assert [await delete_group(), await delete_group()] == [ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND]
+    assert await cluster.commit("a", 7) == ErrorCode.NONE
+    assert await delete_offset() == ErrorCode.NONE
+    await move(cluster, "a")
+    assert await delete_group() == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 # --- the settings of brokers ------------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -120,3 +122,16 @@ def test_a_group_reads_back_from_its_record_with_fresh_sessions(written: Group) 
 
 def test_records_of_other_kinds_of_groups_are_skipped() -> None:
     assert decode(b"\0\3\0\1g", b"\0\0", 0) is None
+
+
+@given(st.sampled_from((b"\0\0", b"\0\1", b"\0\2", b"")), st.binary(max_size=40), st.one_of(st.none(), st.binary(max_size=80)))
+def test_any_bytes_are_an_entry_or_malformed(kind: bytes, key: bytes, value: bytes | None) -> None:
+    with suppress(ValueError):
+        decode(kind + key, value, 0)
+
+
+@given(st.binary(max_size=100), st.integers(0, 4))
+def test_any_value_of_a_group_is_read_or_malformed(value: bytes, version: int) -> None:
+    key = group_tombstone("g", 1).key
+    with suppress(ValueError):
+        decode(key, bytes([0, version]) + value, 0)
