@@ -77,9 +77,11 @@ class KafkaClients:
         try:
             produced = self._producing.result()
             self._may_end.set()
-            consumed = self._consuming.result()
+            consumed = self._consuming.result(_WITHIN_S)
         except KafkaError as error:
             return False, f"{type(error).__name__}: {error}"
+        except TimeoutError:
+            return False, f"{sum(map(len, produced))} records produced, not all consumed within {_WITHIN_S:.0f} s"
         return compared(produced, consumed)
 
     def close(self) -> None:
