@@ -58,7 +58,7 @@ MODULES_WITH_CLUSTERS = (
     "cli/test_time_travel.py",
     "gateway/test_consumer_groups.py",
     "gateway/test_controllers.py",
-    "gateway/test_kafka_python_admin.py",
+    "gateway/test_existing_clients.py",
     "gateway/test_readme_clients.py",
     "gateway/test_traps.py",
     "pipeline/planning/test_plan_of_a_cluster.py",

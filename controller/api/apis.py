@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from google.protobuf.message import Message
 
+from kraftlab.access.group_admission import GROUP_CALLS
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage
@@ -276,6 +277,10 @@ APIS: Mapping[str, AdminApi] = {
         Kind.LOCAL, _on_brokers("Producers are served by brokers; send this to the broker that leads the partition")
     ),
     "ListTransactions": AdminApi(Kind.LOCAL, _on_brokers("Transactions are coordinated by brokers; send this to any broker")),
+    **{
+        api: AdminApi(Kind.LOCAL, _on_brokers("Groups are coordinated by brokers; send this to any broker"))
+        for api in GROUP_CALLS
+    },
     "CreateAcls": AdminApi(Kind.WRITE, acls.create, "creations", refusals.each("creations", "results")),
     "DeleteAcls": AdminApi(Kind.WRITE, acls.delete, "filters", refusals.each("filters", "filter_results")),
     "DescribeAcls": AdminApi(Kind.READ, _describe_acls),

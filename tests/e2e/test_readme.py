@@ -103,7 +103,7 @@ def test_the_tour_plays_as_it_is_written(cluster: tuple[str, Path, dict[str, str
 
 def test_the_python_of_the_readme_runs(cluster: tuple[str, Path, dict[str, str]]) -> None:
     said, _, environment = cluster
-    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    (code,) = re.findall(r"```python\n(.*?)```", README[README.index("## In Python") :], re.DOTALL)
     endpoint = re.search(r"gRPC\): (127\.0\.0\.1:\d+)", said)
     assert endpoint is not None
     code = re.sub(r"127\.0\.0\.1:\d+", endpoint[1], code)
