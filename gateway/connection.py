@@ -73,7 +73,7 @@ class ClientConnection:
     async def next_size(self) -> int:
         """Wait for a request and return the size that its frame claims. Closed; MalformedRequest for an impossible size."""
         with trio.move_on_after(self._idle_timeout_s()):
-            await self._wire.wait_readable()
+            await self._readable(1)
             (size,) = _LENGTH.unpack(start := await self._bytes(_LENGTH.size, is_first=True))
             if not 0 < size <= self._frame_bytes_max:
                 advice = _OTHER_PROTOCOLS.get(start[0], "")

@@ -23,6 +23,7 @@ import trio.testing
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from kraftlab.access.authorizer import AccessSettings
+from kraftlab.access.group_admission import GROUP_CALLS
 from kraftlab.config.access import AUTHORIZER
 from kraftlab.config.topic_configs import BROKER_KEYS, CLIENT_METRICS_KEYS, GROUP_KEYS, TOPIC_KEYS
 from kraftlab.controller.api.apis import APIS, Kind

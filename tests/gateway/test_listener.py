@@ -248,6 +248,18 @@ async def test_a_client_that_does_not_read_is_not_read_from() -> None:
     assert answered < 20, "answers that nobody reads pile up"
 
 
+async def test_a_small_request_is_read_after_a_large_one_that_came_in_pieces() -> None:
+    """The connection waits for many bytes of a large request at once, and then for the first byte of the next one."""
+    names = b"".join(struct.pack(">h20s", 20, b"topic-%014d" % number) for number in range(20_000))
+    large = framed(METADATA[:-4] + struct.pack(">i", 20_000) + names)
+    async with listening(socket_request_max_bytes="1000000") as (_, port), await connected(port) as stream:
+        await stream.send_all(large[:100])
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        await stream.send_all(large[100:])
+        assert await read(stream, 8) == struct.pack(">ii", 4, 7)
+        assert await is_served(stream)
+
+
 async def test_large_requests_share_a_budget() -> None:
     budget = FrameBudget(100_000)
     order: list[str] = []
