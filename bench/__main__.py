@@ -24,6 +24,7 @@ MEASUREMENTS = {
     "compaction": "bench.compaction:main",
     "kafka-clients": "bench.kafka_clients:main",
     "kafka-encoders": "bench.kafka_encoders:main",
+    "kafka-metadata": "bench.kafka_metadata:main",
     "large-cluster": "bench.large_cluster:main",
     "partitions": "bench.partitions:main",
     "planner": "bench.planner:main",

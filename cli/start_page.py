@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kraftlab.lab.cluster_plan import ClusterPlan
 
 _NOTHING_UP = """\
 No cluster is up on this machine.
@@ -27,6 +31,10 @@ def page() -> str:
     return "\n".join(_lines())
 
 
+def _kafka(plan: ClusterPlan) -> str:
+    return next((f", Kafka clients {node.kafka}" for node in plan.brokers if node.kafka is not None), "")
+
+
 def _lines() -> Iterator[str]:
     from kraftlab.lab import ClusterError, contexts
 
@@ -36,8 +44,8 @@ def _lines() -> Iterator[str]:
         yield "Up on this machine, newest first:\n"
         for directory in directories:
             with suppress(ClusterError):  # the cluster has just stopped
-                nodes = contexts.plan_of(directory).nodes
-                yield f"  {directory}    {len(nodes)} nodes, {nodes[0].grpc}"
+                plan = contexts.plan_of(directory)
+                yield f"  {directory}    {len(plan.nodes)} nodes, gRPC {plan.nodes[0].grpc}{_kafka(plan)}"
         yield ""
     yield _NEXT if directories else _NOTHING_UP
     yield _ALWAYS

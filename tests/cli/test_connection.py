@@ -76,7 +76,7 @@ def test_the_start_page_names_the_clusters_that_are_up(
 ) -> None:
     servers = up("old")
     assert main.run([]) == 0
-    assert f"{tmp_path}/old    2 nodes, {servers.partition(',')[0]}" in capsys.readouterr().out
+    assert f"{tmp_path}/old    2 nodes, gRPC {servers.partition(',')[0]}, Kafka clients 127.0.0.1:" in capsys.readouterr().out
 
 
 def test_a_fault_never_chooses_between_clusters(
