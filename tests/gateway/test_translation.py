@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, get_args, get_type_hints
 
 import pytest
 from google.protobuf.message import Message
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.index import load_request_schema
 from kio.schema.alter_partition_reassignments.v1 import request as kafka
@@ -98,6 +98,29 @@ def test_arbitrary_bytes_are_decoded_or_refused(served: tuple[int, int], data: b
     except MalformedRequest:
         return
     assert (request.header.key, request.header.version) == served
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(SERVED), st.data())
+def test_a_damaged_request_is_refused_or_reaches_the_admin_api(
+    entities: Callable[[type], st.SearchStrategy[Any]], served: tuple[int, int], data: st.DataObject
+) -> None:
+    """Bytes of a whole request are changed, cut out or put in: it is read as another request, or refused; nothing else."""
+    schema: Any = load_request_schema(*served)
+    buffer = io.BytesIO()
+    header = schema.__header_schema__(request_api_key=served[0], request_api_version=served[1], correlation_id=1, client_id="c")
+    entity_writer(schema.__header_schema__)(buffer, header)
+    entity_writer(schema)(buffer, data.draw(entities(schema)))
+    frame = bytearray(buffer.getvalue())
+    for at, cut, put in data.draw(
+        st.lists(st.tuples(st.integers(4, len(frame)), st.integers(0, 3), st.binary(max_size=3)), max_size=3)
+    ):
+        frame[at : at + cut] = put
+    try:
+        request = decode_request(bytes(frame))
+    except MalformedRequest:
+        return
+    to_message(request.body, served[1], METHODS[OFFERS[served[0]].name].request())
 
 
 def test_our_own_error_codes_reach_clients_as_unknown_server_error() -> None:
