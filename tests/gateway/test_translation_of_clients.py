@@ -1,4 +1,4 @@
-"""What a client says to a Kafka cluster: requests and responses of every version, through Kafka's bytes and back."""
+"""Requests and responses between a client and a Kafka cluster, in every version, through Kafka's bytes and back."""
 
 from __future__ import annotations
 

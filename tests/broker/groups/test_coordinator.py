@@ -22,7 +22,7 @@ def number_of(group_id: str) -> int:
 
 
 def entries(broker: Any, group_id: str) -> list[Any]:
-    """What the broker's log of the group's partition says, in order."""
+    """Entries of the group's partition in the broker's log, in order."""
     log = broker.log(OFFSETS_TOPIC, number_of(group_id))
     records = decode_records(log.read(log.log_start_offset, 10**7))
     return [decode(record.key, record.value, 0) for record in records]
