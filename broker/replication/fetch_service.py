@@ -197,6 +197,9 @@ class FetchService:
             error = ErrorCode.UNKNOWN_LEADER_EPOCH
         if error:
             return FetchedPartition(wanted.topic_id, wanted.partition, error)
+        if isinstance(role, FollowerRole) and wanted.fetch_offset > log.log_end_offset:
+            # Only the leader knows whether the offset exists: this follower may be behind.
+            return FetchedPartition(wanted.topic_id, wanted.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         diverging = leader_answer(
             wanted.fetch_offset, wanted.last_fetched_epoch, log.log_end_offset, log.latest_epoch, log.end_offset_for
         )

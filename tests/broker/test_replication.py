@@ -67,8 +67,8 @@ async def test_a_consumer_may_read_from_a_follower_up_to_the_high_watermark_that
     await trio.sleep(1)
     await brokers[0].produce("t", 0, batch(), acks=1)
 
-    async def fetch(broker: int, *, any_replica: bool, epoch: int = -1) -> Any:
-        wanted = FetchPartition(topic_id, 0, epoch, 0, -1, -1, 1 << 20)
+    async def fetch(broker: int, *, any_replica: bool, epoch: int = -1, offset: int = 0) -> Any:
+        wanted = FetchPartition(topic_id, 0, epoch, offset, -1, -1, 1 << 20)
         request = ReplicaFetchRequest(-1, -1, 0, 1, 1 << 20, (wanted,), any_replica=any_replica)
         [found] = (await brokers[broker].fetches.fetch(request)).partitions
         return found
@@ -78,6 +78,8 @@ async def test_a_consumer_may_read_from_a_follower_up_to_the_high_watermark_that
     assert (await fetch(1, any_replica=False)).error == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (await fetch(2, any_replica=True)).error == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (await fetch(1, any_replica=True, epoch=99)).error == ErrorCode.UNKNOWN_LEADER_EPOCH
+    beyond = await fetch(1, any_replica=True, offset=9)
+    assert beyond.error == ErrorCode.NOT_LEADER_OR_FOLLOWER, "a follower that is behind must not make a consumer start over"
 
 
 async def test_records_that_only_the_old_leader_had_are_truncated_when_it_follows_the_new_one(
