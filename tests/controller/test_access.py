@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from kraftlab.access.authorizer import AccessSettings
+from kraftlab.access.group_admission import GROUP_CALLS
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.controller.api.apis import APIS
 from kraftlab.controller.api.service import ControllerService
@@ -144,7 +145,14 @@ BY_ENTRY |= {"IncrementalAlterConfigs", "AlterConfigs", "DescribeConfigs", "Desc
 FOR_ANYBODY = {"DescribeCluster", "ApiVersions", "ListTransactions"}
 
 
-@pytest.mark.parametrize("api", sorted(APIS.keys() - BY_ENTRY - FOR_ANYBODY))
+@pytest.mark.parametrize("api", sorted(APIS.keys() - BY_ENTRY - FOR_ANYBODY - GROUP_CALLS.keys()))
 async def test_no_call_is_carried_out_for_a_caller_without_rights(guarded: GuardedController, api: str) -> None:
     response = await guarded.call(api, METHODS[api].request(), "nobody")
     assert response.header.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+@pytest.mark.parametrize("api", sorted(GROUP_CALLS))
+async def test_no_call_of_groups_is_carried_out_by_a_controller(guarded: GuardedController, api: str) -> None:
+    """Without rights on the group it is refused; a list, or an empty request, names the brokers as its place."""
+    response = await guarded.call(api, METHODS[api].request(), "nobody")
+    assert response.header.error_code in (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.MISMATCHED_ENDPOINT_TYPE)
