@@ -345,8 +345,6 @@ class Lake:
         with self.writing():
             for table in SPARK_SCHEMAS:
                 path = table_path(table)
-                if self._list(path):
-                    self._table(table).create(arrow_schema(table))
                 for file in self._table(table).vacuum(keep, is_alone=self._is_alone()):
                     files, size_bytes = files + 1, size_bytes + file.size_bytes
                 self._remove_empty(path)

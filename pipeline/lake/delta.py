@@ -16,7 +16,7 @@ from __future__ import annotations
 import bisect
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,10 +32,13 @@ if TYPE_CHECKING:
 
 LOG = "_delta_log"
 KEY = "kraftlab"
-VACUUM = "VACUUM"
 VERSION_DIGITS = 20
-CONFIGURATION: dict[str, str | None] = {"delta.logRetentionDuration": "interval 7 days"}
+_CONFIGURATION: dict[str, str | None] = {"delta.logRetentionDuration": "interval 0 seconds"}
+"""Commits expire when a vacuum needs them no more."""
+_ACTIONS_OF_CREATION = 2
 COMMITS_PER_CHECKPOINT = 32
+STAY_S = 7 * 86_400
+"""Age of files that no version names, before they are removed where other processes may be writing."""
 
 
 class DataFile(msgspec.Struct, frozen=True):
@@ -58,10 +61,13 @@ class RangeNote(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A table after a commit: its ranges, and the number of the newest commit that gave the table other rows."""
+    """A table after a commit: its ranges, and the number of the newest commit that gave the table other rows. The commit has at
+    least `actions` actions beside its information, unless its end was lost.
+    """
 
     changed: int = 0
     ranges: list[RangeNote] = []
+    actions: int = 0
 
 
 class _CommitInfo(msgspec.Struct, frozen=True):
@@ -70,8 +76,13 @@ class _CommitInfo(msgspec.Struct, frozen=True):
     kraftlab: Note | None = None
 
 
+class _Removal(msgspec.Struct, frozen=True):
+    path: str
+
+
 class _Action(msgspec.Struct, frozen=True, rename="camel"):
     commit_info: _CommitInfo | None = None
+    remove: _Removal | None = None
 
 
 class Version(NamedTuple):
@@ -113,10 +124,13 @@ class Table:
     def _open(self) -> DeltaTable | None:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError
+        from pyarrow.fs import FileType
 
         try:
             if self._newest is not None:
-                self._newest.update_incremental()
+                following = self._system.get_file_info(f"{self._root}/{_commit_path(self._newest.version() + 1)}")
+                if following.type != FileType.NotFound:
+                    self._newest.update_incremental()
             elif self._numbers():
                 self._newest = DeltaTable(self._library_uri())
         except (DeltaError, OSError) as error:
@@ -159,9 +173,11 @@ class Table:
         return Version(number, info.timestamp, info.kraftlab, tuple(sorted(files, key=lambda each: each.path)))
 
     def _info(self, number: int) -> _CommitInfo:
+        return next((each.commit_info for each in self._actions(number) if each.commit_info is not None), _CommitInfo())
+
+    def _actions(self, number: int) -> list[_Action]:
         with self._system.open_input_stream(f"{self._root}/{_commit_path(number)}") as stream:
-            actions = msgspec.json.Decoder(_Action).decode_lines(stream.read())
-        return next((each.commit_info for each in actions if each.commit_info is not None), _CommitInfo())
+            return msgspec.json.Decoder(_Action).decode_lines(stream.read())
 
     def _numbers(self) -> list[int]:
         """Return the numbers of all commits that have not expired."""
@@ -176,9 +192,9 @@ class Table:
         from deltalake import DeltaTable
 
         if self.read() is None:
-            properties = self._properties(Note())
+            properties = self._properties(Note(actions=_ACTIONS_OF_CREATION))
             DeltaTable.create(
-                self._library_uri(), schema, mode="ignore", configuration=CONFIGURATION, commit_properties=properties
+                self._library_uri(), schema, mode="ignore", configuration=_CONFIGURATION, commit_properties=properties
             )
             self._sync(_commit_path(0))
 
@@ -204,12 +220,13 @@ class Table:
             AddAction(each.path, each.size_bytes, {}, now_ms, is_change, f'{{"numRecords":{each.rows}}}') for each in files
         ]
         actions += [RemoveAction(each.path, is_change, now_ms, each.size_bytes, {}) for each in gone]
+        properties = self._properties(msgspec.structs.replace(note, actions=len(actions)))
         table = self._newest
         assert table is not None
         assert table.version() == read.number
         try:
             table.create_write_transaction(
-                actions, "append", schema, commit_properties=self._properties(note), post_commithook_properties=_no_hooks()
+                actions, "append", schema, commit_properties=properties, post_commithook_properties=_no_hooks()
             )
         except DeltaError as error:
             raise WrongUse(
@@ -218,52 +235,35 @@ class Table:
         self._sync(_commit_path(read.number + 1))
 
     def vacuum(self, keep: int, *, is_alone: bool) -> list[DataFile]:
-        """Remove the files that the last `keep` versions do not use, and return them; versions of a vacuum do not count. Unless
-        this process is alone, files that are younger than a week stay, since another process may be about to commit them.
+        """Remove the files that the last `keep` versions do not use, and return them. Unless this process is alone, files
+        that are younger than a week stay, since another process may be about to commit them.
         """
+        from pyarrow.fs import FileSelector, FileType
+
         newest = self.read()
-        table = self._newest
-        if newest is None or table is None:
-            return []
-        versions = list(self._last(keep))
-        properties, hooks = self._properties(newest.note), _no_hooks()
+        used = {file.path for file in newest.files} if newest is not None else set()
+        kept = self._numbers()[-keep:]
+        used.update(each.remove.path for number in kept[1:] for each in self._actions(number) if each.remove is not None)
+        before = time.time() - STAY_S
+        removed = []
+        for info in self._system.get_file_info(FileSelector(self._root, recursive=True, allow_not_found=True)):
+            path = info.path[len(self._root) + 1 :]
+            is_data = info.type == FileType.File and not path.startswith(f"{LOG}/")
+            if is_data and path not in used and (is_alone or info.mtime.timestamp() < before):
+                self._system.delete_file(info.path)
+                removed.append(DataFile(path, 0, info.size))
+        if kept:
+            self._expire(kept[0])
+        return removed
 
-        def run(*, dry_run: bool) -> list[str]:
-            return table.vacuum(
-                0 if is_alone else None,
-                dry_run=dry_run,
-                enforce_retention_duration=not is_alone,
-                full=True,
-                keep_versions=versions,
-                commit_properties=properties,
-                post_commithook_properties=hooks,
-            )
+    def _expire(self, oldest: int) -> None:
+        """Make a checkpoint of the oldest version that is kept, if many commits are older, and remove these."""
+        from deltalake import DeltaTable
 
-        paths = run(dry_run=True)
-        infos = self._system.get_file_info([f"{self._root}/{path}" for path in paths])
-        if paths:
-            run(dry_run=False)
-        self._expire()
-        return [DataFile(path, 0, info.size or 0) for path, info in zip(paths, infos, strict=True)]
-
-    def _last(self, keep: int) -> Iterator[int]:
-        for number in reversed(self._numbers()):
-            yield number
-            keep -= not self._info(number).operation.startswith(VACUUM)
-            if not keep:
-                return
-
-    def _expire(self) -> None:
-        """Make a checkpoint if many commits are newer than the last one, and remove commits that have expired."""
-        from pyarrow.fs import FileSelector
-
-        table = self._open()
-        assert table is not None
-        names = [info.base_name for info in self._system.get_file_info(FileSelector(f"{self._root}/{LOG}"))]
-        last = max((int(name[:VERSION_DIGITS]) for name in names if ".checkpoint." in name), default=0)
-        if table.version() - last >= COMMITS_PER_CHECKPOINT:
+        if sum(number < oldest for number in self._numbers()) >= COMMITS_PER_CHECKPOINT:
+            table = DeltaTable(self._library_uri(), version=oldest)
             table.create_checkpoint()
-            self._sync(f"{LOG}/{table.version():0{VERSION_DIGITS}d}.checkpoint.parquet", f"{LOG}/_last_checkpoint")
+            self._sync(f"{LOG}/{oldest:0{VERSION_DIGITS}d}.checkpoint.parquet", f"{LOG}/_last_checkpoint")
             table.cleanup_metadata()
 
     def drop_torn_commit(self) -> None:
@@ -272,7 +272,8 @@ class Table:
         if not numbers:
             return
         try:
-            is_whole = bool(self._info(numbers[-1]).operation)
+            info, count = self._info(numbers[-1]), len(self._actions(numbers[-1]))
+            is_whole = bool(info.operation) and (info.kraftlab is None or count > info.kraftlab.actions)
         except msgspec.DecodeError:
             is_whole = False
         if not is_whole:
