@@ -12,7 +12,7 @@ from kraftlab.cli.tables import aligned
 
 from ..command import CLEAN
 from .gold_rows import csv_text
-from .options import lake_option
+from .options import as_of_option, lake_as_of, lake_option, version_option
 
 ROWS_MAX = (1 << 31) - 2
 
@@ -47,7 +47,7 @@ def vacuum(lake_uri: str, keep: int, as_json: bool) -> int:
         raise WrongUse(f"{lake.place()} is not a lake: nothing was ever committed there; the next step: kraftlab pipeline ingest")
     removed = lake.vacuum(keep)
     output = Output(as_json)
-    output.lines([f"removed {removed.files} files of {removed.size_bytes:,} bytes, and {removed.manifests} manifests"])
+    output.lines([f"removed {removed.files} files of {removed.size_bytes:,} bytes"])
     output.result(removed._asdict())
     return CLEAN
 
@@ -59,23 +59,32 @@ def vacuum(lake_uri: str, keep: int, as_json: bool) -> int:
 Examples:
   kraftlab pipeline sql "select name, count(*) from silver.other_records group by name" --lake /data/lake
   kraftlab pipeline sql "select * from silver.partition_changes where topic = 'orders' order by offset" --lake lake --csv
+  kraftlab pipeline sql "select count(*) from silver.topics" --lake lake --version 3
 
 \b
 Tables have the names of the documentation (silver.topics), or with an underscore (silver_topics).""",
 )
 @click.argument("query")
 @lake_option
+@version_option
+@as_of_option
 @click.option("--limit", type=click.IntRange(1, ROWS_MAX), default=1000, show_default=True, help="Maximum number of rows.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @json_option
-def sql(query: str, lake_uri: str, limit: int, as_csv: bool, as_json: bool) -> int:
+def sql(query: str, lake_uri: str, version: int | None, as_of: str | None, limit: int, as_csv: bool, as_json: bool) -> int:
     """Run a query over the tables of a lake."""
+    from ..errors import WrongUse
     from ..lake.commits import Lake
     from ..runs.query import query as run
+    from ..runs.query import tables_of
     from .spark import spark_session
 
+    lake, tables = Lake(lake_uri), tables_of(query)
+    if version is not None and len(tables) != 1:
+        raise WrongUse(f"--version needs a query of one table, not of {', '.join(tables) or 'none'}; use --as-of TIME")
+    lake_as_of(lake, tables, version, as_of)
     with spark_session() as spark:
-        names, rows = run(spark, Lake(lake_uri), query, limit + 1)
+        names, rows = run(spark, lake, query, limit + 1)
     is_cut, rows = len(rows) > limit, rows[:limit]
     output = Output(as_json)
     cells = [["" if as_csv and value is None else _text(value) for value in row] for row in rows]

@@ -62,12 +62,12 @@ def samples(lake_uri: str, file: BinaryIO | None, sampled_ms: int | None, as_jso
     topics = lake.arrow("silver.topics", ["topic_id", "name", "offset"]).sort_by("offset").to_pylist()
     rows = rows_of(document, at_ms, {row["name"]: row["topic_id"] for row in topics if row["name"]})
     with lake.writing():
-        manifest = lake.commit_arrow(rows, TABLE, at_ms, at_ms + 1)
+        part = lake.commit_arrow(rows, TABLE, at_ms, at_ms + 1)
     offline = sum(error is not None for error in rows.column("error").to_pylist())
     output = Output(as_json)
-    output.lines([f"{manifest.rows} rows of {len(set(rows.column('broker_id').to_pylist()))} brokers, sampled at {at_ms}"])
+    output.lines([f"{part.rows} rows of {len(set(rows.column('broker_id').to_pylist()))} brokers, sampled at {at_ms}"])
     output.lines([f"{offline} of them of offline directories"] if offline else [])
-    output.result({"rows": manifest.rows, "sampled_ms": at_ms, "offline": offline})
+    output.result({"rows": part.rows, "sampled_ms": at_ms, "offline": offline})
     return FINDINGS if offline else CLEAN
 
 

@@ -1,1 +1,1 @@
-"""The lake: Parquet below one URI, in ranges of offsets. Only ranges that a manifest has committed count."""
+"""The lake: Delta tables below one URI, in ranges of offsets. Only files that a commit names count."""

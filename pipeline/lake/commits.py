@@ -1,50 +1,37 @@
-"""Committed files of a lake: only the files that manifests name count.
+"""A lake of Delta tables whose unit of work is a range.
 
-The unit of work is a range of offsets [lo, hi) of one table. Its files are written into `LAYER/TABLE/range=LO-HI/`, each under a
-new name. Then one manifest, `_commits/LAYER.TABLE/N.json`, names them, and from that moment they count. A manifest appears whole
-or not at all. So a process that is killed at any moment leaves either the old range or the new one. Files that no manifest names
-are garbage, which `vacuum` removes. Committed files are never overwritten: repeating a range writes new files and a new manifest,
-which replaces the manifests of the same range and of all ranges within it. A range that overlaps another in part is refused,
-because rows would count twice.
+Each table is a Delta table at `LAKE/LAYER/TABLE` (`delta.py`), which any reader of Delta can read. A table consists of ranges
+of offsets [lo, hi), whose files are in `LO-HI/`. A commit adds one range, and replaces the same range and all ranges within it. A
+range that overlaps another in part is refused, because rows would count twice. So a process that is killed at any moment leaves
+either the old range or the new one. Files that no version names are garbage, which `vacuum` removes.
 
-`inputs` of a manifest name the manifests of other tables from which its rows were made, so that a range whose input was repeated
-is known to be stale.
+A range's `number` is the version of the table that brought the range. `inputs` name the versions of other tables from which its
+rows were made, so that a range whose input was repeated is known to be stale.
 
-On a disk of this machine, files are synced before the manifest that names them, and the manifest before it gets its name. So
-after a power cut every existing manifest is whole, and so are its files.
-
-One process writes at a time (`lock.py`). Readers need no lock: files of replaced manifests stay until `vacuum`.
+On a disk of this machine, one process writes at a time (`lock.py`). Elsewhere the second of two commits for one version is
+refused. Readers need no lock: files of replaced ranges stay until `vacuum`.
 """
 
 from __future__ import annotations
 
-import bisect
 import contextlib
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from kraftlab.config.json_files import BadJson, decode_json
-
 from ..errors import CorruptInput, WrongUse
 from . import lock, uris
+from .delta import DataFile, Note, RangeNote, Table, Version
 from .schemas import SPARK_SCHEMAS, arrow_schema, spark_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.compute import Expression
-    from pyarrow.fs import FileInfo, FileSystem
     from pyspark.sql import DataFrame, SparkSession
 
-COMMITS = "_commits"
-SCHEMA_VERSION = 1
-CONTENT, CHANGED = "content", "changed"
-"""Details of a manifest that replaces several: the oldest of their numbers, and the newest number with a change of the table's
-rows. A manifest that removed all rows has the latter, too.
-"""
+OLD_FORMAT = "_commits"
 OFFSET_DIGITS = 20
 _HIDDEN = ("_", ".")
 
@@ -52,42 +39,23 @@ Write = Callable[[str], None]
 """Writes Parquet files into the directory with this URI (Spark's spelling), next to its other files."""
 
 
-class DataFile(msgspec.Struct, frozen=True):
-    """A Parquet file of a table. `path` is relative to the lake."""
+class Range(NamedTuple):
+    """A range of a table. `content` is the version that brought its rows, the oldest one if several ranges were merged. `details`
+    are notes of the command that committed the range.
+    """
 
-    path: str
-    rows: int
-    size_bytes: int
-
-
-class Manifest(msgspec.Struct, frozen=True):
-    """One commit. `number` counts per table from 1. `details` are notes of the command that wrote it."""
-
-    number: int
     table: str
+    number: int
     lo: int
     hi: int
-    rows: int
+    content: int
     files: tuple[DataFile, ...]
-    committed_ms: int
-    schema_version: int = SCHEMA_VERSION
-    inputs: dict[str, int] = {}
-    details: dict[str, str] = {}
+    inputs: Mapping[str, int]
+    details: Mapping[str, str]
 
     @property
-    def content(self) -> int:
-        """The number of the commit that brought its rows, the oldest one if several were compacted."""
-        return int(self.details.get(CONTENT, self.number))
-
-    @property
-    def changed(self) -> int:
-        """The number of the newest of these commits that gave the table other rows."""
-        return int(self.details.get(CHANGED, self.number))
-
-    @property
-    def has_changed(self) -> bool:
-        """True if the commit gave the table other rows."""
-        return bool(self.rows) or CHANGED in self.details
+    def rows(self) -> int:
+        return sum(each.rows for each in self.files)
 
     def __repr__(self) -> str:
         return f"{self.table}#{self.number} [{self.lo}, {self.hi}) {self.rows} rows in {len(self.files)} files"
@@ -98,39 +66,18 @@ class Removed(NamedTuple):
 
     files: int
     size_bytes: int
-    manifests: int
 
 
 class RangeOverlap(WrongUse):
     """A range that overlaps a committed range in part."""
 
 
-def active(manifests: Iterable[Manifest]) -> list[Manifest]:
-    """Return the manifests that count after all of these were committed, by range."""
-    found: list[Manifest] = []
-    for manifest in sorted(manifests, key=lambda each: each.number):
-        _replace(found, manifest)
-    return sorted(found, key=lambda each: each.lo)
-
-
-def _replace(found: list[Manifest], manifest: Manifest) -> list[Manifest]:
-    """Insert a newer manifest among those that count, and return the replaced ones. Most new ranges follow all others."""
-    if not found or manifest.lo >= found[-1].hi:
-        replaced = []
-    else:
-        replaced = [each for each in found if manifest.lo <= each.lo and each.hi <= manifest.hi]
-        found[:] = sorted((each for each in found if each not in replaced), key=lambda each: each.lo)
-    at = bisect.bisect(found, manifest.lo, key=lambda each: each.lo)
-    found.insert(at, manifest)
-    return replaced
-
-
 def range_name(lo: int, hi: int) -> str:
-    return f"range={lo:0{OFFSET_DIGITS}d}-{hi:0{OFFSET_DIGITS}d}"
+    return f"{lo:0{OFFSET_DIGITS}d}-{hi:0{OFFSET_DIGITS}d}"
 
 
 def table_path(table: str) -> str:
-    """Return the path of a table's ranges in the lake."""
+    """Return the path of a table in the lake."""
     return table.replace(".", "/", 1)
 
 
@@ -141,8 +88,8 @@ class Lake:
         self.uri = uris.normalised(place)
         self._system, self._root = uris.file_system(self.uri)
         self._is_held = False
-        self._manifests: dict[str, tuple[tuple[int, int | None], Manifest]] = {}
-        """Manifests that were read, by path, with the size and time of their file: none is ever written again."""
+        self._tables: dict[str, Table] = {}
+        self._pinned: dict[str, int] = {}
 
     def __repr__(self) -> str:
         return f"the lake {self.place()}"
@@ -153,59 +100,88 @@ class Lake:
 
     def exists(self) -> bool:
         """Return whether anything was ever committed."""
-        return bool(self._list(COMMITS))
+        return bool(self.tables())
 
     def tables(self) -> list[str]:
-        """Return the tables that have a manifest."""
-        return sorted({path.split("/")[1] for path, _ in self._list(COMMITS)})
+        """Return the tables to which anything was ever committed."""
+        return sorted(table for table in SPARK_SCHEMAS if self.latest(table))
 
-    def manifests(self, table: str) -> list[Manifest]:
-        """Return all manifests of a table, oldest first. NoSuchTable; CorruptInput for a manifest that cannot be read."""
+    def pin(self, table: str, version: int) -> None:
+        """Read this version of a table from now on. WrongUse if the table does not have the version."""
+        if self._table(table).read(version) is None:
+            raise WrongUse(f"{self} has no {table}")
+        self._pinned[table] = version
+
+    def pin_time(self, time_ms: int, tables: Iterable[str] = tuple(SPARK_SCHEMAS)) -> None:
+        """Read tables as of a time from now on; a table that was created later has no rows. WrongUse if all of them are later."""
+        versions = {table: self._table(table).at_time(time_ms) for table in tables}
+        if all(version is None for version in versions.values()):
+            raise WrongUse(f"{self} has no version from before {time_ms} (ms since 1970)")
+        for table, version in versions.items():
+            self._pinned[table] = -1
+            if version is not None:
+                self.pin(table, version)
+
+    def committed_ms(self, table: str) -> int:
+        """Return the time of the version that is read."""
+        version = self._version(table)
+        return 0 if version is None else version.committed_ms
+
+    def _table(self, table: str) -> Table:
+        from pyarrow.fs import FileType
+
         arrow_schema(table)
-        while True:
-            try:
-                return self._read_manifests(table)
-            except FileNotFoundError:
-                continue  # a vacuum took one away: what replaced it is in the next list
+        if not self._tables and self._system.get_file_info(f"{self._root}/{OLD_FORMAT}").type != FileType.NotFound:
+            raise WrongUse(
+                f"{self} has the format of an earlier version, which is not read any more; remove it, and build it again: "
+                f"kraftlab pipeline ingest LOGDIR... --lake {self.place()}"
+            )
+        if table not in self._tables:
+            self._tables[table] = Table(uris.joined(self.uri, table_path(table)), table)
+        return self._tables[table]
 
-    def _read_manifests(self, table: str) -> list[Manifest]:
-        found = []
-        for info in self._infos(f"{COMMITS}/{table}"):
-            if not info.path.endswith(".json") or info.base_name.startswith(_HIDDEN):
-                continue
-            version = (info.size, info.mtime_ns)
-            known, manifest = self._manifests.get(info.path, (None, None))
-            if manifest is None or known != version:
-                manifest = self.read_manifest(info.path)
-                self._manifests[info.path] = version, manifest
-            found.append(manifest)
-        return sorted(found, key=lambda each: each.number)
+    def _version(self, table: str) -> Version | None:
+        pinned = self._pinned.get(table)
+        return None if pinned == -1 else self._table(table).read(pinned)
 
-    def read_manifest(self, path: str) -> Manifest:
-        with self._system.open_input_stream(path) as stream:
-            data = stream.read()
-        try:
-            return decode_json(data, Manifest)
-        except BadJson as error:
-            where = uris.joined(uris.shown(self.uri), path[len(self._root) + 1 :])
-            raise CorruptInput(f"{where} is not a manifest: {error}; restore it, or remove it and lose its commit") from None
-
-    def active(self, table: str, as_of: int | None = None) -> list[Manifest]:
-        """Return the manifests that count, by range. `as_of` is the number of the last manifest to consider."""
-        return active(each for each in self.manifests(table) if as_of is None or each.number <= as_of)
+    def active(self, table: str) -> list[Range]:
+        """Return the ranges of a table, in order. CorruptInput if another program has committed to the table."""
+        version = self._version(table)
+        if version is None:
+            return []
+        files: dict[str, list[DataFile]] = {range_name(each.lo, each.hi): [] for each in version.note.ranges}
+        for file in version.files:
+            name = file.path.partition("/")[0]
+            if name not in files:
+                raise CorruptInput(f"{table} has a file of no range, {file.path}; was it committed by another program?")
+            files[name].append(msgspec.structs.replace(file, path=f"{table_path(table)}/{file.path}"))
+        return [
+            Range(
+                table,
+                each.number,
+                each.lo,
+                each.hi,
+                each.content,
+                tuple(files[range_name(each.lo, each.hi)]),
+                each.inputs,
+                each.details,
+            )
+            for each in sorted(version.note.ranges, key=lambda each: each.lo)
+        ]
 
     def latest(self, table: str) -> int:
-        """Return the number of the newest manifest, or 0."""
-        manifests = self.manifests(table)
-        return manifests[-1].number if manifests else 0
+        """Return the number of the version that is read, or 0 if nothing was ever committed to the table."""
+        version = self._version(table)
+        return 0 if version is None else version.number
 
     def changed(self, table: str) -> int:
-        """Return the number of the newest manifest that gave the table other rows, or 0 if it never had any."""
-        return max((each.changed for each in self.manifests(table) if each.has_changed), default=0)
+        """Return the number of the newest version that gave the table other rows, or 0 if it never had any."""
+        version = self._version(table)
+        return 0 if version is None else version.note.changed
 
     def files(self, table: str) -> list[str]:
-        """Return the URIs of the files that count."""
-        return [uris.joined(self.uri, data_file.path) for manifest in self.active(table) for data_file in manifest.files]
+        """Return the URIs of the table's files."""
+        return [uris.joined(self.uri, data_file.path) for each in self.active(table) for data_file in each.files]
 
     def read(self, spark: SparkSession, table: str) -> DataFrame:
         """Return a table as Spark sees it. A table without files is empty and has its columns."""
@@ -217,13 +193,13 @@ class Lake:
             )
         return spark.read.schema(schema).parquet(*files)
 
-    def arrow(self, table: str, columns: list[str] | None = None, as_of: int | None = None) -> pa.Table:
+    def arrow(self, table: str, columns: list[str] | None = None) -> pa.Table:
         """Return a table without Spark."""
-        return self.arrow_of_files(table, (each for manifest in self.active(table, as_of) for each in manifest.files), columns)
+        return self.arrow_of_files(table, (each for part in self.active(table) for each in part.files), columns)
 
-    def arrow_of(self, manifest: Manifest, columns: list[str] | None = None) -> pa.Table:
-        """Return the rows of one commit without Spark."""
-        return self.arrow_of_files(manifest.table, manifest.files, columns)
+    def arrow_of(self, part: Range, columns: list[str] | None = None) -> pa.Table:
+        """Return the rows of one range without Spark."""
+        return self.arrow_of_files(part.table, part.files, columns)
 
     def arrow_of_files(
         self, table: str, files: Iterable[DataFile], columns: list[str] | None = None, where: Expression | None = None
@@ -251,7 +227,7 @@ class Lake:
         *,
         inputs: Mapping[str, int] = {},
         details: Mapping[str, str] = {},
-    ) -> Manifest:
+    ) -> Range:
         """Write the range [lo, hi) of a table and commit it. The caller holds `writing()`. RangeOverlap."""
         self.check_range(table, lo, hi)
         relative = self.directory(table, lo, hi)
@@ -273,35 +249,30 @@ class Lake:
         *,
         inputs: Mapping[str, int] = {},
         details: Mapping[str, str] = {},
-    ) -> Manifest:
-        """Commit files that were written into `directory`; without files, a range without rows. The caller holds `writing()`.
-        RangeOverlap.
+        merged: int | None = None,
+    ) -> Range:
+        """Commit files that were written into `directory`; without files, a range without rows. `merged` is the `content` of a
+        range that has the rows of the replaced ranges. The caller holds `writing()`. RangeOverlap.
         """
         self.check_range(table, lo, hi)
-        files = tuple(sorted(files, key=lambda each: each.path))
-        self._sync(*(each.path for each in files))
-        number, rows = self.latest(table) + 1, sum(each.rows for each in files)
-        gone = [number if each.rows else each.changed for each in self._within(table, lo, hi) if each.has_changed]
-        if gone and not rows:
-            details = {CHANGED: str(max(gone)), **details}
-        manifest = Manifest(
-            number,
-            table,
-            lo,
-            hi,
-            rows,
-            files,
-            time.time_ns() // 1_000_000,
-            SCHEMA_VERSION,
-            dict(inputs),
-            dict(details),
+        self._table(table).create(arrow_schema(table))
+        version = self._version(table)
+        assert version is not None
+        number, files = version.number + 1, tuple(sorted(files, key=lambda each: each.path))
+        gone = [each for each in self.active(table) if lo <= each.lo and each.hi <= hi]
+        is_change = merged is None and bool(sum(each.rows for each in files) + sum(each.rows for each in gone))
+        committed = RangeNote(number, lo, hi, number if merged is None else merged, dict(inputs), dict(details))
+        replaced = {each.number for each in gone}
+        kept = [each for each in version.note.ranges if each.number not in replaced]
+        self._table(table).commit(
+            version,
+            arrow_schema(table),
+            map(_in_table, files),
+            [_in_table(file) for each in gone for file in each.files],
+            Note(number if is_change else version.note.changed, [*kept, committed]),
+            is_change=is_change,
         )
-        self.publish(f"{COMMITS}/{table}/{manifest.number}.json", msgspec.json.format(msgspec.json.encode(manifest)))
-        return manifest
-
-    def _within(self, table: str, lo: int, hi: int) -> list[Manifest]:
-        """Return the manifests that a commit of [lo, hi) replaces."""
-        return [each for each in self.active(table) if lo <= each.lo and each.hi <= hi]
+        return Range(table, number, lo, hi, committed.content, files, committed.inputs, committed.details)
 
     def discard(self, files: Iterable[DataFile]) -> None:
         """Remove written files that will not be committed."""
@@ -317,7 +288,7 @@ class Lake:
         *,
         inputs: Mapping[str, int] = {},
         details: Mapping[str, str] = {},
-    ) -> Manifest:
+    ) -> Range:
         """Commit rows in memory, without Spark. The caller holds `writing()`."""
         from pyarrow import parquet
 
@@ -349,37 +320,35 @@ class Lake:
         with lock.writing(self.uri):
             self._is_held = True
             try:
+                if self._is_alone():
+                    for table in SPARK_SCHEMAS:
+                        self._table(table).drop_torn_commit()
                 yield
             finally:
                 self._is_held = False
 
+    def _is_alone(self) -> bool:
+        """Return whether the lock keeps all other writers out."""
+        return uris.is_of_this_machine(self.uri)
+
     def vacuum(self, keep: int = 1) -> Removed:
-        """Remove the files that the last `keep` states of each table do not use: replaced files, manifests, and leftovers of
-        killed writers. Takes the lock, unless the lake does not exist.
+        """Remove the files that the last `keep` versions of each table do not use: replaced files, and leftovers of killed
+        writers. Takes the lock, unless the lake does not exist.
         """
         from pyarrow.fs import FileType
 
         if keep < 1:
             raise WrongUse(f"at least the newest state is kept; --keep {keep} would lose it")
-        files = size_bytes = gone = 0
+        files = size_bytes = 0
         if self._system.get_file_info(self._root).type == FileType.NotFound:
-            return Removed(files, size_bytes, gone)
+            return Removed(files, size_bytes)
         with self.writing():
             for table in SPARK_SCHEMAS:
-                manifests = self.manifests(table)
-                states = manifests[-keep:]
-                kept = {each.number for state in states for each in self.active(table, state.number)}
-                used = {data_file.path for each in manifests if each.number in kept for data_file in each.files}
-                for each in manifests:
-                    if each.number not in kept:
-                        self._system.delete_file(f"{self._root}/{COMMITS}/{table}/{each.number}.json")
-                        gone += 1
-                for path, size in self._list(table_path(table)):
-                    if path not in used:
-                        self._system.delete_file(f"{self._root}/{path}")
-                        files, size_bytes = files + 1, size_bytes + size
-                self._remove_empty(table_path(table))
-        return Removed(files, size_bytes, gone)
+                path = table_path(table)
+                for file in self._table(table).vacuum(keep, is_alone=self._is_alone()):
+                    files, size_bytes = files + 1, size_bytes + file.size_bytes
+                self._remove_empty(path)
+        return Removed(files, size_bytes)
 
     def _remove_empty(self, relative: str) -> None:
         """Remove empty directories, the deepest first."""
@@ -408,42 +377,16 @@ class Lake:
         ]
 
     def _list(self, relative: str) -> list[tuple[str, int]]:
-        start = len(self._root) + 1
-        return sorted((info.path[start:], info.size) for info in self._infos(relative))
-
-    def _infos(self, relative: str) -> list[FileInfo]:
         from pyarrow.fs import FileSelector, FileType
 
         found = self._system.get_file_info(FileSelector(f"{self._root}/{relative}", recursive=True, allow_not_found=True))
-        return [info for info in found if info.type == FileType.File]
+        start = len(self._root) + 1
+        return sorted((info.path[start:], info.size) for info in found if info.type == FileType.File)
 
-    def publish(self, relative: str, data: bytes) -> None:
-        """Write a file that appears whole or not at all."""
-        path = f"{self._root}/{relative}"
-        directory, _, name = path.rpartition("/")
-        self._system.create_dir(directory)
-        if self._system.type_name in uris.OBJECT_STORES:
-            _write(self._system, path, data)
-            return
-        temporary = f"{directory}/.{name}.tmp"
-        _write(self._system, temporary, data)
-        self._sync(f"{relative.rpartition('/')[0]}/.{name}.tmp")
-        self._system.move(temporary, path)
-        self._sync(relative)
 
-    def _sync(self, *relative: str) -> None:
-        """Sync files and their directories on a disk of this machine. Other stores do that themselves."""
-        if not uris.is_of_this_machine(self.uri):
-            return
-        root = uris.local_path(self.uri)
-        paths = [root / each for each in relative]
-        directories = {parent for path in paths for parent in path.parents if parent.is_relative_to(root)}
-        for path in (*paths, *sorted(directories, reverse=True)):
-            descriptor = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+def _in_table(file: DataFile) -> DataFile:
+    """Return a file with its path relative to its table instead of the lake."""
+    return msgspec.structs.replace(file, path=file.path.split("/", 2)[2])
 
 
 def _columns(schema: str) -> Iterator[tuple[str, str]]:
@@ -451,8 +394,3 @@ def _columns(schema: str) -> Iterator[tuple[str, str]]:
     for column in schema.split(", "):
         name, _, kind = column.partition(" ")
         yield name, kind
-
-
-def _write(system: FileSystem, path: str, data: bytes) -> None:
-    with system.open_output_stream(path) as stream:
-        stream.write(data)

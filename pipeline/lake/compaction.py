@@ -5,16 +5,17 @@ many at a time as make one range of the next tier. After a year of following, a 
 row was written once per tier. Large ranges stay as they are.
 
 A merged range has the rows of its ranges. It is a commit like any other, which replaces them: if it is killed, the table is in
-the state before or after, and both read the same. Its manifest records the oldest merged manifest and the newest one with other
-rows (`Manifest.content`, `Manifest.changed`). The caller has built everything that is made of these tables, so a merge never
-makes a table count as stale, whether the table's own ranges were merged or not.
+the state before or after, and both read the same. Its `content` is that of its oldest part. The caller has built everything that
+is made of these tables, so a merge never makes a table count as stale, whether the table's own ranges were merged or not.
+
+The library's own compaction merges files of a partition, and keeps no record of ranges.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from .commits import CHANGED, CONTENT, Lake, Manifest
+from .commits import Lake, Range
 from .parts import TaskFiles, written
 
 FAN_IN = 32
@@ -34,10 +35,10 @@ def compact(lake: Lake, tables: Iterable[str]) -> int:
     return made
 
 
-def _due(manifests: Iterable[Manifest]) -> Sequence[Manifest]:
+def _due(ranges: Iterable[Range]) -> Sequence[Range]:
     """Return the first ranges that can be merged, or none if there are too few."""
-    run: list[Manifest] = []
-    for each in manifests:
+    run: list[Range] = []
+    for each in ranges:
         if run and not (run[-1].hi == each.lo and _kind(run[-1]) == _kind(each)):
             run = []
         if sum(file.size_bytes for file in each.files) > SMALL_BYTES:
@@ -49,13 +50,13 @@ def _due(manifests: Iterable[Manifest]) -> Sequence[Manifest]:
     return ()
 
 
-def _kind(manifest: Manifest) -> tuple[object, ...]:
+def _kind(part: Range) -> tuple[object, ...]:
     """Return the properties in which ranges must agree to be merged, so that their details are true of the whole."""
-    details = {name: value for name, value in manifest.details.items() if name not in (CONTENT, CHANGED, "batch_id")}
-    return manifest.schema_version, "batch_id" in manifest.details, tuple(sorted(({TIER: "0"} | details).items()))
+    details = {name: value for name, value in part.details.items() if name != "batch_id"}
+    return "batch_id" in part.details, tuple(sorted(({TIER: "0"} | details).items()))
 
 
-def _merge(lake: Lake, table: str, parts: Sequence[Manifest]) -> None:
+def _merge(lake: Lake, table: str, parts: Sequence[Range]) -> None:
     lo, hi = parts[0].lo, parts[-1].hi
     with TaskFiles(lake.uri, {table: lake.directory(table, lo, hi)}) as files:
         for part in parts:
@@ -64,8 +65,5 @@ def _merge(lake: Lake, table: str, parts: Sequence[Manifest]) -> None:
         found = written(files.report()).files.get(table, ())
     inputs = {name: max(part.inputs.get(name, 0) for part in parts) for part in parts for name in part.inputs}
     tier = int(parts[-1].details.get(TIER, "0")) + 1
-    numbers = {
-        CONTENT: str(min(part.content for part in parts)),
-        CHANGED: str(max((part.changed for part in parts if part.has_changed), default=0)),
-    }
-    lake.commit_parts(table, lo, hi, found, inputs=inputs, details={**parts[-1].details, TIER: str(tier), **numbers})
+    details = {**parts[-1].details, TIER: str(tier)}
+    lake.commit_parts(table, lo, hi, found, inputs=inputs, details=details, merged=min(part.content for part in parts))

@@ -1,8 +1,8 @@
 """One writer per lake at a time.
 
 In a directory of this machine the lock is an `flock` of the file `_lock`. The system releases it when its holder ends, for
-whatever reason, so a lock is never stale. The file names the holder. Other stores have no such lock; there the file itself is the
-lock, and a leftover one must be removed by hand.
+whatever reason, so a lock is never stale. The file names the holder. Other stores have no such lock; there the second
+commit of one version is refused.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 
 import msgspec
 
@@ -54,14 +53,14 @@ def _holder(data: bytes) -> str:
         return "an unknown process"
 
 
-def writing(uri: str) -> AbstractContextManager[None]:
-    """Hold the lake's lock. LakeLocked names the holder."""
-    return _hold_local(uri) if uris.is_of_this_machine(uri) else _hold_remote(uri)
-
-
 @contextlib.contextmanager
-def _hold_local(uri: str) -> Iterator[None]:
+def writing(uri: str) -> Iterator[None]:
+    """Hold the lake's lock, if the lake is on this machine. LakeLocked names the holder."""
     import fcntl
+
+    if not uris.is_of_this_machine(uri):
+        yield
+        return
 
     directory = uris.local_path(uri)
     directory.mkdir(parents=True, exist_ok=True)
@@ -82,21 +81,3 @@ def _hold_local(uri: str) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _hold_remote(uri: str) -> Iterator[None]:
-    from pyarrow.fs import FileType
-
-    system, root = uris.file_system(uri)
-    path = f"{root}/{LOCK_NAME}"
-    if system.get_file_info(path).type != FileType.NotFound:
-        with system.open_input_stream(path) as stream:
-            holder = _holder(stream.read())
-        raise LakeLocked(f"{uri} is being written by {holder}; if that process is gone, remove {uris.joined(uri, LOCK_NAME)}")
-    with system.open_output_stream(path) as stream:
-        stream.write(_own_holder())
-    try:
-        yield
-    finally:
-        system.delete_file(path)

@@ -5,7 +5,7 @@ encoded there one by one, which costs more than everything else. So the task wri
 and returns only descriptions: one row of `PARTS` per file, and one with its notes. The driver then commits these files
 (`Lake.commit_parts`).
 
-A task can run more than once. A failed task that is repeated writes other files, and no manifest names the files of the first
+A task can run more than once. A failed task that is repeated writes other files, and no commit names the files of the first
 attempt: they are garbage, like the leftovers of killed runs. A file's size is bounded by its task's rows, a task's memory by one
 row group of each of its tables.
 """
@@ -21,7 +21,7 @@ import msgspec
 import pyarrow as pa
 
 from . import buckets, uris
-from .commits import DataFile
+from .delta import DataFile
 from .schemas import arrow_of, arrow_schema
 
 if TYPE_CHECKING:

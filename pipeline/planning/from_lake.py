@@ -24,10 +24,10 @@ def read_lake(uri: str, warn: Callable[[str], None]) -> ClusterDocument:
     from ..lake.commits import Lake
 
     lake = Lake(uri)
-    manifests = lake.active(STATE)
-    if not manifests:
+    parts = lake.active(STATE)
+    if not parts:
         raise WrongUse(f"{uri} has no {STATE}; the next step: kraftlab pipeline build gold --lake {uri}")
-    newest = max(manifests, key=lambda manifest: manifest.hi)
+    newest = max(parts, key=lambda part: part.hi)
     rows = _known(lake.arrow_of(newest).to_pylist(), warn)
     samples = newest_samples(_rows(lake, SAMPLES))
     if not samples:

@@ -64,7 +64,7 @@ def checks_table(plan: Plan, findings: Iterable[Finding]) -> pa.Table:
 def record(lake: Lake, plan: Plan, findings: Iterable[Finding], ms: int) -> None:
     """Commit a plan with its moves and findings. Plans are numbered in order; the same plan keeps its number."""
     with lake.writing():
-        numbers = {manifest.details.get("plan_id"): manifest.lo for manifest in lake.active(PLANS)}
+        numbers = {part.details.get("plan_id"): part.lo for part in lake.active(PLANS)}
         number = numbers.get(plan.plan_id, len(numbers))
         for table, rows in ((MOVES, moves_table(plan)), (CHECKS, checks_table(plan, findings)), (PLANS, plan_table(plan, ms))):
             lake.commit_arrow(rows, table, number, number + 1, details={"plan_id": plan.plan_id})

@@ -133,7 +133,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def gather(lake: Lake) -> Report:
-    """Read a lake. CorruptInput for manifests that cannot be read."""
+    """Read a lake. CorruptInput for tables that cannot be read."""
     built = set(lake.tables())
     wanted = (QUARANTINE, GAPS, *BUILT_OF_LOGS, BROKER_LOAD, DIR_SKEW)
     moves = lake.arrow(REASSIGNMENTS)

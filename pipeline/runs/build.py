@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 
 from ..errors import WrongUse
 from ..lake import uris
-from ..lake.commits import DataFile, Lake, Manifest
+from ..lake.commits import Lake, Range
+from ..lake.delta import DataFile
 from ..lake.parts import TaskFiles, written
 from ..session.factory import master_of
 from ..sources.bronze_pass import BATCHES, QUARANTINE
@@ -76,21 +77,18 @@ def build(
         return _Build(spark, lake, tables, ingested, progress).run(start, end)
 
 
-def next_offset(lake: Lake, tables: Sequence[str], ingested: Sequence[Manifest]) -> int:
+def next_offset(lake: Lake, tables: Sequence[str], ingested: Sequence[Range]) -> int:
     """Return the first offset that some table lacks, or has from batches that were ingested again since."""
     return min(_built_end(lake.active(table), ingested) for table in tables)
 
 
-def _built_end(built: Sequence[Manifest], ingested: Sequence[Manifest]) -> int:
+def _built_end(built: Sequence[Range], ingested: Sequence[Range]) -> int:
     end = 0
-    for manifest in built:
-        newer = any(
-            each.content > manifest.inputs.get(BATCHES, 0) and each.lo < manifest.hi and manifest.lo < each.hi
-            for each in ingested
-        )
-        if newer or manifest.lo > end:
+    for part in built:
+        newer = any(each.content > part.inputs.get(BATCHES, 0) and each.lo < part.hi and part.lo < each.hi for each in ingested)
+        if newer or part.lo > end:
             break
-        end = manifest.hi
+        end = part.hi
     return end
 
 
@@ -102,7 +100,7 @@ class _Build:
         spark: SparkSession,
         lake: Lake,
         tables: Sequence[str],
-        ingested: Sequence[Manifest],
+        ingested: Sequence[Range],
         progress: Callable[[str], None],
     ) -> None:
         self.spark, self.lake, self.tables, self.ingested, self.progress = spark, lake, tables, ingested, progress
@@ -181,7 +179,7 @@ class _Build:
         }
         errors = self.lake.arrow_of(done[OTHER], ["error"])["error"].to_pylist() if OTHER in done else []
         undecodable = Counter(error for error in errors if error is not None)
-        return {table: manifest.rows for table, manifest in done.items()}, dict(undecodable)
+        return {table: part.rows for table, part in done.items()}, dict(undecodable)
 
     def _known_names(self, lo: int, snapshots: set[str]) -> dict[str, str]:
         """Return names by id of all topics before the range: those of earlier builds, and those between them and the range."""
@@ -195,7 +193,7 @@ class _Build:
         paths = [file.path for each in self._ingested_in(lo, hi) for file in each.files]
         return pieces(self.lake.uri, paths, lo, hi, snapshots, of_several=len(self.controllers) > 1)
 
-    def _ingested_in(self, lo: int, hi: int) -> list[Manifest]:
+    def _ingested_in(self, lo: int, hi: int) -> list[Range]:
         return [each for each in self.ingested if each.lo < hi and lo < each.hi]
 
     def _needed_snapshots(self) -> set[str]:
@@ -215,6 +213,4 @@ class _Build:
     def _disagreements(self, lo: int, hi: int) -> int:
         if len(self.controllers) < 2:
             return 0
-        return sum(
-            bronze.disagreements(self.lake.arrow_of(manifest, [*bronze.KEYS, "crc"])) for manifest in self._ingested_in(lo, hi)
-        )
+        return sum(bronze.disagreements(self.lake.arrow_of(part, [*bronze.KEYS, "crc"])) for part in self._ingested_in(lo, hi))

@@ -8,7 +8,7 @@ them alone.
 
 Everything is computed once: reassignments, their replicas and the states of partitions in one pass over the changes, and their
 consequences from the committed tables. A table is rebuilt only if one of its inputs has other rows since, according to the
-manifests: a range without rows, as most micro-batches add to most tables, makes nothing stale. Only the histories of many changes
+commits: a range without rows, as most micro-batches add to most tables, makes nothing stale. Only the histories of many changes
 use Spark's workers.
 """
 
@@ -139,7 +139,7 @@ class GoldBuild:
             return {}
         self.progress(", ".join(tables))
         inputs = _made_of(self.lake, tables[0])
-        changes = [file for manifest in self.lake.active(CHANGES) for file in manifest.files]
+        changes = [file for part in self.lake.active(CHANGES) for file in part.files]
         directories = {table: self.lake.directory(table, 0, end) for table in tables}
         deletions = histories.deletions_of(self.lake.arrow(TOPICS, histories.TOPIC_COLUMNS))
         job = histories.job_of(changes, deletions, self.lake.uri, directories)
@@ -149,7 +149,7 @@ class GoldBuild:
 
     def _drift(self, end: int) -> int:
         self.progress(DRIFT)
-        files = [file for manifest in self.lake.active(REASSIGNMENTS) for file in manifest.files]
+        files = [file for part in self.lake.active(REASSIGNMENTS) for file in part.files]
 
         def reassignments(columns: list[str]) -> Iterator[pa.Table]:
             for file in files:

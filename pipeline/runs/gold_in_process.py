@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..audits import epochs, skew
-from ..lake.commits import DataFile, Lake
+from ..lake.commits import Lake
+from ..lake.delta import DataFile
 from ..lake.schemas import batch_of_rows
 from ..sources.bronze_pass import BATCHES
 from ..tables.batch_rows import SNAPSHOT_SUFFIX
@@ -100,8 +101,8 @@ def log_divergence(lake: Lake) -> pa.Table:
             known = reach.get(controller, (first, last, epoch))
             reach[controller] = min(first, known[0]), max(last, known[1]), max(epoch, known[2])
     batches = []
-    for manifest in lake.active(BATCHES):
-        rows = _of_segments(lake.arrow_of(manifest, ["controller_id", *_BATCH, "segment"]))
+    for part in lake.active(BATCHES):
+        rows = _of_segments(lake.arrow_of(part, ["controller_id", *_BATCH, "segment"]))
         held = rows.group_by(_BATCH).aggregate([("controller_id", "count_distinct")])
         bases, lasts = held["base_offset"].to_numpy(), held["last_offset"].to_numpy()
         reached = sum(((start <= lasts) & (bases <= end)).astype(np.int64) for start, end, _ in reach.values())
@@ -121,8 +122,8 @@ MADE_HERE: Mapping[str, Callable[[Lake], pa.Table]] = {
 
 
 def _by_file(lake: Lake, table: str, columns: list[str]) -> Iterator[tuple[DataFile, pa.Table]]:
-    for manifest in lake.active(table):
-        for file in manifest.files:
+    for part in lake.active(table):
+        for file in part.files:
             yield file, lake.arrow_of_files(table, [file], columns)
 
 

@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from ..errors import CorruptInput, WrongUse, fault_of_worker
 from ..lake import uris
-from ..lake.commits import DataFile, Lake, Manifest
+from ..lake.commits import Lake, Range
+from ..lake.delta import DataFile
 from ..lake.parts import Written, written
 from ..lake.schemas import arrow_schema
 from ..session.factory import master_of
@@ -148,8 +149,8 @@ def ingest(
 
 def cluster_of(lake: Lake, form: LogFormat, cluster_id: str | None = None) -> str | None:
     """Return the cluster that logs must be of. CorruptInput if the lake holds another one, or the other format."""
-    for manifest in lake.active(BATCHES):
-        known, format_name = manifest.details.get("cluster_id"), manifest.details.get("format")
+    for part in lake.active(BATCHES):
+        known, format_name = part.details.get("cluster_id"), part.details.get("format")
         if format_name != form.name:
             raise CorruptInput(f"{lake} holds logs of format {format_name}, these are {form.name}; give them a lake of their own")
         if known is not None and cluster_id is not None and known != cluster_id:
@@ -160,7 +161,7 @@ def cluster_of(lake: Lake, form: LogFormat, cluster_id: str | None = None) -> st
 
 def _next_offset(lake: Lake) -> int:
     """Return the end of the last complete run."""
-    return min(max((manifest.hi for manifest in lake.active(table)), default=0) for table in TABLES)
+    return min(max((part.hi for part in lake.active(table)), default=0) for table in TABLES)
 
 
 class _Run:
@@ -223,7 +224,7 @@ class _Run:
         )
         return shown, rows.num_rows
 
-    def _gaps(self, batches: Manifest, quarantine: Manifest) -> list[bronze.Gap]:
+    def _gaps(self, batches: Range, quarantine: Range) -> list[bronze.Gap]:
         starts = {log.controller_id: log.start_offset for log in self.found.logs}
         keys = self.lake.arrow_of(batches, bronze.KEYS)
         marks = self.lake.arrow_of(quarantine, bronze.MARKS)
@@ -244,7 +245,7 @@ class _Run:
         rows = pa.Table.from_pylist([gap._asdict() | shared for gap in gaps], schema=arrow_schema(GAPS))
         self.lake.commit_arrow(rows, GAPS, self.lo, self.hi, inputs=inputs, details=self.details)
 
-    def _commit(self, table: str, files: Sequence[DataFile], inputs: Mapping[str, int] = {}) -> Manifest:
+    def _commit(self, table: str, files: Sequence[DataFile], inputs: Mapping[str, int] = {}) -> Range:
         return self.lake.commit_parts(table, self.lo, self.hi, files, inputs=inputs, details=self.details)
 
 

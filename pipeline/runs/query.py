@@ -27,6 +27,12 @@ def with_view_names(text: str) -> str:
     return "".join(part if index % 2 else _NAMES.sub(lambda found: _VIEWS[found[1]], part) for index, part in enumerate(parts))
 
 
+def tables_of(text: str) -> list[str]:
+    """Return the tables that a query names, in the order of the layers."""
+    text = with_view_names(text).lower()
+    return [table for table, view in _VIEWS.items() if re.search(rf"\b{view}\b", text)]
+
+
 def query(spark: SparkSession, lake: Lake, text: str, limit: int) -> tuple[list[str], list[tuple[object, ...]]]:
     """Return (column names, rows), at most `limit` rows. WrongUse for an invalid query, with Spark's words."""
     from pyspark.errors import AnalysisException, PySparkException
@@ -34,11 +40,10 @@ def query(spark: SparkSession, lake: Lake, text: str, limit: int) -> tuple[list[
     uris.check_reach(lake.uri, master_of(spark))
     if not lake.exists():
         raise WrongUse(f"{lake.place()} is not a lake: nothing was ever committed there; the next step: kraftlab pipeline ingest")
-    text = with_view_names(text)
+    tables, text = tables_of(text), with_view_names(text)
     try:
-        for table, view in _VIEWS.items():
-            if view in text.lower():
-                lake.read(spark, table).createOrReplaceTempView(view)
+        for table in tables:
+            lake.read(spark, table).createOrReplaceTempView(_VIEWS[table])
         found = spark.sql(text).limit(limit)
         return found.columns, [tuple(row) for row in found.collect()]
     except AnalysisException as error:

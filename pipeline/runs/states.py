@@ -41,7 +41,7 @@ def states_at(
         raise WrongUse(
             f"{lake} holds offsets {ranges[0].lo} to {end - 1}, not {at}; ingest and build newer offsets, or request one of these"
         )
-    files = [file for manifest in ranges for file in manifest.files]
+    files = [file for part in ranges for file in part.files]
     states = histories.states_at(spark, files, lake.arrow(TOPICS, histories.TOPIC_COLUMNS), lake.uri, at)
     if topic is not None:
         states = states.where(F.col("topic") == topic)  # not all rows of silver have the name

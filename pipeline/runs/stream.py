@@ -1,7 +1,7 @@
 """A lake that follows a log: micro-batches into bronze, then the new rows into silver and gold.
 
 Each micro-batch is one range of offsets of the log, and one commit of each table of bronze. It begins at the common end of all
-tables of bronze, which the lake's own manifests alone define: every run of the stream begins there, with a Spark checkpoint that
+tables of bronze, which the lake's own ranges alone define: every run of the stream begins there, with a Spark checkpoint that
 is deleted at its end. So whatever killed the last run, and whatever changed the lake since (an `ingest`, a restored copy), the
 stream continues without a row lost or twice. A range that was killed between two tables of bronze is finished first. Silver and
 gold take the rows of bronze that they lack, by their ordinary builds. Small ranges are merged after a micro-batch, when there are
@@ -53,7 +53,7 @@ ATTEMPTS = 3
 """Maximum number of attempts in a row for a micro-batch that fails in Spark, or because the log was cleaned meanwhile."""
 FIRST_ANSWER_MS = 10_000
 LIVE = "batch_id"
-"""The detail that marks manifests of micro-batches from a quorum."""
+"""The detail that marks ranges of micro-batches from a quorum."""
 SEEN = "last_offset bigint"
 """Columns of files that a micro-batch needs: only its end. `ingest` reads the files, with their damages."""
 
@@ -297,8 +297,8 @@ class _Follower:
         """Return the offset after the last record of bronze, with the record's epoch. Offsets from there to the end of bronze are
         skipped.
         """
-        for manifest in reversed(self._lake.active(BATCHES)):
-            rows = self._lake.arrow_of(manifest, ["last_offset", "leader_epoch", "segment"])
+        for part in reversed(self._lake.active(BATCHES)):
+            rows = self._lake.arrow_of(part, ["last_offset", "leader_epoch", "segment"])
             if rows.num_rows:
                 last, epoch, segment = rows.sort_by([("last_offset", "descending")]).slice(0, 1).to_pylist()[0].values()
                 snapshot = SNAPSHOT_NAME.fullmatch(segment)
@@ -310,11 +310,11 @@ class _Follower:
         lo, hi = self._done(), max(map(self._end, TABLES))
         if lo == hi:
             return
-        manifest = self._lake.active(BATCHES)[-1]
+        part = self._lake.active(BATCHES)[-1]
         if not self.source.is_live:
             ingest(self._spark, self._lake, [self.source.place], lo=lo, hi=hi)
-        elif LIVE in manifest.details:
-            self._commit_marks(lo, hi, manifest.details, self._lake.arrow_of(manifest))
+        elif LIVE in part.details:
+            self._commit_marks(lo, hi, part.details, self._lake.arrow_of(part))
         else:
             raise WrongUse(
                 f"an ingest into {self._lake} was killed before its end, at offsets {lo} to {hi - 1}; "
@@ -351,9 +351,9 @@ class _Follower:
             "controllers": str(row["controller_id"]),
             LIVE: str(batch_id),
         }
-        manifest = self._lake.commit(BATCHES, lo, hi, lambda place: new.write.mode("append").parquet(place), details=details)
-        self._commit_marks(lo, hi, details, self._lake.arrow_of(manifest, ["segment", "base_offset"]))
-        return manifest.rows
+        part = self._lake.commit(BATCHES, lo, hi, lambda place: new.write.mode("append").parquet(place), details=details)
+        self._commit_marks(lo, hi, details, self._lake.arrow_of(part, ["segment", "base_offset"]))
+        return part.rows
 
     def _commit_marks(self, lo: int, hi: int, details: Mapping[str, str], batches: pa.Table) -> None:
         """Commit the other tables of bronze. A quorum sends no damages; offsets are missing if a snapshot replaced them."""

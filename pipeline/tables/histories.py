@@ -22,7 +22,7 @@ from ..audits.life_cycles_arrow import COLUMNS, STATE, Deletions
 from ..audits.life_cycles_columns import histories_of
 from ..lake import uris
 from ..lake.buckets import ANY, BUCKETS, groups_of, hashes
-from ..lake.commits import DataFile
+from ..lake.delta import DataFile
 from ..lake.parts import PARTS, TaskFiles
 from ..lake.schemas import arrow_schema, spark_schema
 from ..lake.tasks import of_spark

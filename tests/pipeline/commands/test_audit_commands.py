@@ -71,11 +71,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
             content = pa.Table.from_pylist(rows, schema=arrow_schema(table))
             with found.writing():
                 inputs = {each: found.changed(each) for each in run_of_gold.INPUTS.get(table, ())}
-                made = found.commit_arrow(content, table, 0, 100)
-                if inputs:
-                    path = tmp_path / "lake" / "_commits" / table / f"{made.number}.json"
-                    document = json.loads(path.read_text())
-                    path.write_text(json.dumps(document | {"inputs": inputs}))
+                found.commit_arrow(content, table, 0, 100, inputs=inputs)
         return str(tmp_path / "lake")
 
     monkeypatch.setattr("kraftlab.pipeline.session.factory.create", refuse)
@@ -217,9 +213,6 @@ def test_directories_over_the_band_are_findings_of_the_newest_sample_only(
     new = row | {"as_of": row["as_of"] + 1000, "ratio": 1.0, "over_band": False, "offline": False}
     samples = [{"sampled_ms": 1_795_255_430_000, "broker_id": 1}]
     place = lake(gold_log_dir_skew=[new, old], silver_log_dir_samples=samples)
-    path = Path(place) / "_commits" / "gold.log_dir_skew" / "1.json"
-    inputs = {each: Lake(place).changed(each) for each in run_of_gold.INPUTS["gold.log_dir_skew"]}
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"inputs": inputs}))
     assert run(["pipeline", "logdirs", "skew", "--lake", place]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "1 rows; at the newest sample 0 over the band or offline"
     assert run(["pipeline", "logdirs", "skew", "--lake", place, "--since", "2026-11-21", "--json"]) == 0

@@ -1,4 +1,4 @@
-"""Only what a manifest names counts, whatever was going on when its writer died."""
+"""Only what a commit names counts, whatever was going on when its writer died."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from kraftlab.pipeline.errors import CorruptInput, WrongUse
-from kraftlab.pipeline.lake import schemas
-from kraftlab.pipeline.lake.commits import Lake, Manifest, RangeOverlap, range_name
+from kraftlab.pipeline.lake import delta, schemas
+from kraftlab.pipeline.lake.commits import Lake, RangeOverlap, range_name
 
 TABLE = "silver.configs"
 
@@ -32,8 +32,11 @@ def _commit(lake: Lake, lo: int, hi: int) -> None:
         lake.commit_arrow(_rows(range(lo, hi)), TABLE, lo, hi)
 
 
-def _offsets(lake: Lake, as_of: int | None = None) -> list[int]:
-    return sorted(lake.arrow(TABLE, ["offset"], as_of).column("offset").to_pylist())
+def _offsets(lake: Lake, version: int | None = None) -> list[int]:
+    if version is not None:
+        lake = Lake(lake.uri)
+        lake.pin(TABLE, version)
+    return sorted(lake.arrow(TABLE, ["offset"]).column("offset").to_pylist())
 
 
 @pytest.fixture
@@ -47,31 +50,102 @@ def test_a_lake_that_is_not_there_has_empty_tables(lake: Lake) -> None:
     assert lake.arrow(TABLE).num_rows == 0
 
 
-def test_what_a_manifest_names_is_on_the_disk_before_it_and_the_manifest_before_its_name(
+def _log(lake: Lake, number: int) -> Path:
+    return Path(lake.place()) / "silver" / "configs" / "_delta_log" / f"{number:020d}.json"
+
+
+def test_files_of_a_commit_are_on_the_disk_before_it_and_the_commit_before_it_is_reported(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    manifest = tmp_path / "lake with a space" / "_commits" / TABLE / "1.json"
+    commit = _log(lake, 1)
     synced: list[tuple[int, bool]] = []
     sync = os.fsync
 
     def spied(descriptor: int) -> None:
-        synced.append((os.fstat(descriptor).st_ino, manifest.exists()))
+        synced.append((os.fstat(descriptor).st_ino, commit.exists()))
         sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", spied)
     _commit(lake, 0, 5)
-    (rows,) = (tmp_path / "lake with a space" / "silver" / "configs").glob("range=*/part-*.parquet")
-    before_its_name = [inode for inode, named in synced if not named]
-    of_rows, of_manifest = before_its_name.index(rows.stat().st_ino), before_its_name.index(manifest.stat().st_ino)
-    assert of_rows < before_its_name.index(rows.parent.stat().st_ino) < of_manifest
-    assert (manifest.parent.stat().st_ino, True) in synced
+    (rows,) = (tmp_path / "lake with a space" / "silver" / "configs").glob("*/part-*.parquet")
+    before = [inode for inode, exists in synced if not exists]
+    assert before.index(rows.stat().st_ino) < before.index(rows.parent.stat().st_ino)
+    assert {(path.stat().st_ino, True) for path in (commit, commit.parent)} <= set(synced)
 
 
-def test_ranges_stand_where_their_names_say(lake: Lake, tmp_path: Path) -> None:
+def test_a_table_is_a_delta_table_with_its_files_in_directories_of_ranges(lake: Lake, tmp_path: Path) -> None:
+    from deltalake import DeltaTable
+
     _commit(lake, 0, 5)
-    (path,) = (tmp_path / "lake with a space" / "silver" / "configs").glob("range=*/part-*.parquet")
-    assert path.parent.name == range_name(0, 5) == f"range={'0' * 20}-{'0' * 19}5"
-    assert (tmp_path / "lake with a space" / "_commits" / TABLE / "1.json").exists()
+    (path,) = (tmp_path / "lake with a space" / "silver" / "configs").glob("*/part-*.parquet")
+    assert path.parent.name == range_name(0, 5) == f"{'0' * 20}-{'0' * 19}5"
+    found = DeltaTable(tmp_path / "lake with a space" / "silver" / "configs").to_pyarrow_table()
+    assert found.select(["offset", "key"]).to_pylist() == [{"offset": offset, "key": "k"} for offset in range(5)]
+
+
+@pytest.mark.parametrize("content", [b"", bytes(100), b'{"commitInfo":{"timesta'])
+def test_a_commit_of_which_a_power_cut_left_a_part_is_removed_by_the_next_writer(lake: Lake, content: bytes) -> None:
+    _commit(lake, 0, 5)
+    _log(lake, 2).write_bytes(content)
+    _commit(Lake(lake.uri), 5, 8)
+    assert _offsets(Lake(lake.uri)) == list(range(8))
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_commit_that_lacks_its_last_line_is_removed_by_the_next_writer(lake: Lake, number: int) -> None:
+    for at in range(number + 1):
+        _commit(lake, at, at + 1)
+    _log(lake, number + 1).unlink()
+    lines = _log(lake, number).read_bytes().splitlines(keepends=True)
+    _log(lake, number).write_bytes(b"".join(lines[:-1]))
+    _commit(Lake(lake.uri), 5, 8)
+    assert _offsets(Lake(lake.uri)) == [*range(max(0, number - 1)), 5, 6, 7]
+
+
+def test_a_lake_of_the_old_format_is_refused_with_the_command_that_builds_it(lake: Lake) -> None:
+    (Path(lake.place()) / "_commits").mkdir(parents=True)
+    with pytest.raises(WrongUse, match=r"earlier version.*kraftlab pipeline ingest LOGDIR\.\.\. --lake .*lake with a space"):
+        lake.exists()
+
+
+def test_a_second_commit_of_one_version_is_refused(lake: Lake) -> None:
+    _commit(lake, 0, 5)
+    table = delta.Table(f"{lake.uri}/silver/configs", TABLE)
+    read = table.read()
+    assert read is not None
+    _commit(Lake(lake.uri), 5, 8)
+    with pytest.raises(WrongUse, match=r"another process committed to silver\.configs at the same time"):
+        table.commit(read, schemas.arrow_schema(TABLE), (), (), read.note, is_change=False)
+
+
+def test_a_commit_of_another_program_is_named(lake: Lake) -> None:
+    from deltalake import DeltaTable
+
+    _commit(lake, 0, 5)
+    DeltaTable(Path(lake.place()) / "silver" / "configs").delete("offset = 3")
+    with pytest.raises(CorruptInput, match=r"version 2 of silver\.configs was committed by another program \(DELETE\)"):
+        _offsets(lake)
+
+
+def test_earlier_versions_are_read_by_number_and_by_time(lake: Lake) -> None:
+    for hi in (3, 4, 5):
+        _commit(lake, 0, hi)
+    assert [_offsets(lake, version) for version in (0, 1, 2)] == [[], [0, 1, 2], [0, 1, 2, 3]]
+    with pytest.raises(WrongUse, match=r"silver\.configs has no version 4; the newest is 3"):
+        lake.pin(TABLE, 4)
+    earlier = Lake(lake.uri)
+    earlier.pin(TABLE, 2)
+    time_ms = earlier.committed_ms(TABLE)
+    at_time = Lake(lake.uri)
+    at_time.pin_time(time_ms)
+    assert _offsets(at_time) in ([0, 1, 2, 3], [0, 1, 2, 3, 4])
+    assert at_time.committed_ms(TABLE) == time_ms
+    assert at_time.arrow("silver.topics").num_rows == 0
+    with pytest.raises(WrongUse, match="has no version from before 5 "):
+        at_time.pin_time(5)
+    lake.vacuum()
+    with pytest.raises(WrongUse, match=r"version 2 of silver\.configs has files that a vacuum removed"):
+        Lake(lake.uri).pin(TABLE, 2)
 
 
 def test_a_range_done_again_counts_once(lake: Lake) -> None:
@@ -79,7 +153,7 @@ def test_a_range_done_again_counts_once(lake: Lake) -> None:
         _commit(lake, 0, 5)
     _commit(lake, 5, 8)
     assert _offsets(lake) == list(range(8))
-    assert _offsets(lake, as_of=1) == list(range(5))
+    assert _offsets(lake, version=1) == list(range(5))
 
 
 def test_a_wider_range_replaces_those_within(lake: Lake) -> None:
@@ -98,7 +172,7 @@ def test_a_range_that_covers_another_in_part_is_refused(lake: Lake) -> None:
         _commit(lake, 4, 4)
 
 
-def test_what_no_manifest_names_does_not_count_and_is_removed(lake: Lake, tmp_path: Path) -> None:
+def test_what_no_commit_names_does_not_count_and_is_removed(lake: Lake, tmp_path: Path) -> None:
     _commit(lake, 0, 5)
     _commit(lake, 0, 5)
     orphan = tmp_path / "lake with a space" / "silver" / "configs" / range_name(0, 5) / "part-orphan.parquet"
@@ -107,8 +181,7 @@ def test_what_no_manifest_names_does_not_count_and_is_removed(lake: Lake, tmp_pa
     left.mkdir(parents=True)
     (left / "part-1").write_bytes(b"x")
     assert _offsets(lake) == list(range(5))
-    removed = lake.vacuum()
-    assert (removed.files, removed.manifests) == (3, 1)
+    assert lake.vacuum().files == 3
     assert not orphan.exists()
     assert not left.parent.parent.exists()
     assert _offsets(lake) == list(range(5))
@@ -132,7 +205,7 @@ def test_that_rows_are_gone_is_a_change_whatever_a_vacuum_took_away(lake: Lake) 
             lake.commit_arrow(_rows(()), TABLE, 0, 5)
         assert lake.changed(TABLE) == 3
         lake.vacuum()
-        assert lake.changed(TABLE) == 3, "what was made of the second commit lacks what the third took away"
+        assert lake.changed(TABLE) == 3, "rows that are made of the second commit lack the removal by the third"
     with lake.writing():
         lake.commit_parts(TABLE, 8, 9, ())
     assert lake.changed(TABLE) == 3, "nothing came or went"
@@ -142,39 +215,38 @@ def test_vacuum_keeps_as_many_states_as_requested(lake: Lake) -> None:
     for hi in (3, 4, 5):
         _commit(lake, 0, hi)
     lake.vacuum(keep=2)
-    assert _offsets(lake, as_of=2) == list(range(4))
-    assert [each.number for each in lake.manifests(TABLE)] == [2, 3]
+    assert _offsets(lake, version=2) == list(range(4))
     with pytest.raises(WrongUse, match="newest state"):
         lake.vacuum(keep=0)
 
 
-def test_a_table_is_read_while_a_vacuum_takes_old_manifests_away(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    for lo, hi in ((0, 4), (4, 8), (0, 8)):
-        _commit(lake, lo, hi)
-    reader = Lake(lake.uri)
-    read = reader.read_manifest
+def test_many_commits_become_a_checkpoint_and_old_ones_expire(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta, "COMMITS_PER_CHECKPOINT", 4)
+    for at in range(8):
+        _commit(lake, at, at + 1)
+    lake.vacuum(keep=3)
+    assert _log(lake, 6).with_suffix(".checkpoint.parquet").exists()
+    assert not _log(lake, 1).exists()
+    assert [_offsets(Lake(lake.uri), version) for version in (6, 7, 8)] == [list(range(version)) for version in (6, 7, 8)]
+    _commit(lake, 0, 9)
+    assert _offsets(Lake(lake.uri)) == list(range(9))
+    with pytest.raises(WrongUse, match="expired"):
+        lake.pin(TABLE, 2)
 
-    def slowly(path: str) -> Manifest:
-        lake.vacuum()
-        return read(path)
 
-    monkeypatch.setattr(reader, "read_manifest", slowly)
-    assert _offsets(reader) == list(range(8))
-
-
-@pytest.mark.parametrize("content", [b"{", b'{"table": "\xff"}'])
-def test_a_manifest_that_is_none_is_named(lake: Lake, tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize("content", [b"{", b'{"commitInfo": "\xff"}'])
+def test_a_commit_that_cannot_be_read_is_named(lake: Lake, content: bytes) -> None:
     _commit(lake, 0, 5)
-    (tmp_path / "lake with a space" / "_commits" / TABLE / "1.json").write_bytes(content)
-    with pytest.raises(CorruptInput, match=r"1\.json is not a manifest"):
-        _offsets(lake)
+    _log(lake, 1).write_bytes(content)
+    with pytest.raises(CorruptInput, match=r"silver\.configs cannot be read"):
+        _offsets(Lake(lake.uri))
 
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
 import pyarrow as pa
-from kraftlab.pipeline.lake import commits, schemas
+from kraftlab.pipeline.lake import commits, delta, schemas
 
 point, place = sys.argv[1:]
 
@@ -189,8 +261,8 @@ def die(at, wrapped):
     return call
 
 lake = commits.Lake(place)
-lake.publish = die("publish", lake.publish)
-commits._write = die("manifest", commits._write)
+delta.Table.commit = die("commit", delta.Table.commit)
+delta.Table._sync = die("sync", delta.Table._sync)
 table = "silver.configs"
 with lake.writing():
     rows = pa.Table.from_pylist([{"offset": n, "value": "new"} for n in range(10)], schema=schemas.arrow_schema(table))
@@ -201,9 +273,9 @@ with lake.writing():
 @pytest.mark.parametrize(
     ("point", "counts"),
     [
-        ("before publish", False),
-        ("after manifest", False),
-        ("after publish", True),
+        ("before commit", False),
+        ("after sync", False),
+        ("after commit", True),
     ],
 )
 def test_a_killed_writer_leaves_all_or_nothing(lake: Lake, point: str, counts: bool) -> None:

@@ -10,7 +10,8 @@ import pytest
 from pyarrow import parquet
 
 from kraftlab.pipeline.lake import buckets, parts
-from kraftlab.pipeline.lake.commits import DataFile, Lake
+from kraftlab.pipeline.lake.commits import Lake
+from kraftlab.pipeline.lake.delta import DataFile
 from kraftlab.pipeline.lake.parts import TaskFiles
 from kraftlab.pipeline.lake.schemas import arrow_schema
 from kraftlab.pipeline.tables.histories import CHANGES, Job, units_of
