@@ -214,7 +214,7 @@ def _not_opened(endpoint: Endpoint, error: Exception) -> NoAnswer | ClusterUnrea
 
 
 def _left_s(deadline: float) -> float:
-    """Return the time until the deadline. TimeoutError if there is none."""
+    """Return the time until the deadline. TimeoutError if the deadline has passed."""
     left_s = deadline - time.monotonic()
     if left_s <= 0:
         raise TimeoutError("no time is left")

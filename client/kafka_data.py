@@ -156,7 +156,7 @@ def whole_batches(records: memoryview) -> memoryview:
 
 
 def _only(topics: Sequence[Any], partitions: str) -> Any:
-    """Return the answer about the one partition of a request. OSError if there is none."""
+    """Return the answer about the one partition of a request. ConnectionError if it is about none or several."""
     found = [entry for topic in topics for entry in getattr(topic, partitions)]
     if len(found) != 1:
         raise ConnectionError(f"the answer is about {len(found)} partitions, not one")

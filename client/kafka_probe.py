@@ -30,7 +30,7 @@ def speaks_kafka(servers: Sequence[Endpoint], timeout_s: float = TIMEOUT_S) -> b
 
 
 def _answer(server: Endpoint, deadline: float) -> bytes | None:
-    """Return the first bytes of a server's answer, None if there are none in time."""
+    """Return the first bytes of a server's answer, or None if the server sends nothing in time."""
     data = b""
     try:
         with socket.create_connection((server.host, server.port), max(deadline - time.monotonic(), 0.001)) as connected:

