@@ -56,6 +56,7 @@ def test_no_acknowledged_record_is_lost_when_a_broker_is_killed_while_it_compact
         configs = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20), "min.cleanable.dirty.ratio": "0.01"}
         lab.create_topic("compacted", [0], configs=configs)
         writer = Writer(lab, kills)
+        writer.write()  # the broker has made the partition's directory once it has acknowledged a record
         [directory] = lab.cluster.directory.glob("**/compacted-0")
 
         def has_begun() -> bool:
