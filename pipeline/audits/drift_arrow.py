@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..lake.schemas import batch_of_rows
+from ..storage.schemas import batch_of_rows
 from .drift import RACE_WINDOW_MS, Drift, Mode, PlaceOfPartition, SettledPartition, modes_of, of_cycles, of_siblings, place
 from .life_cycles import DELETED, SUPERSEDED, UNKNOWN, Reassignment
 

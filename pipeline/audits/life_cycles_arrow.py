@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ..lake.schemas import arrow_schema, batch_of_rows, spark_schema
-from ..lake.tasks import without_gc
+from ..storage.schemas import arrow_schema, batch_of_rows, spark_schema
+from ..storage.tasks import without_gc
 from .life_cycles import Change, PartitionHistory, PartitionState, Reassignment, Removal
 
 KEY = ("topic_id", "partition")

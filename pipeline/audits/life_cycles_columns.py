@@ -25,8 +25,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..lake.schemas import arrow_schema, batch_of_columns
 from ..own_log.columns import Vector, spread
+from ..storage.schemas import arrow_schema, batch_of_columns
 from .life_cycles import ADDING, CANCELLED, CHANGE, COMPLETED, CREATE, OPEN, REMOVING, SUPERSEDED
 from .life_cycles_arrow import REASSIGNMENTS, REPLICAS, ROWS_PER_BATCH, STATE, Deletions
 from .life_cycles_arrow import histories_of as stepped

@@ -179,7 +179,7 @@ def _rows(lake: Any, table: str) -> list[Row]:
 
 def _known(chosen: Audit) -> Sequence[str]:
     """Return the columns of an audit's rows: those of its table, and those that `_rows` adds."""
-    from ..lake.schemas import arrow_schema
+    from ..storage.schemas import arrow_schema
 
     (table, *others) = chosen.tables
     names = () if others else tuple(arrow_schema(table).names)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 import msgspec
@@ -14,6 +14,11 @@ from kraftlab.cli.output import Output, json_option
 from ..command import CLEAN, FINDINGS
 from ..errors import WrongUse
 from .options import cluster_to_ask, lake_option
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ..lake.commits import Lake
 
 LATEST_MS = 253_402_300_799_999
 """The end of the year 9999."""
@@ -51,7 +56,6 @@ Needs no Spark. Exit codes: 0 sampled, 1 sampled, but a directory is offline, 2 
 def samples(lake_uri: str, file: BinaryIO | None, sampled_ms: int | None, as_json: bool) -> int:
     """Add one sample of all log directories to silver.log_dir_samples."""
     from ..lake.commits import Lake
-    from ..tables.log_dir_samples import TABLE
     from ..tables.log_dir_samples import samples as rows_of
 
     if named_servers() is not None and file is not None:
@@ -61,14 +65,32 @@ def samples(lake_uri: str, file: BinaryIO | None, sampled_ms: int | None, as_jso
     lake = Lake(lake_uri)
     topics = lake.arrow("silver.topics", ["topic_id", "name", "offset"]).sort_by("offset").to_pylist()
     rows = rows_of(document, at_ms, {row["name"]: row["topic_id"] for row in topics if row["name"]})
-    with lake.writing():
-        part = lake.commit_arrow(rows, TABLE, at_ms, at_ms + 1)
+    add(lake, rows, at_ms)
     offline = sum(error is not None for error in rows.column("error").to_pylist())
     output = Output(as_json)
-    output.lines([f"{part.rows} rows of {len(set(rows.column('broker_id').to_pylist()))} brokers, sampled at {at_ms}"])
+    output.lines([f"{rows.num_rows} rows of {len(set(rows.column('broker_id').to_pylist()))} brokers, sampled at {at_ms}"])
     output.lines([f"{offline} of them of offline directories"] if offline else [])
-    output.result({"rows": part.rows, "sampled_ms": at_ms, "offline": offline})
+    output.result({"rows": rows.num_rows, "sampled_ms": at_ms, "offline": offline})
     return FINDINGS if offline else CLEAN
+
+
+def add(lake: Lake, rows: pa.Table, at_ms: int) -> None:
+    """Commit the sample of a moment, in place of an earlier one of that moment."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from ..lake.compaction import compact
+    from ..tables.log_dir_samples import TABLE
+
+    lo, hi, details = at_ms, at_ms + 1, dict[str, str]()
+    with lake.writing():
+        for part in lake.active(TABLE):
+            if part.lo <= at_ms < part.hi:  # samples of several moments were merged
+                others = lake.arrow_of(part)
+                rows = pa.concat_tables([others.filter(pc.not_equal(others["sampled_ms"], at_ms)), rows])
+                lo, hi, details = part.lo, part.hi, dict(part.details)
+        lake.commit_arrow(rows, TABLE, lo, hi, details=details)
+        compact(lake, [TABLE])
 
 
 def _describe() -> bytes:

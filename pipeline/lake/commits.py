@@ -15,50 +15,25 @@ refused. Readers need no lock: files of replaced ranges stay until `vacuum`.
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
+import pyarrow as pa
+from pyarrow import dataset
+from pyarrow.fs import FileType
 
-from ..errors import CorruptInput, WrongUse
-from . import lock, uris
-from .delta import DataFile, Note, RangeNote, Table, Version
-from .schemas import SPARK_SCHEMAS, arrow_schema, spark_schema
+from ..errors import WrongUse
+from ..storage import uris
+from ..storage.parts import DataFile, write_here
+from ..storage.schemas import SPARK_SCHEMAS, arrow_schema, spark_schema
+from . import lock
+from .delta import STAY_HOURS, Note, Range, Table, Version
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyarrow.compute import Expression
     from pyspark.sql import DataFrame, SparkSession
 
 OLD_FORMAT = "_commits"
-OFFSET_DIGITS = 20
-_HIDDEN = ("_", ".")
-
-Write = Callable[[str], None]
-"""Writes Parquet files into the directory with this URI (Spark's spelling), next to its other files."""
-
-
-class Range(NamedTuple):
-    """A range of a table. `content` is the version that brought its rows, the oldest one if several ranges were merged. `details`
-    are notes of the command that committed the range.
-    """
-
-    table: str
-    number: int
-    lo: int
-    hi: int
-    content: int
-    files: tuple[DataFile, ...]
-    inputs: Mapping[str, int]
-    details: Mapping[str, str]
-
-    @property
-    def rows(self) -> int:
-        return sum(each.rows for each in self.files)
-
-    def __repr__(self) -> str:
-        return f"{self.table}#{self.number} [{self.lo}, {self.hi}) {self.rows} rows in {len(self.files)} files"
 
 
 class Removed(NamedTuple):
@@ -73,7 +48,7 @@ class RangeOverlap(WrongUse):
 
 
 def range_name(lo: int, hi: int) -> str:
-    return f"{lo:0{OFFSET_DIGITS}d}-{hi:0{OFFSET_DIGITS}d}"
+    return f"{lo:020d}-{hi:020d}"
 
 
 def table_path(table: str) -> str:
@@ -87,9 +62,13 @@ class Lake:
     def __init__(self, place: str) -> None:
         self.uri = uris.normalised(place)
         self._system, self._root = uris.file_system(self.uri)
+        self._is_local = uris.is_of_this_machine(self.uri)
         self._is_held = False
         self._tables: dict[str, Table] = {}
-        self._pinned: dict[str, int] = {}
+        self._fresh: set[str] = set()
+        """Tables that were read since the lake was locked, to which nobody else can have committed."""
+        self._pinned: dict[str, int | None] = {}
+        """Versions to read; None for a table that did not exist at the time."""
 
     def __repr__(self) -> str:
         return f"the lake {self.place()}"
@@ -106,6 +85,8 @@ class Lake:
         """Return the tables to which anything was ever committed."""
         return sorted(table for table in SPARK_SCHEMAS if self.latest(table))
 
+    # -- versions -------------------------------------------------------------------------------------------------------------
+
     def pin(self, table: str, version: int) -> None:
         """Read this version of a table from now on. WrongUse if the table does not have the version."""
         if self._table(table).read(version) is None:
@@ -114,11 +95,11 @@ class Lake:
 
     def pin_time(self, time_ms: int, tables: Iterable[str] = tuple(SPARK_SCHEMAS)) -> None:
         """Read tables as of a time from now on; a table that was created later has no rows. WrongUse if all of them are later."""
-        versions = {table: self._table(table).at_time(time_ms) for table in tables}
+        versions = {table: self._table(table).version_at(time_ms) for table in tables}
         if all(version is None for version in versions.values()):
             raise WrongUse(f"{self} has no version from before {time_ms} (ms since 1970)")
         for table, version in versions.items():
-            self._pinned[table] = -1
+            self._pinned[table] = None
             if version is not None:
                 self.pin(table, version)
 
@@ -126,48 +107,6 @@ class Lake:
         """Return the time of the version that is read."""
         version = self._version(table)
         return 0 if version is None else version.committed_ms
-
-    def _table(self, table: str) -> Table:
-        from pyarrow.fs import FileType
-
-        arrow_schema(table)
-        if not self._tables and self._system.get_file_info(f"{self._root}/{OLD_FORMAT}").type != FileType.NotFound:
-            raise WrongUse(
-                f"{self} has the format of an earlier version, which is not read any more; remove it, and build it again: "
-                f"kraftlab pipeline ingest LOGDIR... --lake {self.place()}"
-            )
-        if table not in self._tables:
-            self._tables[table] = Table(uris.joined(self.uri, table_path(table)), table)
-        return self._tables[table]
-
-    def _version(self, table: str) -> Version | None:
-        pinned = self._pinned.get(table)
-        return None if pinned == -1 else self._table(table).read(pinned)
-
-    def active(self, table: str) -> list[Range]:
-        """Return the ranges of a table, in order. CorruptInput if another program has committed to the table."""
-        version = self._version(table)
-        if version is None:
-            return []
-        files: dict[str, list[DataFile]] = {range_name(each.lo, each.hi): [] for each in version.note.ranges}
-        for file in version.files:
-            name = file.path.partition("/")[0]
-            if name not in files:
-                raise CorruptInput(f"{table} has a file of no range, {file.path}; was it committed by another program?")
-            files[name].append(msgspec.structs.replace(file, path=f"{table_path(table)}/{file.path}"))
-        return [
-            Range(
-                table,
-                each.number,
-                each.lo,
-                each.hi,
-                each.content,
-                tuple(files[range_name(each.lo, each.hi)]),
-                each.inputs,
-                each.details,
-            )
-            for each in sorted(version.note.ranges, key=lambda each: each.lo)
-        ]
 
     def latest(self, table: str) -> int:
         """Return the number of the version that is read, or 0 if nothing was ever committed to the table."""
@@ -177,21 +116,45 @@ class Lake:
     def changed(self, table: str) -> int:
         """Return the number of the newest version that gave the table other rows, or 0 if it never had any."""
         version = self._version(table)
-        return 0 if version is None else version.note.changed
+        return 0 if version is None else version.changed
+
+    def active(self, table: str) -> list[Range]:
+        """Return the ranges of a table, in order. CorruptInput if another program has committed to the table."""
+        version = self._version(table)
+        return [] if version is None else list(version.ranges)
 
     def files(self, table: str) -> list[str]:
         """Return the URIs of the table's files."""
         return [uris.joined(self.uri, data_file.path) for each in self.active(table) for data_file in each.files]
 
+    def _version(self, table: str) -> Version | None:
+        if table in self._pinned:
+            pinned = self._pinned[table]
+            return None if pinned is None else self._table(table).read(pinned)
+        version = self._table(table).read(is_known=table in self._fresh)
+        if self._is_held and self._is_local:
+            self._fresh.add(table)
+        return version
+
+    def _table(self, table: str) -> Table:
+        arrow_schema(table)
+        if not self._tables and self._system.get_file_info(f"{self._root}/{OLD_FORMAT}").type != FileType.NotFound:
+            raise WrongUse(
+                f"{self} has the format of an earlier version, which is not read any more; remove it, and build it again: "
+                f"kraftlab pipeline ingest LOGDIR... --lake {self.place()}"
+            )
+        if table not in self._tables:
+            path = table_path(table)
+            self._tables[table] = Table(uris.joined(self.uri, path), table, path)
+        return self._tables[table]
+
+    # -- rows -----------------------------------------------------------------------------------------------------------------
+
     def read(self, spark: SparkSession, table: str) -> DataFrame:
         """Return a table as Spark sees it. A table without files is empty and has its columns."""
         schema = spark_schema(table)
         files = [uris.for_spark(uri) for uri in self.files(table)]
-        if not files:
-            return (
-                spark.range(1).where("false").selectExpr(*(f"cast(null as {kind}) as {name}" for name, kind in _columns(schema)))
-            )
-        return spark.read.schema(schema).parquet(*files)
+        return spark.read.schema(schema).parquet(*files) if files else spark.createDataFrame([], schema)
 
     def arrow(self, table: str, columns: list[str] | None = None) -> pa.Table:
         """Return a table without Spark."""
@@ -204,37 +167,14 @@ class Lake:
     def arrow_of_files(
         self, table: str, files: Iterable[DataFile], columns: list[str] | None = None, where: Expression | None = None
     ) -> pa.Table:
-        """Return the rows of files of a table, committed or not, without Spark; with `where`, only the matching rows."""
-        import pyarrow as pa
-        from pyarrow import parquet
+        """Return the rows of files of a table, committed or not, without Spark; with `where`, only the matching rows. Columns
+        that a file does not have are null.
+        """
+        paths = [f"{self._root}/{each.path}" for each in files]
+        found = dataset.dataset(paths, arrow_schema(table), "parquet", self._system)
+        return found.to_table(columns, where)
 
-        schema = arrow_schema(table)
-        if columns is not None:
-            schema = pa.schema([schema.field(name) for name in columns])
-        parts = []
-        for data_file in files:
-            with self._system.open_input_file(f"{self._root}/{data_file.path}") as stream:
-                rows = parquet.read_table(stream, columns=schema.names, filters=where)
-                parts.append(rows.select(schema.names).cast(schema))
-        return pa.concat_tables(parts) if parts else schema.empty_table()
-
-    def commit(
-        self,
-        table: str,
-        lo: int,
-        hi: int,
-        write: Write,
-        *,
-        inputs: Mapping[str, int] = {},
-        details: Mapping[str, str] = {},
-    ) -> Range:
-        """Write the range [lo, hi) of a table and commit it. The caller holds `writing()`. RangeOverlap."""
-        self.check_range(table, lo, hi)
-        relative = self.directory(table, lo, hi)
-        before = {path for path, _ in self._data_files(relative)}
-        write(uris.for_spark(uris.joined(self.uri, relative)))
-        files = [DataFile(path, self._rows(path), size) for path, size in self._data_files(relative) if path not in before]
-        return self.commit_parts(table, lo, hi, files, inputs=inputs, details=details)
+    # -- commits --------------------------------------------------------------------------------------------------------------
 
     def directory(self, table: str, lo: int, hi: int) -> str:
         """Return the directory of a range's files, relative to the lake."""
@@ -252,32 +192,22 @@ class Lake:
         merged: int | None = None,
     ) -> Range:
         """Commit files that were written into `directory`; without files, a range without rows. `merged` is the `content` of a
-        range that has the rows of the replaced ranges. The caller holds `writing()`. RangeOverlap.
+        range that has the rows of the replaced ranges, and may have their files. The caller holds `writing()`. RangeOverlap.
         """
         self.check_range(table, lo, hi)
-        self._table(table).create(arrow_schema(table))
+        self._table(table).prepare(arrow_schema(table))
         version = self._version(table)
         assert version is not None
         number, files = version.number + 1, tuple(sorted(files, key=lambda each: each.path))
-        gone = [each for each in self.active(table) if lo <= each.lo and each.hi <= hi]
-        is_change = merged is None and bool(sum(each.rows for each in files) + sum(each.rows for each in gone))
-        committed = RangeNote(number, lo, hi, number if merged is None else merged, dict(inputs), dict(details))
-        replaced = {each.number for each in gone}
-        kept = [each for each in version.note.ranges if each.number not in replaced]
-        self._table(table).commit(
-            version,
-            arrow_schema(table),
-            map(_in_table, files),
-            [_in_table(file) for each in gone for file in each.files],
-            Note(number if is_change else version.note.changed, [*kept, committed]),
-            is_change=is_change,
-        )
-        return Range(table, number, lo, hi, committed.content, files, committed.inputs, committed.details)
-
-    def discard(self, files: Iterable[DataFile]) -> None:
-        """Remove written files that will not be committed."""
-        for each in files:
-            self._system.delete_file(f"{self._root}/{each.path}")
+        kept = [each for each in version.ranges if each.hi <= lo or hi <= each.lo]
+        gone = {file for each in version.ranges if each not in kept for file in each.files}
+        is_change = merged is None and any(each.rows for each in (*files, *gone))
+        content = number if merged is None else merged
+        committed = Range(number, lo, hi, content, dict(inputs), dict(details), table, files)
+        note = Note(number if is_change else version.changed, [*kept, committed])
+        added = [each for each in files if each not in gone]
+        self._table(table).commit(version, arrow_schema(table), added, gone - set(files), note, is_change=is_change)
+        return committed
 
     def commit_arrow(
         self,
@@ -289,16 +219,15 @@ class Lake:
         inputs: Mapping[str, int] = {},
         details: Mapping[str, str] = {},
     ) -> Range:
-        """Commit rows in memory, without Spark. The caller holds `writing()`."""
-        from pyarrow import parquet
+        """Write and commit rows in memory, without Spark. The caller holds `writing()`. RangeOverlap."""
+        self.check_range(table, lo, hi)
+        files = write_here(self.uri, self.directory(table, lo, hi), table, [rows])
+        return self.commit_parts(table, lo, hi, files, inputs=inputs, details=details)
 
-        def write(directory: str) -> None:
-            system, path = uris.file_system(uris.normalised(directory))
-            system.create_dir(path)
-            name = f"part-{time.time_ns()}.zstd.parquet"
-            parquet.write_table(rows.cast(arrow_schema(table)), f"{path}/{name}", filesystem=system, compression="zstd")
-
-        return self.commit(table, lo, hi, write, inputs=inputs, details=details)
+    def discard(self, files: Iterable[DataFile]) -> None:
+        """Remove written files that will not be committed."""
+        for each in files:
+            self._system.delete_file(f"{self._root}/{each.path}")
 
     def check_range(self, table: str, lo: int, hi: int) -> None:
         """Raise RangeOverlap if [lo, hi) could not be committed, WrongUse if it is empty."""
@@ -318,79 +247,30 @@ class Lake:
             yield
             return
         with lock.writing(self.uri):
+            if self._is_local:
+                for table in SPARK_SCHEMAS:
+                    self._table(table).drop_torn_commit()
             self._is_held = True
             try:
-                if self._is_alone():
-                    for table in SPARK_SCHEMAS:
-                        self._table(table).drop_torn_commit()
                 yield
             finally:
                 self._is_held = False
+                self._fresh.clear()
 
-    def _is_alone(self) -> bool:
-        """Return whether the lock keeps all other writers out."""
-        return uris.is_of_this_machine(self.uri)
-
-    def vacuum(self, keep: int = 1) -> Removed:
-        """Remove the files that the last `keep` versions of each table do not use: replaced files, and leftovers of killed
-        writers. Takes the lock, unless the lake does not exist.
+    def vacuum(self, keep: int = 1, hours: int = 0) -> Removed:
+        """Remove the files that the last `keep` versions of each table do not use, except those of the last `hours`: replaced
+        files, and leftovers of killed writers. Takes the lock, unless the lake does not exist.
         """
-        from pyarrow.fs import FileType
-
         if keep < 1:
             raise WrongUse(f"at least the newest state is kept; --keep {keep} would lose it")
-        files = size_bytes = 0
-        if self._system.get_file_info(self._root).type == FileType.NotFound:
-            return Removed(files, size_bytes)
+        infos = self._system.get_file_info([f"{self._root}/{table_path(table)}" for table in SPARK_SCHEMAS])
+        tables = [table for table, info in zip(SPARK_SCHEMAS, infos, strict=True) if info.type != FileType.NotFound]
+        if not tables:
+            return Removed(0, 0)
+        sizes: list[int] = []
         with self.writing():
-            for table in SPARK_SCHEMAS:
-                path = table_path(table)
-                for file in self._table(table).vacuum(keep, is_alone=self._is_alone()):
-                    files, size_bytes = files + 1, size_bytes + file.size_bytes
-                self._remove_empty(path)
-        return Removed(files, size_bytes)
-
-    def _remove_empty(self, relative: str) -> None:
-        """Remove empty directories, the deepest first."""
-        from pyarrow.fs import FileSelector, FileType
-
-        found = self._system.get_file_info(FileSelector(f"{self._root}/{relative}", recursive=True, allow_not_found=True))
-        full = {info.path for info in found if info.type == FileType.File}
-        for info in sorted(found, key=lambda each: -len(each.path)):
-            if info.type == FileType.Directory and not any(path.startswith(f"{info.path}/") for path in full):
-                self._system.delete_dir(info.path)
-
-    def _rows(self, path: str) -> int:
-        from pyarrow import parquet
-
-        with self._system.open_input_file(f"{self._root}/{path}") as stream:
-            rows: int = parquet.read_metadata(stream).num_rows
-        return rows
-
-    def _data_files(self, relative: str) -> list[tuple[str, int]]:
-        """Return Parquet files in a range's directory: (path relative to the lake, size)."""
-        depth = relative.count("/") + 1
-        return [
-            (path, size)
-            for path, size in self._list(relative)
-            if path.count("/") == depth and not path.rpartition("/")[2].startswith(_HIDDEN)
-        ]
-
-    def _list(self, relative: str) -> list[tuple[str, int]]:
-        from pyarrow.fs import FileSelector, FileType
-
-        found = self._system.get_file_info(FileSelector(f"{self._root}/{relative}", recursive=True, allow_not_found=True))
-        start = len(self._root) + 1
-        return sorted((info.path[start:], info.size) for info in found if info.type == FileType.File)
-
-
-def _in_table(file: DataFile) -> DataFile:
-    """Return a file with its path relative to its table instead of the lake."""
-    return msgspec.structs.replace(file, path=file.path.split("/", 2)[2])
-
-
-def _columns(schema: str) -> Iterator[tuple[str, str]]:
-    """Yield (name, type) of a schema text of Spark's."""
-    for column in schema.split(", "):
-        name, _, kind = column.partition(" ")
-        yield name, kind
+            for table in tables:
+                # A writer that was killed before the first commit of a table left files without a table.
+                self._table(table).prepare(arrow_schema(table))
+                sizes += self._table(table).vacuum(keep, hours if self._is_local else max(hours, STAY_HOURS))
+        return Removed(len(sizes), sum(sizes))

@@ -1,8 +1,8 @@
-"""Compaction of small ranges.
+"""Compaction of ranges.
 
-A follower of a log commits a range every few seconds, and every reader opens every file. So neighbouring ranges are merged, as
-many at a time as make one range of the next tier. After a year of following, a lake has some dozens of ranges per table, and each
-row was written once per tier. Large ranges stay as they are.
+A follower of a log commits a range every few seconds. Every reader opens every file, and every commit notes every range. So
+neighbouring ranges are merged, as many at a time as make one range of the next tier: after a year of following, a lake has some
+dozens of ranges per table. Rows of small ranges are written into one file, once per tier; large files stay as they are.
 
 A merged range has the rows of its ranges. It is a commit like any other, which replaces them: if it is killed, the table is in
 the state before or after, and both read the same. Its `content` is that of its oldest part. The caller has built everything that
@@ -13,19 +13,23 @@ The library's own compaction merges files of a partition, and keeps no record of
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 
-from .commits import Lake, Range
-from .parts import TaskFiles, written
+from ..storage.parts import DataFile, write_here
+from .commits import Lake
+from .delta import Range
 
 FAN_IN = 32
 SMALL_BYTES = 4 << 20
 TIER = "tier"
+SPARSE = frozenset({"silver.log_dir_samples"})
+"""Tables whose ranges are single moments, so that nothing is missing between two of them."""
 
 
 def compact(lake: Lake, tables: Iterable[str]) -> int:
-    """Merge small ranges, and return the number of merged ranges. The caller holds `writing()`, and has built everything that is
-    made of these tables.
+    """Merge ranges, and return the number of merged ranges. The caller holds `writing()`, and has built everything that is made
+    of these tables.
     """
     made = 0
     for table in tables:
@@ -39,11 +43,8 @@ def _due(ranges: Iterable[Range]) -> Sequence[Range]:
     """Return the first ranges that can be merged, or none if there are too few."""
     run: list[Range] = []
     for each in ranges:
-        if run and not (run[-1].hi == each.lo and _kind(run[-1]) == _kind(each)):
+        if run and not ((run[-1].hi == each.lo or each.table in SPARSE) and _kind(run[-1]) == _kind(each)):
             run = []
-        if sum(file.size_bytes for file in each.files) > SMALL_BYTES:
-            run = []
-            continue
         run.append(each)
         if len(run) == FAN_IN:
             return run
@@ -57,13 +58,15 @@ def _kind(part: Range) -> tuple[object, ...]:
 
 
 def _merge(lake: Lake, table: str, parts: Sequence[Range]) -> None:
-    lo, hi = parts[0].lo, parts[-1].hi
-    with TaskFiles(lake.uri, {table: lake.directory(table, lo, hi)}) as files:
-        for part in parts:
-            for batch in lake.arrow_of(part).to_batches():
-                files.add(table, batch)
-        found = written(files.report()).files.get(table, ())
+    files: list[DataFile] = []
+    for is_small, some in itertools.groupby(parts, lambda part: sum(file.size_bytes for file in part.files) <= SMALL_BYTES):
+        group = list(some)
+        if is_small and len(group) > 1:
+            files += write_here(lake.uri, lake.directory(table, group[0].lo, group[-1].hi), table, map(lake.arrow_of, group))
+        else:
+            files += (file for part in group for file in part.files)
     inputs = {name: max(part.inputs.get(name, 0) for part in parts) for part in parts for name in part.inputs}
     tier = int(parts[-1].details.get(TIER, "0")) + 1
     details = {**parts[-1].details, TIER: str(tier)}
-    lake.commit_parts(table, lo, hi, found, inputs=inputs, details=details, merged=min(part.content for part in parts))
+    content = min(part.content for part in parts)
+    lake.commit_parts(table, parts[0].lo, parts[-1].hi, files, inputs=inputs, details=details, merged=content)

@@ -14,50 +14,54 @@ power cut between the two can leave an incomplete newest commit, which no caller
 from __future__ import annotations
 
 import bisect
+import contextlib
 import os
+import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
+import pyarrow as pa
+from deltalake import DeltaTable, Schema
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, CommitProperties, PostCommitHookProperties, RemoveAction
+from pyarrow.fs import FileType
 
 from ..errors import CorruptInput, WrongUse
-from . import uris
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from deltalake import DeltaTable
-    from deltalake.transaction import CommitProperties, PostCommitHookProperties
+from ..storage import uris
+from ..storage.parts import DataFile
 
 LOG = "_delta_log"
 KEY = "kraftlab"
-VERSION_DIGITS = 20
 _CONFIGURATION: dict[str, str | None] = {"delta.logRetentionDuration": "interval 0 seconds"}
 """Commits expire when a vacuum needs them no more."""
-_ACTIONS_OF_CREATION = 2
 COMMITS_PER_CHECKPOINT = 32
-STAY_S = 7 * 86_400
+STAY_HOURS = 7 * 24
 """Age of files that no version names, before they are removed where other processes may be writing."""
+_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+_FILE = re.compile(r"(\d+)-(\d+)/.+")
 
 
-class DataFile(msgspec.Struct, frozen=True):
-    """A Parquet file of a table. `path` is relative to the lake."""
-
-    path: str
-    rows: int
-    size_bytes: int
-
-
-class RangeNote(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A range [lo, hi) as commits note it. `commits.Range` explains the fields."""
+class Range(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A range [lo, hi) of a table. `number` is the version that brought the range, `content` the one that brought its rows: the
+    oldest one if several ranges were merged. `inputs` are versions of other tables from which the rows were made. `details` are
+    notes of the command that committed the range. Notes of commits leave out the table and the files.
+    """
 
     number: int
     lo: int
     hi: int
     content: int
-    inputs: dict[str, int] = {}
-    details: dict[str, str] = {}
+    inputs: Mapping[str, int] = {}
+    details: Mapping[str, str] = {}
+    table: str = ""
+    files: tuple[DataFile, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        return sum(each.rows for each in self.files)
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -66,73 +70,56 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     changed: int = 0
-    ranges: list[RangeNote] = []
+    ranges: list[Range] = []
     actions: int = 0
 
 
-class _CommitInfo(msgspec.Struct, frozen=True):
-    timestamp: int = 0
-    operation: str = ""
-    kraftlab: Note | None = None
-
-
-class _Removal(msgspec.Struct, frozen=True):
-    path: str
-
-
-class _Action(msgspec.Struct, frozen=True, rename="camel"):
-    commit_info: _CommitInfo | None = None
-    remove: _Removal | None = None
-
-
 class Version(NamedTuple):
-    """A version of a table, with its files relative to the table."""
+    """A version of a table. Paths of files are relative to the lake."""
 
     number: int
     committed_ms: int
-    note: Note
-    files: tuple[DataFile, ...]
+    changed: int
+    ranges: tuple[Range, ...]
 
 
 class Table:
-    """A table by its URI. It need not exist; the first commit creates it."""
+    """A table by its URI and its path in the lake. It need not exist; `prepare` creates it."""
 
-    def __init__(self, uri: str, name: str) -> None:
-        self.uri, self.name = uri, name
+    def __init__(self, uri: str, name: str, path: str) -> None:
+        self.uri, self.name, self._path = uri, name, path
         self._system, self._root = uris.file_system(uri)
+        self._library_uri = str(uris.local_path(uri)) if uris.is_of_this_machine(uri) else uri
         self._newest: DeltaTable | None = None
         self._known: Version | None = None
 
-    def read(self, version: int | None = None) -> Version | None:
-        """Return a version, otherwise the newest; None if the table does not exist. WrongUse; CorruptInput."""
-        table = self._open()
+    def read(self, number: int | None = None, *, is_known: bool = False) -> Version | None:
+        """Return a version, otherwise the newest; None if the table does not exist. `is_known`: no other process has committed
+        since the last call. WrongUse; CorruptInput.
+        """
+        table = self._newest if is_known and self._newest is not None else self._open()
         if table is None:
             return None
-        number = table.version()
-        if version is not None and version != number:
-            return self._earlier(version, number)
-        if self._known is None or self._known.number != number:
+        if number is not None and number != table.version():
+            return self._earlier(number, table.version())
+        if self._known is None or self._known.number != table.version():
             self._known = self._version(table)
         return self._known
 
-    def at_time(self, time_ms: int) -> int | None:
+    def version_at(self, time_ms: int) -> int | None:
         """Return the newest version that was committed by a time, or None."""
-        numbers = self._numbers()
-        at = bisect.bisect_right(numbers, time_ms, key=lambda number: self._info(number).timestamp)
-        return numbers[at - 1] if at else None
+        table = self._open()
+        commits = [] if table is None else table.history()
+        return max((int(each["version"]) for each in commits if each["timestamp"] <= time_ms), default=None)
 
     def _open(self) -> DeltaTable | None:
-        from deltalake import DeltaTable
-        from deltalake.exceptions import DeltaError
-        from pyarrow.fs import FileType
-
         try:
-            if self._newest is not None:
-                following = self._system.get_file_info(f"{self._root}/{_commit_path(self._newest.version() + 1)}")
-                if following.type != FileType.NotFound:
-                    self._newest.update_incremental()
-            elif self._numbers():
-                self._newest = DeltaTable(self._library_uri())
+            if self._newest is None:
+                self._newest = DeltaTable(self._library_uri)
+            else:
+                self._newest.update_incremental()
+        except TableNotFoundError:
+            return None
         except (DeltaError, OSError) as error:
             raise CorruptInput(
                 f"{self.name} cannot be read: {error}; after a power cut, kraftlab pipeline vacuum removes an incomplete commit"
@@ -140,63 +127,55 @@ class Table:
         return self._newest
 
     def _earlier(self, number: int, newest: int) -> Version:
-        from deltalake import DeltaTable
-        from deltalake.exceptions import DeltaError
-        from pyarrow.fs import FileType
-
         if not 0 <= number <= newest:
             raise WrongUse(f"{self.name} has no version {number}; the newest is {newest}")
         try:
-            found = self._version(DeltaTable(self._library_uri(), version=number))
+            found = self._version(DeltaTable(self._library_uri, version=number))
         except (DeltaError, OSError) as error:
             raise WrongUse(f"version {number} of {self.name} has expired ({error}); the newest is {newest}") from None
-        infos = self._system.get_file_info([f"{self._root}/{file.path}" for file in found.files])
-        if any(info.type == FileType.NotFound for info in infos):
+        paths = [f"{self._root}/{file.path[len(self._path) + 1 :]}" for each in found.ranges for file in each.files]
+        if any(info.type == FileType.NotFound for info in self._system.get_file_info(paths)):
             raise WrongUse(f"version {number} of {self.name} has files that a vacuum removed; the newest is {newest}")
         return found
 
     def _version(self, table: DeltaTable) -> Version:
-        import pyarrow as pa
-
-        number = table.version()
+        number, info = table.version(), table.history(1)[0]
         try:
-            info = self._info(number)
-        except msgspec.DecodeError as error:
-            raise CorruptInput(f"commit {number} of {self.name} cannot be read: {error}") from None
-        if info.kraftlab is None:
+            note = msgspec.convert(info[KEY], Note)
+        except (KeyError, msgspec.ValidationError):
             raise CorruptInput(
-                f"version {number} of {self.name} was committed by another program ({info.operation}); "
+                f"version {number} of {self.name} was committed by another program ({info['operation']}); "
                 f"restore version {number - 1}, or build the lake again"
-            )
-        actions = pa.table(table.get_add_actions()).select(["path", "num_records", "size_bytes"]).to_pylist()
-        files = (DataFile(each["path"], each["num_records"], each["size_bytes"]) for each in actions)
-        return Version(number, info.timestamp, info.kraftlab, tuple(sorted(files, key=lambda each: each.path)))
+            ) from None
+        ranges = sorted(note.ranges, key=lambda each: each.lo)
+        files: list[list[DataFile]] = [[] for _ in ranges]
+        actions = pa.table(table.get_add_actions()).select(["path", "num_records", "size_bytes"])
+        for path, rows, size_bytes in sorted(zip(*(column.to_pylist() for column in actions.columns), strict=True)):
+            found = _FILE.fullmatch(path)
+            lo, hi = (int(found[1]), int(found[2])) if found is not None else (-1, -1)
+            at = bisect.bisect_right(ranges, lo, key=lambda each: each.lo) - 1
+            if at < 0 or hi > ranges[at].hi:
+                raise CorruptInput(f"{self.name} has a file of no range, {path}; was it committed by another program?")
+            files[at].append(DataFile(f"{self._path}/{path}", rows, size_bytes))
+        whole = (
+            msgspec.structs.replace(each, table=self.name, files=tuple(some)) for each, some in zip(ranges, files, strict=True)
+        )
+        return Version(number, int(info["timestamp"]), note.changed, tuple(whole))
 
-    def _info(self, number: int) -> _CommitInfo:
-        return next((each.commit_info for each in self._actions(number) if each.commit_info is not None), _CommitInfo())
-
-    def _actions(self, number: int) -> list[_Action]:
-        with self._system.open_input_stream(f"{self._root}/{_commit_path(number)}") as stream:
-            return msgspec.json.Decoder(_Action).decode_lines(stream.read())
-
-    def _numbers(self) -> list[int]:
-        """Return the numbers of all commits that have not expired."""
-        from pyarrow.fs import FileSelector
-
-        infos = self._system.get_file_info(FileSelector(f"{self._root}/{LOG}", allow_not_found=True))
-        names = (info.base_name.removesuffix(".json") for info in infos if info.base_name.endswith(".json"))
-        return sorted(int(name) for name in names if name.isdigit())
-
-    def create(self, schema: pa.Schema) -> None:
-        """Create the table without rows as version 0, unless it exists."""
-        from deltalake import DeltaTable
-
-        if self.read() is None:
-            properties = self._properties(Note(actions=_ACTIONS_OF_CREATION))
-            DeltaTable.create(
-                self._library_uri(), schema, mode="ignore", configuration=_CONFIGURATION, commit_properties=properties
-            )
+    def prepare(self, schema: pa.Schema) -> None:
+        """Create the table without rows as version 0, or add the columns that it lacks."""
+        read = self.read()
+        if read is None:
+            more = self._properties(Note(), 2)
+            DeltaTable.create(self._library_uri, schema, mode="ignore", configuration=_CONFIGURATION, **more)
             self._sync(_commit_path(0))
+            return
+        assert self._newest is not None
+        known = {field.name for field in self._newest.schema().fields}
+        if missing := [field for field in Schema.from_arrow(schema).fields if field.name not in known]:
+            note = Note(read.changed, list(read.ranges))
+            self._newest.alter.add_columns(missing, **self._properties(note, 1), post_commithook_properties=_NO_HOOKS)
+            self._sync(_commit_path(read.number + 1))
 
     def commit(
         self,
@@ -211,81 +190,71 @@ class Table:
         """Commit version `read.number` + 1. `is_change` is false if the rows stay the same. WrongUse if another process
         has made that commit.
         """
-        from deltalake.exceptions import DeltaError
-        from deltalake.transaction import AddAction, RemoveAction
-
-        files, now_ms = list(files), time.time_ns() // 1_000_000
-        self._sync(*(each.path for each in files))
-        actions: list[AddAction | RemoveAction] = [
-            AddAction(each.path, each.size_bytes, {}, now_ms, is_change, f'{{"numRecords":{each.rows}}}') for each in files
-        ]
-        actions += [RemoveAction(each.path, is_change, now_ms, each.size_bytes, {}) for each in gone]
-        properties = self._properties(msgspec.structs.replace(note, actions=len(actions)))
-        table = self._newest
+        table, now_ms = self._newest, time.time_ns() // 1_000_000
         assert table is not None
         assert table.version() == read.number
+        added = [(each.path[len(self._path) + 1 :], each) for each in files]
+        self._sync(*(path for path, _ in added))
+        actions: list[AddAction | RemoveAction] = [
+            AddAction(path, each.size_bytes, {}, now_ms, is_change, f'{{"numRecords":{each.rows}}}') for path, each in added
+        ]
+        actions += [RemoveAction(each.path[len(self._path) + 1 :], is_change, now_ms, each.size_bytes, {}) for each in gone]
         try:
-            table.create_write_transaction(
-                actions, "append", schema, commit_properties=properties, post_commithook_properties=_no_hooks()
-            )
+            more = self._properties(note, len(actions))
+            table.create_write_transaction(actions, "append", schema, **more, post_commithook_properties=_NO_HOOKS)
         except DeltaError as error:
             raise WrongUse(
                 f"another process committed to {self.name} at the same time ({error}); run this command again"
             ) from None
         self._sync(_commit_path(read.number + 1))
+        table.update_incremental()
 
-    def vacuum(self, keep: int, *, is_alone: bool) -> list[DataFile]:
-        """Remove the files that the last `keep` versions do not use, and return them. Unless this process is alone, files
-        that are younger than a week stay, since another process may be about to commit them.
+    def vacuum(self, keep: int, hours: int) -> list[int]:
+        """Remove the files that the last `keep` versions do not use, and return their sizes. Files stay that were part of the
+        table, or were written, in the last `hours`.
         """
-        from pyarrow.fs import FileSelector, FileType
-
-        newest = self.read()
-        used = {file.path for file in newest.files} if newest is not None else set()
-        kept = self._numbers()[-keep:]
-        used.update(each.remove.path for number in kept[1:] for each in self._actions(number) if each.remove is not None)
-        before = time.time() - STAY_S
-        removed = []
-        for info in self._system.get_file_info(FileSelector(self._root, recursive=True, allow_not_found=True)):
-            path = info.path[len(self._root) + 1 :]
-            is_data = info.type == FileType.File and not path.startswith(f"{LOG}/")
-            if is_data and path not in used and (is_alone or info.mtime.timestamp() < before):
-                self._system.delete_file(info.path)
-                removed.append(DataFile(path, 0, info.size))
-        if kept:
-            self._expire(kept[0])
-        return removed
-
-    def _expire(self, oldest: int) -> None:
-        """Make a checkpoint of the oldest version that is kept, if many commits are older, and remove these."""
-        from deltalake import DeltaTable
-
-        if sum(number < oldest for number in self._numbers()) >= COMMITS_PER_CHECKPOINT:
-            table = DeltaTable(self._library_uri(), version=oldest)
-            table.create_checkpoint()
-            self._sync(f"{LOG}/{oldest:0{VERSION_DIGITS}d}.checkpoint.parquet", f"{LOG}/_last_checkpoint")
-            table.cleanup_metadata()
+        table = self._open()
+        if table is None:
+            return []
+        commits = [int(each["version"]) for each in table.history()]
+        kept = commits[:keep]
+        unused = table.vacuum(
+            hours, dry_run=True, enforce_retention_duration=False, full=True, keep_versions=kept if keep > 1 else None
+        )
+        infos = self._system.get_file_info([f"{self._root}/{path}" for path in unused])
+        files = [info for info in infos if info.type == FileType.File]  # others were removed long ago
+        for info in files:
+            self._system.delete_file(info.path)
+        if uris.is_of_this_machine(self.uri):
+            for directory in {Path(info.path).parent for info in files}:
+                with contextlib.suppress(OSError):
+                    directory.rmdir()
+        if len(commits) - len(kept) >= COMMITS_PER_CHECKPOINT:
+            oldest = DeltaTable(self._library_uri, version=kept[-1])
+            oldest.create_checkpoint()
+            self._sync(f"{LOG}/{kept[-1]:020d}.checkpoint.parquet", f"{LOG}/_last_checkpoint")
+            oldest.cleanup_metadata()
+        return [info.size for info in files]
 
     def drop_torn_commit(self) -> None:
         """Remove the newest commit if a power cut left a part of it. The caller is the only writer."""
-        numbers = self._numbers()
-        if not numbers:
+        log = uris.local_path(self.uri) / LOG
+        if not (commits := sorted(log.glob("*.json"))):
             return
         try:
-            info, count = self._info(numbers[-1]), len(self._actions(numbers[-1]))
-            is_whole = bool(info.operation) and (info.kraftlab is None or count > info.kraftlab.actions)
-        except msgspec.DecodeError:
+            information, *actions = map(msgspec.json.decode, commits[-1].read_bytes().splitlines())
+            is_whole = len(actions) >= information["commitInfo"].get(KEY, {}).get("actions", 0)
+        except (ValueError, KeyError, AttributeError):
             is_whole = False
         if not is_whole:
-            self._system.delete_file(f"{self._root}/{_commit_path(numbers[-1])}")
+            commits[-1].unlink()
+            self._newest = self._known = None
 
-    def _properties(self, note: Note) -> CommitProperties:
-        from deltalake.transaction import CommitProperties
-
-        return CommitProperties(custom_metadata={KEY: msgspec.to_builtins(note)}, max_commit_retries=0)
-
-    def _library_uri(self) -> str:
-        return str(uris.local_path(self.uri)) if uris.is_of_this_machine(self.uri) else self.uri
+    def _properties(self, note: Note, actions: int) -> Mapping[str, Any]:
+        """Return the arguments of a commit."""
+        ranges = [msgspec.structs.replace(each, table="", files=()) for each in note.ranges]
+        noted = msgspec.to_builtins(Note(note.changed, ranges, actions))
+        return {"commit_properties": CommitProperties(custom_metadata={KEY: noted}, max_commit_retries=0)}
 
     def _sync(self, *relative: str) -> None:
         """Sync files and their directories on a disk of this machine. Other stores do that themselves."""
@@ -308,10 +277,4 @@ def _fsync(path: Path) -> None:
 
 
 def _commit_path(number: int) -> str:
-    return f"{LOG}/{number:0{VERSION_DIGITS}d}.json"
-
-
-def _no_hooks() -> PostCommitHookProperties:
-    from deltalake.transaction import PostCommitHookProperties
-
-    return PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+    return f"{LOG}/{number:020d}.json"

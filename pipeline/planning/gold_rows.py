@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
-from ..lake.schemas import arrow_schema
+from ..storage.schemas import arrow_schema
 from .checks import Finding
 from .plan import Plan
 

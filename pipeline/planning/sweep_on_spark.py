@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
-from ..lake.schemas import arrow_of
+from ..storage.schemas import arrow_of
 from .documents import ClusterDocument, encode_cluster, parse_cluster
 from .scenarios import Scenario, summarise
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..lake.commits import Lake
-from ..lake.schemas import SILVER, tables
+from ..storage.schemas import SILVER, tables
 from ..tables.bronze import damages, is_torn_end
 
 if TYPE_CHECKING:

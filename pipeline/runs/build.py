@@ -18,12 +18,12 @@ import msgspec
 import pyarrow.compute as pc
 
 from ..errors import WrongUse
-from ..lake import uris
-from ..lake.commits import Lake, Range
-from ..lake.delta import DataFile
-from ..lake.parts import TaskFiles, written
+from ..lake.commits import Lake
+from ..lake.delta import Range
 from ..session.factory import master_of
 from ..sources.bronze_pass import BATCHES, QUARANTINE
+from ..storage import uris
+from ..storage.parts import DataFile, TaskFiles, written
 from ..tables import bronze, removed_in_gaps, silver
 from ..tables.batch_rows import Spans
 from ..tables.wanted_batches import Piece, pieces

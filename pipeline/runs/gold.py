@@ -22,11 +22,11 @@ import pyarrow as pa
 
 from ..audits import drift_arrow
 from ..errors import WrongUse
-from ..lake import uris
 from ..lake.commits import Lake
-from ..lake.parts import written
 from ..session.factory import master_of
 from ..sources.bronze_pass import BATCHES
+from ..storage import uris
+from ..storage.parts import written
 from ..tables import histories
 from ..tables.log_dir_samples import TABLE as SAMPLES
 from .build import BROKERS, CHANGES, TOPICS

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 
 from ..audits import epochs, skew
 from ..lake.commits import Lake
-from ..lake.delta import DataFile
-from ..lake.schemas import batch_of_rows
 from ..sources.bronze_pass import BATCHES
+from ..storage.parts import DataFile
+from ..storage.schemas import batch_of_rows
 from ..tables.batch_rows import SNAPSHOT_SUFFIX
 from ..tables.log_dir_samples import TABLE as SAMPLES
 from .build import BROKERS

@@ -17,11 +17,8 @@ import msgspec
 import pyarrow as pa
 
 from ..errors import CorruptInput, WrongUse, fault_of_worker
-from ..lake import uris
-from ..lake.commits import Lake, Range
-from ..lake.delta import DataFile
-from ..lake.parts import Written, written
-from ..lake.schemas import arrow_schema
+from ..lake.commits import Lake
+from ..lake.delta import Range
 from ..session.factory import master_of
 from ..sources.bronze_pass import BATCHES, QUARANTINE, take
 from ..sources.formats import FORMATS, KAFKA, KRAFTLAB, LogFormat, format_named, is_own_format
@@ -29,6 +26,9 @@ from ..sources.options import FAILFAST, PERMISSIVE, Options
 from ..sources.pruning import Bounds
 from ..sources.reader import tasks_of
 from ..sources.survey import LOG, LogFile, Survey, find_files, reader_of, survey
+from ..storage import uris
+from ..storage.parts import DataFile, Written, written
+from ..storage.schemas import arrow_schema
 from ..tables import bronze
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 from ..errors import CorruptInput, WrongUse
-from ..lake import uris
 from ..lake.commits import Lake
-from ..lake.schemas import SPARK_SCHEMAS
 from ..session.factory import master_of
+from ..storage import uris
+from ..storage.schemas import SPARK_SCHEMAS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import WrongUse
-from ..lake import uris
 from ..lake.commits import Lake
 from ..session.factory import master_of
+from ..storage import uris
 from ..tables import histories
 from .build import CHANGES, TOPICS
 

@@ -16,7 +16,8 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -30,9 +31,8 @@ from kraftlab.metadata.errors import ApiError
 from kraftlab.quorum.core.types import OffsetAndEpoch
 
 from ..errors import CorruptInput, Fault, WrongUse, fault_of_worker
-from ..lake import compaction, uris
+from ..lake import compaction
 from ..lake.commits import Lake
-from ..lake.schemas import arrow_schema
 from ..session.factory import master_of
 from ..sources import register
 from ..sources.bronze_pass import BATCHES, QUARANTINE
@@ -40,6 +40,9 @@ from ..sources.formats import FORMATS, KRAFTLAB, LogFormat
 from ..sources.options import QUORUM, check_servers
 from ..sources.streaming import LogMoved
 from ..sources.survey import SNAPSHOT_NAME, survey, the_cluster
+from ..storage import uris
+from ..storage.parts import PARTS, TaskFiles, written
+from ..storage.schemas import arrow_schema
 from ..tables import bronze
 from . import build as silver_build
 from . import gold as gold_build
@@ -52,6 +55,8 @@ if TYPE_CHECKING:
 ATTEMPTS = 3
 """Maximum number of attempts in a row for a micro-batch that fails in Spark, or because the log was cleaned meanwhile."""
 FIRST_ANSWER_MS = 10_000
+READERS_HOURS = 1
+"""Time that files of replaced ranges stay for readers that are still running."""
 LIVE = "batch_id"
 """The detail that marks ranges of micro-batches from a quorum."""
 SEEN = "last_offset bigint"
@@ -209,6 +214,13 @@ def wait_for(source: Followed, pause_s: float) -> None:
             time.sleep(pause_s)
 
 
+def _write(uri: str, directory: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write batches of the log into a file of bronze. Runs in Spark's workers."""
+    with TaskFiles(uri, {BATCHES: directory}) as files:
+        files.add_all((BATCHES, batch) for batch in batches)
+        yield from files.report()
+
+
 class _Follower:
     """Applies each micro-batch to the lake."""
 
@@ -291,7 +303,7 @@ class _Follower:
     def _tidy(self) -> None:
         """Merge small ranges, and remove ranges that were replaced long ago."""
         if compaction.compact(self._lake, (*TABLES, *silver_build.TABLES)):
-            self._lake.vacuum(keep=compaction.FAN_IN)
+            self._lake.vacuum(hours=READERS_HOURS)
 
     def position(self) -> OffsetAndEpoch:
         """Return the offset after the last record of bronze, with the record's epoch. Offsets from there to the end of bronze are
@@ -351,7 +363,8 @@ class _Follower:
             "controllers": str(row["controller_id"]),
             LIVE: str(batch_id),
         }
-        part = self._lake.commit(BATCHES, lo, hi, lambda place: new.write.mode("append").parquet(place), details=details)
+        files = written(new.mapInArrow(partial(_write, self._lake.uri, self._lake.directory(BATCHES, lo, hi)), PARTS)).files
+        part = self._lake.commit_parts(BATCHES, lo, hi, files.get(BATCHES, ()), details=details)
         self._commit_marks(lo, hi, details, self._lake.arrow_of(part, ["segment", "base_offset"]))
         return part.rows
 

@@ -1,7 +1,7 @@
 """One pass over logs that fills all of bronze: batches as they are, and the damages between them.
 
 Rows of a data source go through the JVM, once for each kind of row. Here each task reads its pieces once and writes the files of
-both tables itself (`lake.parts`), as soon as an Arrow batch is full. Nothing is decoded.
+both tables itself (`storage.parts`), as soon as an Arrow batch is full. Nothing is decoded.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ..framing import Frame
-from ..lake.parts import PARTS, TaskFiles
-from ..lake.schemas import arrow_schema
-from ..lake.tasks import of_spark, without_gc
+from ..storage.parts import PARTS, TaskFiles
+from ..storage.schemas import arrow_schema
+from ..storage.tasks import of_spark, without_gc
 from .columns import DAMAGE_COLUMNS, FoundDamage, from_rows
 from .formats import LogFormat, format_named
 from .reader import Task, batches_of, is_near, piece_entries

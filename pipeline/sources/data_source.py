@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from ..errors import WrongUse
-from ..lake.schemas import spark_schema
+from ..storage.schemas import spark_schema
 from .columns import RECORDS_SCHEMA
 from .formats import FORMATS, KAFKA, KRAFTLAB
 from .options import BATCHES, DAMAGES, QUORUM, RECORDS, parse

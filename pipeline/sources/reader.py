@@ -11,9 +11,9 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from ..errors import CorruptInput, WrongUse
 from ..framing import TORN, UNWRITTEN, Frame, ReadAt, Window, frame_at, walk
 from ..kraft_log.batches import ControlRecord, Damage
-from ..lake.schemas import arrow_of
-from ..lake.tasks import without_gc
 from ..session.settings import processors
+from ..storage.schemas import arrow_of
+from ..storage.tasks import without_gc
 from .columns import (
     BYTES_MAX,
     DAMAGE_COLUMNS,

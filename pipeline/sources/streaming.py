@@ -32,8 +32,8 @@ from kraftlab.quorum.core.types import OffsetAndEpoch
 
 from ..errors import CorruptInput, WrongUse
 from ..framing import Frame, walk
-from ..lake.schemas import arrow_of
-from ..lake.tasks import without_gc
+from ..storage.schemas import arrow_of
+from ..storage.tasks import without_gc
 from .formats import KRAFTLAB, LogFormat, format_named
 from .options import DAMAGES, QUORUM, Options
 from .pruning import Bounds

@@ -24,7 +24,7 @@ from kraftlab.config.meta_properties import FILE_NAME as META_PROPERTIES
 
 from ..errors import CorruptInput, WrongUse
 from ..framing import Frame, ReadAt, walk
-from ..lake import uris
+from ..storage import uris
 from .formats import LogFormat
 
 if TYPE_CHECKING:

@@ -29,11 +29,11 @@ from ..kraft_log.plans import decode_metadata as decode_kafka
 from ..kraft_log.primitives import uuid_text
 from ..kraft_log.reader import record_values
 from ..kraft_log.tables import METADATA_RECORDS
-from ..lake.schemas import arrow_of
-from ..lake.tasks import without_gc
 from ..own_log.columns import places_of
 from ..own_log.records import decode_metadata, split
 from ..sources.formats import KAFKA, KRAFTLAB
+from ..storage.schemas import arrow_of
+from ..storage.tasks import without_gc
 from .batch_rows import NO_SPANS, BatchRow, Spans, is_aborted, rows, touches
 from .other_rows import NO_OP, TOPICS, Cells, Row, control_rows, kafka_row, own_row, record_batch, refused_row
 from .partition_rows import TABLE as CHANGES

@@ -19,7 +19,7 @@ from pyspark.sql.window import Window
 from ..audits import drift_arrow
 from ..audits.drift import RACE_WINDOW_MS
 from ..audits.life_cycles_arrow import COLUMNS, KEY, LIFE_CYCLES_TEXT, ORDER, STATE, Deletions, life_cycles_of, states_of
-from ..lake.schemas import arrow_schema, spark_schema
+from ..storage.schemas import arrow_schema, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -1,6 +1,6 @@
 """The histories of all partitions, made directly from the files of `silver.partition_changes`.
 
-Each task handles the partitions of some buckets (`lake.buckets`): it reads their row groups, sorts the rows, makes their
+Each task handles the partitions of some buckets (`storage.buckets`): it reads their row groups, sorts the rows, makes their
 histories (`audits.life_cycles_columns`), and writes all three resulting tables in one pass. Rows are not sent between tasks, nor
 through the JVM, whose sort of rows with lists takes longer than everything else. `gold.life_cycles` and `gold.partition_states`
 do the same with any DataFrame, with one shuffle.
@@ -20,13 +20,12 @@ import pyarrow.compute as pc
 
 from ..audits.life_cycles_arrow import COLUMNS, STATE, Deletions
 from ..audits.life_cycles_columns import histories_of
-from ..lake import uris
-from ..lake.buckets import ANY, BUCKETS, groups_of, hashes
-from ..lake.delta import DataFile
-from ..lake.parts import PARTS, TaskFiles
-from ..lake.schemas import arrow_schema, spark_schema
-from ..lake.tasks import of_spark
 from ..own_log.columns import Vector
+from ..storage import uris
+from ..storage.buckets import ANY, BUCKETS, groups_of, hashes
+from ..storage.parts import PARTS, DataFile, TaskFiles
+from ..storage.schemas import arrow_schema, spark_schema
+from ..storage.tasks import of_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

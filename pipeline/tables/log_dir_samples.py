@@ -16,7 +16,7 @@ import pyarrow as pa
 from kraftlab.config.json_files import BadJson, decode_json
 
 from ..errors import WrongUse
-from ..lake.schemas import arrow_schema
+from ..storage.schemas import arrow_schema
 
 TABLE = "silver.log_dir_samples"
 _NUMBER = re.compile(r"[0-9]{1,9}")

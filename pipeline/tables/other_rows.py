@@ -18,9 +18,9 @@ from ..framing import Fault
 from ..kraft_log.batches import UndecodedRecord
 from ..kraft_log.errors import UndecodableRecord
 from ..kraft_log.plans import decode_metadata as decode_kafka
-from ..lake.schemas import arrow_schema, batch_of_columns
 from ..own_log.records import RECORD_NAMES, fields_of
 from ..sources.formats import KAFKA, KRAFTLAB, format_named, type_of
+from ..storage.schemas import arrow_schema, batch_of_columns
 from .batch_rows import BatchRow
 
 TOPICS, BROKERS, CONFIGS, OTHER = "silver.topics", "silver.brokers", "silver.configs", "silver.other_records"

@@ -18,8 +18,8 @@ import pyarrow as pa
 from kraftlab.metadata.records import Partition, PartitionChange
 
 from ..kraft_log.primitives import uuid_text
-from ..lake.schemas import arrow_schema
 from ..own_log.columns import spread
+from ..storage.schemas import arrow_schema
 from .batch_rows import BatchRow
 
 TABLE = "silver.partition_changes"

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..lake.parts import PARTS, TaskFiles, Written, written
-from ..lake.tasks import of_spark
+from ..storage.parts import PARTS, TaskFiles, Written, written
+from ..storage.tasks import of_spark
 from . import decoding
 from .batch_rows import Spans
 from .decoding import ABORT, BEGIN, TOPIC

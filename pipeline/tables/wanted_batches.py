@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..lake import uris
+from ..storage import uris
 from . import bronze
 from .batch_rows import COLUMNS, SNAPSHOT_SUFFIX
 

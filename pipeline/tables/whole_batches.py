@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from kraftlab.metadata.records import Partition, PartitionChange, Topic
 from kraftlab.quorum.core.batch import CONTROL, HEADER_BYTES
 
-from ..lake.schemas import batch_of_columns
 from ..own_log.columns import TYPES, Bodies, Column, Integers, Records, Texts, Uuids, Vector, records_of, spread
 from ..sources.formats import KRAFTLAB
+from ..storage.schemas import batch_of_columns
 from .batch_rows import SNAPSHOT_SUFFIX, Spans
 from .other_rows import LOG, TOPICS
 from .partition_rows import CHANGE, CREATE, OWN_LISTS, SNAPSHOT, filled

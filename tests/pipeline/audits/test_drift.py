@@ -21,7 +21,7 @@ from kraftlab.pipeline.audits.life_cycles import (
     all_life_cycles,
     partition_states,
 )
-from kraftlab.pipeline.lake.schemas import arrow_schema
+from kraftlab.pipeline.storage.schemas import arrow_schema
 
 REASSIGNMENTS, STATE = arrow_schema("gold.reassignments"), arrow_schema("silver.partition_state")
 

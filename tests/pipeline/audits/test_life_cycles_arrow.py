@@ -29,7 +29,7 @@ from kraftlab.pipeline.audits.life_cycles_arrow import (
     histories_of,
     life_cycles_of,
 )
-from kraftlab.pipeline.lake.schemas import arrow_schema
+from kraftlab.pipeline.storage.schemas import arrow_schema
 
 Rows = list[tuple[PartitionKey, Change]]
 CHANGES = arrow_schema("silver.partition_changes")

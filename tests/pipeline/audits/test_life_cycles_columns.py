@@ -14,7 +14,7 @@ from kraftlab.pipeline.audits import life_cycles_columns
 from kraftlab.pipeline.audits.life_cycles import Change, PartitionKey, all_life_cycles, partition_states
 from kraftlab.pipeline.audits.life_cycles_arrow import COLUMNS, REASSIGNMENTS, REPLICAS, STATE
 from kraftlab.pipeline.audits.list_columns import lists_of
-from kraftlab.pipeline.lake.schemas import arrow_schema
+from kraftlab.pipeline.storage.schemas import arrow_schema
 
 Rows = list[tuple[PartitionKey, Change]]
 SCHEMA = pa.schema([arrow_schema("silver.partition_changes").field(name) for name in COLUMNS])

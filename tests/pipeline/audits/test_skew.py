@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from kraftlab.pipeline.audits import skew
 from kraftlab.pipeline.audits.skew import Load
-from kraftlab.pipeline.lake.schemas import arrow_schema
+from kraftlab.pipeline.storage.schemas import arrow_schema
 
 
 def sample(broker: int, directory: str, size: int | None, topic: str | None = "orders", partition: int = 0, **fields: Any) -> Any:

@@ -16,8 +16,8 @@ from kraftlab.cli.main import run
 from kraftlab.pipeline.commands import gold_rows
 from kraftlab.pipeline.commands.audit import AUDITS
 from kraftlab.pipeline.lake.commits import Lake
-from kraftlab.pipeline.lake.schemas import arrow_schema
 from kraftlab.pipeline.runs import gold as run_of_gold
+from kraftlab.pipeline.storage.schemas import arrow_schema
 
 Rows = list[dict[str, Any]]
 

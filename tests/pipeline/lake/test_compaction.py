@@ -12,14 +12,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from kraftlab.pipeline.commands.samples import add
 from kraftlab.pipeline.lake import compaction
 from kraftlab.pipeline.lake.commits import Lake
 from kraftlab.pipeline.lake.delta import Table
-from kraftlab.pipeline.lake.schemas import arrow_schema
 from kraftlab.pipeline.runs import build, gold
+from kraftlab.pipeline.storage.schemas import arrow_schema
 
 POLL_S = 0.002
 TOPICS, BATCHES, CHANGES = "silver.topics", "bronze.batches", "silver.partition_changes"
+SAMPLES = "silver.log_dir_samples"
 
 
 @pytest.fixture
@@ -92,11 +94,10 @@ def test_nothing_that_was_made_of_them_is_stale(lake: Lake) -> None:
     assert build.next_offset(lake, build.TABLES, lake.active(BATCHES)) == 0, "was taken in again"
 
 
-def test_what_was_made_of_them_is_not_stale_if_it_stays_apart(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_made_of_them_is_not_stale_if_it_stays_apart(lake: Lake) -> None:
     for at in range(3):
         commit(lake, BATCHES, at, at + 1)
-        commit(lake, CHANGES, at, at + 1, rows=1 if at != 1 else 10_000, inputs={BATCHES: at + 1})
-    monkeypatch.setattr(compaction, "SMALL_BYTES", sum(file.size_bytes for file in lake.active(CHANGES)[1].files) - 1)
+        commit(lake, CHANGES, at, at + 1, inputs={BATCHES: at + 1}, details={"apart": str(at)})
     assert compact(lake, BATCHES, CHANGES) == 1
     assert ranges(lake, BATCHES) == [(0, 3)]
     assert build.next_offset(lake, [CHANGES], lake.active(BATCHES)) == 3
@@ -104,7 +105,7 @@ def test_what_was_made_of_them_is_not_stale_if_it_stays_apart(lake: Lake, monkey
     assert build.next_offset(lake, [CHANGES], lake.active(BATCHES)) == 0, "was taken in again"
 
 
-def test_large_ranges_and_those_of_other_sources_stay_apart(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranges_of_other_sources_stay_apart(lake: Lake) -> None:
     for at in range(3):
         commit(lake, BATCHES, at, at + 1, details={"controllers": str(at)})
     for at in range(3, 6):
@@ -113,10 +114,37 @@ def test_large_ranges_and_those_of_other_sources_stay_apart(lake: Lake, monkeypa
     assert compact(lake, BATCHES) == 1
     assert ranges(lake, BATCHES) == [(0, 1), (1, 2), (2, 3), (3, 6), (7, 8)]
     assert lake.active(BATCHES)[3].details["controllers"] == "9"
-    monkeypatch.setattr(compaction, "SMALL_BYTES", 10)
-    for at in range(3):
-        commit(lake, TOPICS, at, at + 1)
-    assert compact(lake, TOPICS) == 0
+
+
+def test_a_large_file_becomes_part_of_a_wider_range_and_is_not_written_again(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    for at, rows in enumerate((1, 1, 10_000)):
+        commit(lake, TOPICS, at, at + 1, rows)
+    before, (large,) = lake.arrow(TOPICS).to_pylist(), lake.active(TOPICS)[2].files
+    monkeypatch.setattr(compaction, "SMALL_BYTES", large.size_bytes - 1)
+    assert compact(lake, TOPICS) == 1
+    (merged,) = lake.active(TOPICS)
+    assert (merged.lo, merged.hi, merged.rows) == (0, 3, 10_002)
+    assert len(merged.files) == 2
+    assert large in merged.files
+    lake.vacuum()
+    assert Lake(lake.uri).arrow(TOPICS).to_pylist() == before
+    commit(lake, TOPICS, 0, 3)
+    assert Lake(lake.uri).arrow(TOPICS).num_rows == 1, "all of them were replaced"
+
+
+def test_moments_become_one_range_whatever_lies_between_them(lake: Lake) -> None:
+    def sample(at_ms: int, size_bytes: int = 1) -> None:
+        row = {"sampled_ms": at_ms, "size_bytes": size_bytes}
+        add(lake, pa.Table.from_pylist([row], schema=arrow_schema(SAMPLES)), at_ms)
+
+    for at_ms in (100, 200, 300, 400):
+        sample(at_ms)
+    assert ranges(lake, SAMPLES) == [(100, 301), (400, 401)]
+    sample(200, 2)
+    sample(250, 3)
+    assert ranges(lake, SAMPLES) == [(100, 301), (400, 401)]
+    found = lake.arrow(SAMPLES, ["sampled_ms", "size_bytes"]).sort_by("sampled_ms").to_pylist()
+    assert [(row["sampled_ms"], row["size_bytes"]) for row in found] == [(100, 1), (200, 2), (250, 3), (300, 1), (400, 1)]
 
 
 def test_killed_in_the_midst_it_leaves_the_table_as_it_was(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from kraftlab.pipeline.lake.commits import Lake
-from kraftlab.pipeline.lake.schemas import arrow_schema
 from kraftlab.pipeline.planning.documents import ClusterDocument, encode_cluster
+from kraftlab.pipeline.storage.schemas import arrow_schema
 
 MakeCluster = Callable[..., ClusterDocument]
 Run = Callable[..., Any]

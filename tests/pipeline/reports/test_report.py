@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from kraftlab.pipeline.commands.report import report as report_command
 from kraftlab.pipeline.errors import WrongUse
 from kraftlab.pipeline.lake.commits import Lake
-from kraftlab.pipeline.lake.schemas import arrow_schema
 from kraftlab.pipeline.reports import content, figures, page
+from kraftlab.pipeline.storage.schemas import arrow_schema
 
 NASTY = "a<script>alert(1)</script>&"
 

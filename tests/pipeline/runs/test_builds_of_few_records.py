@@ -11,7 +11,6 @@ import pytest
 
 from kraftlab.metadata import records as r
 from kraftlab.pipeline.lake.commits import Lake
-from kraftlab.pipeline.lake.parts import written
 from kraftlab.pipeline.runs import build
 from kraftlab.pipeline.sources.bronze_pass import BATCHES, QUARANTINE, taken
 from kraftlab.pipeline.sources.formats import FORMATS, KRAFTLAB
@@ -19,6 +18,7 @@ from kraftlab.pipeline.sources.options import Options
 from kraftlab.pipeline.sources.pruning import Bounds
 from kraftlab.pipeline.sources.reader import tasks_of
 from kraftlab.pipeline.sources.survey import survey
+from kraftlab.pipeline.storage.parts import written
 
 SPARK: Any = SimpleNamespace(conf=SimpleNamespace(get={"spark.master": "local[1]"}.get))
 """As much of a session as is looked at where nothing is left to it."""

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from kraftlab.pipeline.kraft_log.reader import read_file
 from kraftlab.pipeline.lake.commits import Lake
-from kraftlab.pipeline.lake.schemas import arrow_schema
 from kraftlab.pipeline.runs import gold
 from kraftlab.pipeline.runs.gold_in_process import STATE, leader_epochs, log_divergence
+from kraftlab.pipeline.storage.schemas import arrow_schema
 
 END = 100
 CREATED = {"kind": "create", "isr": [1, 2], "leader": 1, "replicas": [1, 2], "adding": [], "removing": []}

@@ -14,11 +14,11 @@ from pyspark.errors import PySparkException
 from kraftlab.metadata import records as r
 from kraftlab.pipeline.errors import CorruptInput, WrongUse, fault_of_worker
 from kraftlab.pipeline.lake.commits import Lake
-from kraftlab.pipeline.lake.schemas import arrow_schema
 from kraftlab.pipeline.runs import stream as streams
 from kraftlab.pipeline.runs.stream import Followed, Unreachable, followed
 from kraftlab.pipeline.sources.formats import FORMATS, KRAFTLAB
 from kraftlab.pipeline.sources.streaming import LogMoved
+from kraftlab.pipeline.storage.schemas import arrow_schema
 from kraftlab.quorum.core import OffsetAndEpoch
 
 BATCHES, QUARANTINE, GAPS = streams.TABLES

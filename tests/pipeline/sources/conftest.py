@@ -13,10 +13,10 @@ def reader_of() -> Callable[..., Any]:
     """(format name, place or places, columns=None, **options) → the reader."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from kraftlab.pipeline.lake.schemas import arrow_of
     from kraftlab.pipeline.sources.data_source import SCHEMAS
     from kraftlab.pipeline.sources.options import parse
     from kraftlab.pipeline.sources.reader import PushdownLogReader
+    from kraftlab.pipeline.storage.schemas import arrow_of
 
     def make(format_name: str, place: object, columns: tuple[str, ...] | None = None, **options: object) -> PushdownLogReader:
         parsed = parse({"path": str(place)} | {name: str(value) for name, value in options.items()})

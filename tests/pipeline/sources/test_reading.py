@@ -14,9 +14,9 @@ import pytest
 
 from kraftlab.metadata import records as r
 from kraftlab.pipeline.errors import CorruptInput, WrongUse
-from kraftlab.pipeline.lake.schemas import arrow_schema
 from kraftlab.pipeline.sources import pieces, reader
 from kraftlab.pipeline.sources.options import OPTIONS, parse
+from kraftlab.pipeline.storage.schemas import arrow_schema
 from kraftlab.pipeline.tables import bronze
 from kraftlab.quorum.storage.segment import HEADER_PAGE_BYTES
 
@@ -108,7 +108,7 @@ def test_only_the_columns_asked_for_are_made(own_log: Make, rows_of: Rows, reade
 def test_columns_that_there_are_not_are_refused() -> None:
     from pyspark.sql.types import IntegerType, StructField, StructType
 
-    from kraftlab.pipeline.lake.schemas import arrow_of
+    from kraftlab.pipeline.storage.schemas import arrow_of
 
     known = arrow_of("pos bigint")
     with pytest.raises(WrongUse, match="no column 'poz'; known are pos"):

@@ -21,7 +21,7 @@ from kraftlab.pipeline.audits.life_cycles import (
     all_life_cycles,
     partition_states,
 )
-from kraftlab.pipeline.lake.schemas import arrow_schema, spark_schema
+from kraftlab.pipeline.storage.schemas import arrow_schema, spark_schema
 from kraftlab.pipeline.tables import gold
 
 if TYPE_CHECKING:

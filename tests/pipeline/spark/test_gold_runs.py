@@ -13,8 +13,8 @@ import pytest
 from kraftlab.cli.main import run
 from kraftlab.pipeline.audits.life_cycles import all_life_cycles
 from kraftlab.pipeline.lake.commits import Lake
-from kraftlab.pipeline.lake.schemas import arrow_schema
 from kraftlab.pipeline.runs import gold as run_of_gold
+from kraftlab.pipeline.storage.schemas import arrow_schema
 from kraftlab.quorum.core import batch as own_batch
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from kraftlab.pipeline.lake.commits import Lake
-from kraftlab.pipeline.lake.schemas import arrow_schema
+from kraftlab.pipeline.storage.schemas import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kraftlab.metadata import codec
 from kraftlab.metadata import records as r
 from kraftlab.pipeline.kraft_log.primitives import uuid_text
-from kraftlab.pipeline.lake.schemas import arrow_schema
+from kraftlab.pipeline.storage.schemas import arrow_schema
 from kraftlab.pipeline.tables import decoding
 from kraftlab.pipeline.tables.batch_rows import COLUMNS
 from kraftlab.pipeline.tables.partition_rows import TABLE as CHANGES

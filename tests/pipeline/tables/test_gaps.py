@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kraftlab.pipeline.lake.schemas import arrow_schema
+from kraftlab.pipeline.storage.schemas import arrow_schema
 from kraftlab.pipeline.tables.bronze import KEYS, MARKS, disagreements, ends, holes, offset_gaps, snapshots
 
 

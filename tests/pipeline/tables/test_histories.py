@@ -9,11 +9,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from kraftlab.pipeline.lake import buckets, parts
 from kraftlab.pipeline.lake.commits import Lake
-from kraftlab.pipeline.lake.delta import DataFile
-from kraftlab.pipeline.lake.parts import TaskFiles
-from kraftlab.pipeline.lake.schemas import arrow_schema
+from kraftlab.pipeline.storage import buckets, parts
+from kraftlab.pipeline.storage.parts import DataFile, TaskFiles
+from kraftlab.pipeline.storage.schemas import arrow_schema
 from kraftlab.pipeline.tables.histories import CHANGES, Job, units_of
 
 SCHEMA = arrow_schema(CHANGES)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from kraftlab.pipeline.errors import WrongUse
-from kraftlab.pipeline.lake.schemas import arrow_schema
+from kraftlab.pipeline.storage.schemas import arrow_schema
 from kraftlab.pipeline.tables.log_dir_samples import samples
 
 OURS = {

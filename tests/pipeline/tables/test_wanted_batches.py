@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from kraftlab.pipeline.lake.schemas import arrow_schema
+from kraftlab.pipeline.storage.schemas import arrow_schema
 from kraftlab.pipeline.tables.wanted_batches import RECORDS_PER_TASK, Piece, pieces, shared_out
 
 SNAPSHOT, OTHER = "00000000000000000006-0000000003.checkpoint", "00000000000000000009-0000000003.checkpoint"

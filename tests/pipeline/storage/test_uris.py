@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kraftlab.pipeline.errors import WrongUse
-from kraftlab.pipeline.lake import uris
 from kraftlab.pipeline.session.settings import Master
+from kraftlab.pipeline.storage import uris
 
 
 @pytest.mark.parametrize(

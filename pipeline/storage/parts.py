@@ -21,7 +21,6 @@ import msgspec
 import pyarrow as pa
 
 from . import buckets, uris
-from .delta import DataFile
 from .schemas import arrow_of, arrow_schema
 
 if TYPE_CHECKING:
@@ -35,6 +34,14 @@ GROUP_ROWS_MAX = 1 << 19
 GROUP_BYTES_MAX = 48 << 20
 _DIFFERENT = frozenset({"payload", "raw", "reassignment_id"})
 """Columns with hardly two equal values, as offsets and times: a dictionary of them would be wasted."""
+
+
+class DataFile(msgspec.Struct, frozen=True):
+    """A Parquet file of a table. `path` is relative to the lake."""
+
+    path: str
+    rows: int
+    size_bytes: int
 
 
 class Written(NamedTuple):
@@ -161,3 +168,11 @@ def written(job: DataFrame | Iterable[pa.RecordBatch]) -> Written:
         else:
             files.setdefault(row["table"], []).append(DataFile(row["path"], row["rows"], row["size_bytes"]))
     return Written(files, notes)
+
+
+def write_here(uri: str, directory: str, table: str, rows: Iterable[pa.Table]) -> list[DataFile]:
+    """Write rows of a table into one file of a directory, without Spark. Without rows, no file is made."""
+    with TaskFiles(uri, {table: directory}) as files:
+        for some in rows:
+            files.add_all((table, batch) for batch in some.cast(arrow_schema(table)).to_batches())
+        return written(files.report()).files.get(table, [])

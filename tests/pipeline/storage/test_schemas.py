@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from kraftlab.pipeline.lake import schemas
+from kraftlab.pipeline.storage import schemas
 
 
 def test_lists_name_their_items_as_spark_does() -> None:
