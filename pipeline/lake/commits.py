@@ -249,7 +249,7 @@ class Lake:
         with lock.writing(self.uri):
             if self._is_local:
                 for table in SPARK_SCHEMAS:
-                    self._table(table).drop_torn_commit()
+                    self._table(table).drop_torn()
             self._is_held = True
             try:
                 yield

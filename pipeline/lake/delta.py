@@ -8,7 +8,8 @@ A commit is made for the version that its writer read. The library refuses the c
 
 The library syncs nothing. On a disk of this machine, data files are synced before a commit, and the commit after it appears. A
 power cut between the two can leave an incomplete newest commit, which no caller knows as committed: the next writer removes it
-(`drop_torn_commit`). Checkpoints are made by `vacuum` alone, which syncs them before old commits expire.
+(`drop_torn`). Checkpoints are made by `vacuum` alone, which syncs them before old commits expire. Until then the next writer
+removes them too.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from ..storage import uris
 from ..storage.parts import DataFile
 
 LOG = "_delta_log"
+LAST_CHECKPOINT = "_last_checkpoint"
 KEY = "kraftlab"
 _CONFIGURATION: dict[str, str | None] = {"delta.logRetentionDuration": "interval 0 seconds"}
 """Commits expire when a vacuum needs them no more."""
@@ -121,10 +123,11 @@ class Table:
         except TableNotFoundError:
             return None
         except (DeltaError, OSError) as error:
-            raise CorruptInput(
-                f"{self.name} cannot be read: {error}; after a power cut, kraftlab pipeline vacuum removes an incomplete commit"
-            ) from None
+            raise CorruptInput(self._damage(error)) from None
         return self._newest
+
+    def _damage(self, reason: object) -> str:
+        return f"{self.name} cannot be read: {reason}; after a power cut, kraftlab pipeline vacuum removes an incomplete commit"
 
     def _earlier(self, number: int, newest: int) -> Version:
         if not 0 <= number <= newest:
@@ -139,7 +142,10 @@ class Table:
         return found
 
     def _version(self, table: DeltaTable) -> Version:
-        number, info = table.version(), table.history(1)[0]
+        number = table.version()
+        if uris.is_of_this_machine(self.uri) and _is_torn(uris.local_path(self.uri) / _commit_path(number)):
+            raise CorruptInput(self._damage(f"commit {number} is incomplete"))
+        info = table.history(1)[0]
         try:
             note = msgspec.convert(info[KEY], Note)
         except (KeyError, msgspec.ValidationError):
@@ -232,22 +238,23 @@ class Table:
         if len(commits) - len(kept) >= COMMITS_PER_CHECKPOINT:
             oldest = DeltaTable(self._library_uri, version=kept[-1])
             oldest.create_checkpoint()
-            self._sync(f"{LOG}/{kept[-1]:020d}.checkpoint.parquet", f"{LOG}/_last_checkpoint")
+            self._sync(f"{LOG}/{_checkpoint_name(kept[-1])}", f"{LOG}/{LAST_CHECKPOINT}")
             oldest.cleanup_metadata()
         return [info.size for info in files]
 
-    def drop_torn_commit(self) -> None:
-        """Remove the newest commit if a power cut left a part of it. The caller is the only writer."""
+    def drop_torn(self) -> None:
+        """Remove the newest commit if a power cut left a part of it, and a checkpoint that may be incomplete, since all commits
+        that it stands for are still there. The caller is the only writer.
+        """
         log = uris.local_path(self.uri) / LOG
-        if not (commits := sorted(log.glob("*.json"))):
-            return
-        try:
-            information, *actions = map(msgspec.json.decode, commits[-1].read_bytes().splitlines())
-            is_whole = len(actions) >= information["commitInfo"].get(KEY, {}).get("actions", 0)
-        except (ValueError, KeyError, AttributeError):
-            is_whole = False
-        if not is_whole:
-            commits[-1].unlink()
+        commits = {int(path.stem): path for path in log.glob("*.json")}
+        checkpoints = {int(path.name.partition(".")[0]): path for path in log.glob("*.checkpoint.parquet")}
+        earlier, newest = [-1, -1, *sorted(checkpoints)][-2:]
+        torn = [commits[max(commits)]] if commits and _is_torn(commits[max(commits)]) else []
+        if commits.keys() >= set(range(earlier + 1, newest + 1)):
+            torn += [log / LAST_CHECKPOINT, *(path for number, path in checkpoints.items() if number == newest)]
+        for path in torn:
+            path.unlink(missing_ok=True)
             self._newest = self._known = None
 
     def _properties(self, note: Note, actions: int) -> Mapping[str, Any]:
@@ -276,5 +283,18 @@ def _fsync(path: Path) -> None:
         os.close(descriptor)
 
 
+def _is_torn(commit: Path) -> bool:
+    """Return whether a power cut left only a part of a commit."""
+    try:
+        information, *actions = map(msgspec.json.decode, commit.read_bytes().splitlines())
+        return bool(len(actions) < information["commitInfo"].get(KEY, {}).get("actions", 0))
+    except (ValueError, KeyError, AttributeError):
+        return True
+
+
 def _commit_path(number: int) -> str:
     return f"{LOG}/{number:020d}.json"
+
+
+def _checkpoint_name(number: int) -> str:
+    return f"{number:020d}.checkpoint.parquet"
