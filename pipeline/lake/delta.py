@@ -39,7 +39,7 @@ LAST_CHECKPOINT = "_last_checkpoint"
 KEY = "kraftlab"
 _CONFIGURATION: dict[str, str | None] = {"delta.logRetentionDuration": "interval 0 seconds"}
 """Commits expire when a vacuum needs them no more."""
-COMMITS_PER_CHECKPOINT = 32
+COMMITS_PER_CHECKPOINT = 100
 STAY_HOURS = 7 * 24
 """Age of files that no version names, before they are removed where other processes may be writing."""
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
@@ -236,7 +236,7 @@ class Table:
                 with contextlib.suppress(OSError):
                     directory.rmdir()
         if len(commits) - len(kept) >= COMMITS_PER_CHECKPOINT:
-            oldest = DeltaTable(self._library_uri, version=kept[-1])
+            oldest = table if keep == 1 else DeltaTable(self._library_uri, version=kept[-1])
             oldest.create_checkpoint()
             self._sync(f"{LOG}/{_checkpoint_name(kept[-1])}", f"{LOG}/{LAST_CHECKPOINT}")
             oldest.cleanup_metadata()

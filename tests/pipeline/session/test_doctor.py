@@ -72,7 +72,7 @@ def test_where_no_package_is_each_is_reported(
     assert result[-1] == "The pipeline cannot run here."
 
 
-@pytest.mark.parametrize(("version", "state"), [("4.1.9", State.NOTE), ("4.3.7", State.FINE), ("4.4.0", State.NOTE)])
+@pytest.mark.parametrize(("version", "state"), [("4.1.9", State.NOTE), ("4.2.7", State.FINE), ("4.3.0", State.NOTE)])
 def test_versions_outside_the_bounds_of_the_package_are_reported(
     version: str, state: State, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

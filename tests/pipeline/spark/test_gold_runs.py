@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from kraftlab.cli.main import run
+from kraftlab.demo.lab import wait_until
 from kraftlab.pipeline.audits.life_cycles import all_life_cycles
 from kraftlab.pipeline.lake.commits import Lake
 from kraftlab.pipeline.runs import gold as run_of_gold
@@ -181,6 +183,40 @@ def test_the_state_of_a_topic_at_an_offset(lake: Lake, kafka: Any, capsys: pytes
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split()[:3] == [key.topic, str(key.partition), str(created.leader)]
     assert lines[-1] == f"1 partitions after the record at offset {created.offset}"
+
+
+def test_queries_and_states_read_the_lake_as_it_was_in_an_earlier_version_or_at_a_time(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = Lake(str(tmp_path / "lake"))
+    topic = {"topic_id": "id", "name": "orders", "offset": 4, "ts_ms": 900, "op": "create", "idx_in_batch": 0}
+    row = {"topic_id": "id", "topic": "orders", "partition": 0, "idx_in_batch": 0}
+    change = row | {"ts_ms": 1000, "offset": 5, "kind": "create"}
+    commit(found, "silver.topics", [topic])
+    commit(found, "silver.partition_changes", [change | {"replicas": [1]}])
+    then = found.committed_ms("silver.partition_changes")
+    wait_until("the clock is later than the first commits", lambda: time.time_ns() // 1_000_000 > then)
+    commit(found, "silver.topics", [topic, topic | {"topic_id": "other", "name": "payments"}])
+    commit(found, "silver.partition_changes", [change | {"replicas": [2]}, change | {"partition": 1, "replicas": [2]}])
+
+    def printed(*arguments: str) -> Any:
+        assert run(["pipeline", *arguments, "--lake", found.uri, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    count = "select count(*) as n from silver.topics"
+    both = "select count(*) as n from silver.topics join silver.partition_changes"
+    assert [printed("sql", count, *more) for more in ([], ["--version", "1"])] == [[{"n": 2}], [{"n": 1}]]
+    assert [printed("sql", both, *more) for more in ([], ["--as-of", str(then)])] == [[{"n": 4}], [{"n": 1}]]
+    for more, replicas in (([], [[2], [2]]), (["--version", "1"], [[1]]), (["--as-of", str(then)], [[1]])):
+        assert [row["replicas"] for row in printed("state", *more)["rows"]] == replicas
+    for wrong, text in (
+        (["sql", both, "--version", "1"], "--version needs a query of one table"),
+        (["sql", count, "--version", "9"], "silver.topics has no version 9; the newest is 2"),
+        (["state", "--version", "1", "--as-of", str(then)], "give --version or --as-of, not both"),
+        (["state", "--as-of", "1000"], "has no version from before 1000"),
+    ):
+        assert run(["pipeline", *wrong, "--lake", found.uri]) == 2
+        assert text in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
