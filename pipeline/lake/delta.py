@@ -136,21 +136,23 @@ class Table:
             found = self._version(DeltaTable(self._library_uri, version=number))
         except (DeltaError, OSError) as error:
             raise WrongUse(f"version {number} of {self.name} has expired ({error}); the newest is {newest}") from None
-        paths = [f"{self._root}/{file.path[len(self._path) + 1 :]}" for each in found.ranges for file in each.files]
+        paths = [f"{self._root}/{self._relative(file)}" for each in found.ranges for file in each.files]
         if any(info.type == FileType.NotFound for info in self._system.get_file_info(paths)):
             raise WrongUse(f"version {number} of {self.name} has files that a vacuum removed; the newest is {newest}")
         return found
 
     def _version(self, table: DeltaTable) -> Version:
         number = table.version()
-        if uris.is_of_this_machine(self.uri) and _is_torn(uris.local_path(self.uri) / _commit_path(number)):
+        # The library's `history` of an earlier version begins with the newest commit.
+        with self._system.open_input_stream(f"{self._root}/{_commit_path(number)}") as stream:
+            info = _information(stream.read())
+        if info is None:
             raise CorruptInput(self._damage(f"commit {number} is incomplete"))
-        info = table.history(1)[0]
         try:
             note = msgspec.convert(info[KEY], Note)
         except (KeyError, msgspec.ValidationError):
             raise CorruptInput(
-                f"version {number} of {self.name} was committed by another program ({info['operation']}); "
+                f"version {number} of {self.name} was committed by another program ({info.get('operation')}); "
                 f"restore version {number - 1}, or build the lake again"
             ) from None
         ranges = sorted(note.ranges, key=lambda each: each.lo)
@@ -199,12 +201,12 @@ class Table:
         table, now_ms = self._newest, time.time_ns() // 1_000_000
         assert table is not None
         assert table.version() == read.number
-        added = [(each.path[len(self._path) + 1 :], each) for each in files]
-        self._sync(*(path for path, _ in added))
         actions: list[AddAction | RemoveAction] = [
-            AddAction(path, each.size_bytes, {}, now_ms, is_change, f'{{"numRecords":{each.rows}}}') for path, each in added
+            AddAction(self._relative(each), each.size_bytes, {}, now_ms, is_change, f'{{"numRecords":{each.rows}}}')
+            for each in files
         ]
-        actions += [RemoveAction(each.path[len(self._path) + 1 :], is_change, now_ms, each.size_bytes, {}) for each in gone]
+        self._sync(*(each.path for each in actions))
+        actions += [RemoveAction(self._relative(each), is_change, now_ms, each.size_bytes, {}) for each in gone]
         try:
             more = self._properties(note, len(actions))
             table.create_write_transaction(actions, "append", schema, **more, post_commithook_properties=_NO_HOOKS)
@@ -250,12 +252,15 @@ class Table:
         commits = {int(path.stem): path for path in log.glob("*.json")}
         checkpoints = {int(path.name.partition(".")[0]): path for path in log.glob("*.checkpoint.parquet")}
         earlier, newest = [-1, -1, *sorted(checkpoints)][-2:]
-        torn = [commits[max(commits)]] if commits and _is_torn(commits[max(commits)]) else []
+        torn = [path for number, path in commits.items() if number == max(commits) and _information(path.read_bytes()) is None]
         if commits.keys() >= set(range(earlier + 1, newest + 1)):
             torn += [log / LAST_CHECKPOINT, *(path for number, path in checkpoints.items() if number == newest)]
-        for path in torn:
-            path.unlink(missing_ok=True)
+        for path in filter(Path.exists, torn):
+            path.unlink()
             self._newest = self._known = None
+
+    def _relative(self, file: DataFile) -> str:
+        return file.path[len(self._path) + 1 :]
 
     def _properties(self, note: Note, actions: int) -> Mapping[str, Any]:
         """Return the arguments of a commit."""
@@ -283,13 +288,14 @@ def _fsync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _is_torn(commit: Path) -> bool:
-    """Return whether a power cut left only a part of a commit."""
+def _information(commit: bytes) -> dict[str, Any] | None:
+    """Return the information of a commit, or None if a power cut left only a part of the commit."""
     try:
-        information, *actions = map(msgspec.json.decode, commit.read_bytes().splitlines())
-        return bool(len(actions) < information["commitInfo"].get(KEY, {}).get("actions", 0))
-    except (ValueError, KeyError, AttributeError):
-        return True
+        actions = [msgspec.json.decode(line) for line in commit.splitlines()]
+        information: dict[str, Any] = next((each["commitInfo"] for each in actions if "commitInfo" in each), {})
+        return information if len(actions) > information.get(KEY, {}).get("actions", 0) else None
+    except (ValueError, TypeError, AttributeError):
+        return None
 
 
 def _commit_path(number: int) -> str:

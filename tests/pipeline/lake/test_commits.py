@@ -126,6 +126,9 @@ def test_a_commit_of_another_program_is_named(lake: Lake) -> None:
     DeltaTable(Path(lake.place()) / "silver" / "configs").delete("offset = 3")
     with pytest.raises(CorruptInput, match=r"version 2 of silver\.configs was committed by another program \(DELETE\)"):
         _offsets(lake)
+    with pytest.raises(CorruptInput, match="another program"):
+        _commit(Lake(lake.uri), 5, 8)
+    assert _log(lake, 2).exists(), "it is whole, so no writer takes it for what a power cut left"
 
 
 def test_earlier_versions_are_read_by_number_and_by_time(lake: Lake) -> None:
@@ -144,6 +147,7 @@ def test_earlier_versions_are_read_by_number_and_by_time(lake: Lake) -> None:
     assert at_time.arrow("silver.topics").num_rows == 0
     with pytest.raises(WrongUse, match="has no version from before 5 "):
         at_time.pin_time(5)
+    assert [(each.hi, each.number) for each in earlier.active(TABLE)] == [(4, 2)]
     lake.vacuum()
     with pytest.raises(WrongUse, match=r"version 2 of silver\.configs has files that a vacuum removed"):
         Lake(lake.uri).pin(TABLE, 2)
