@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 OLD_FORMAT = "_commits"
+NOTHING = Version(0, 0, 0, ())
+"""The version of a table that does not exist."""
 
 
 class Removed(NamedTuple):
@@ -105,36 +107,33 @@ class Lake:
 
     def committed_ms(self, table: str) -> int:
         """Return the time of the version that is read."""
-        version = self._version(table)
-        return 0 if version is None else version.committed_ms
+        return self._version(table).committed_ms
 
     def latest(self, table: str) -> int:
         """Return the number of the version that is read, or 0 if nothing was ever committed to the table."""
-        version = self._version(table)
-        return 0 if version is None else version.number
+        return self._version(table).number
 
     def changed(self, table: str) -> int:
         """Return the number of the newest version that gave the table other rows, or 0 if it never had any."""
-        version = self._version(table)
-        return 0 if version is None else version.changed
+        return self._version(table).changed
 
     def active(self, table: str) -> list[Range]:
         """Return the ranges of a table, in order. CorruptInput if another program has committed to the table."""
-        version = self._version(table)
-        return [] if version is None else list(version.ranges)
+        return list(self._version(table).ranges)
 
     def files(self, table: str) -> list[str]:
         """Return the URIs of the table's files."""
         return [uris.joined(self.uri, data_file.path) for each in self.active(table) for data_file in each.files]
 
-    def _version(self, table: str) -> Version | None:
+    def _version(self, table: str) -> Version:
         if table in self._pinned:
             pinned = self._pinned[table]
-            return None if pinned is None else self._table(table).read(pinned)
-        version = self._table(table).read(is_known=table in self._fresh)
-        if self._is_held and self._is_local:
-            self._fresh.add(table)
-        return version
+            found = None if pinned is None else self._table(table).read(pinned)
+        else:
+            found = self._table(table).read(is_known=table in self._fresh)
+            if self._is_held and self._is_local:
+                self._fresh.add(table)
+        return found or NOTHING
 
     def _table(self, table: str) -> Table:
         arrow_schema(table)
@@ -197,10 +196,9 @@ class Lake:
         self.check_range(table, lo, hi)
         self._table(table).prepare(arrow_schema(table))
         version = self._version(table)
-        assert version is not None
         number, files = version.number + 1, tuple(sorted(files, key=lambda each: each.path))
         kept = [each for each in version.ranges if each.hi <= lo or hi <= each.lo]
-        gone = {file for each in version.ranges if each not in kept for file in each.files}
+        gone = {file for each in version.ranges if lo <= each.lo and each.hi <= hi for file in each.files}
         is_change = merged is None and any(each.rows for each in (*files, *gone))
         content = number if merged is None else merged
         committed = Range(number, lo, hi, content, dict(inputs), dict(details), table, files)
