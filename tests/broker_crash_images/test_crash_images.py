@@ -21,7 +21,7 @@ from kraftlab.checking.mutant import Finding, planted
 from kraftlab.cli import main
 
 QUICK = {"M1-swap+M1-ends": IN_THE_RUN, "M4": KILL, "M6": KILL, "M8-epochs": IN_THE_RUN, "X3-cut+X3-align": IN_THE_RUN}
-EVERY = {"follower": 3}
+EVERY = {"busy": 2, "follower": 3}
 """Every n-th image of a script is judged; the nightly tests judge all."""
 
 
