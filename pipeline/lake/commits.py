@@ -1,9 +1,10 @@
 """A lake of Delta tables whose unit of work is a range.
 
 Each table is a Delta table at `LAKE/LAYER/TABLE` (`delta.py`), which any reader of Delta can read. A table consists of ranges
-of offsets [lo, hi), whose files are in `LO-HI/`. A commit adds one range, and replaces the same range and all ranges within it. A
-range that overlaps another in part is refused, because rows would count twice. So a process that is killed at any moment leaves
-either the old range or the new one. Files that no version names are garbage, which `vacuum` removes.
+of offsets [lo, hi), whose files are in `LO-HI/` or, after a merge, in the directories of the merged ranges. A commit adds one
+range, and replaces the same range and all ranges within it. A range that overlaps another in part is refused, because rows would
+count twice. So a process that is killed at any moment leaves either the old range or the new one. Files that no version names
+are garbage, which `vacuum` removes.
 
 A range's `number` is the version of the table that brought the range. `inputs` name the versions of other tables from which its
 rows were made, so that a range whose input was repeated is known to be stale.

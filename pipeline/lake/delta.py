@@ -152,8 +152,8 @@ class Table:
             note = msgspec.convert(info[KEY], Note)
         except (KeyError, msgspec.ValidationError):
             raise CorruptInput(
-                f"version {number} of {self.name} was committed by another program ({info.get('operation')}); "
-                f"restore version {number - 1}, or build the lake again"
+                f"version {number} of {self.name} was committed by another program ({info.get('operation')}); to undo that, "
+                f"remove {uris.shown(self.uri)}/{_commit_path(number)}; or build the lake again"
             ) from None
         ranges = sorted(note.ranges, key=lambda each: each.lo)
         files: list[list[DataFile]] = [[] for _ in ranges]

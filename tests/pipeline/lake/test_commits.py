@@ -124,11 +124,15 @@ def test_a_commit_of_another_program_is_named(lake: Lake) -> None:
 
     _commit(lake, 0, 5)
     DeltaTable(Path(lake.place()) / "silver" / "configs").delete("offset = 3")
-    with pytest.raises(CorruptInput, match=r"version 2 of silver\.configs was committed by another program \(DELETE\)"):
+    with pytest.raises(CorruptInput, match=r"version 2 of silver\.configs was committed by another program \(DELETE\)") as caught:
         _offsets(lake)
     with pytest.raises(CorruptInput, match="another program"):
         _commit(Lake(lake.uri), 5, 8)
     assert _log(lake, 2).exists(), "it is whole, so no writer takes it for what a power cut left"
+    assert f"remove {_log(lake, 2)};" in str(caught.value)
+    _log(lake, 2).unlink()
+    _commit(Lake(lake.uri), 5, 8)
+    assert _offsets(Lake(lake.uri)) == list(range(8))
 
 
 def test_earlier_versions_are_read_by_number_and_by_time(lake: Lake) -> None:
