@@ -25,8 +25,8 @@ Example:
   kraftlab pipeline vacuum --lake /data/lake --keep 3
 
 \b
-This removes files of replaced ranges, and leftovers of killed runs. A reader that is still running may need files of replaced
-ranges: wait for it, or use a larger --keep.""",
+This removes files of replaced ranges, leftovers of killed runs, and a commit that a power cut left incomplete. A reader that is
+still running may need files of replaced ranges: wait for it, or use a larger --keep.""",
 )
 @lake_option
 @click.option(
@@ -43,9 +43,9 @@ def vacuum(lake_uri: str, keep: int, as_json: bool) -> int:
     from ..lake.commits import Lake
 
     lake = Lake(lake_uri)
+    removed = lake.vacuum(keep)  # which also makes a table right that a power cut damaged
     if not lake.exists():
         raise WrongUse(f"{lake.place()} is not a lake: nothing was ever committed there; the next step: kraftlab pipeline ingest")
-    removed = lake.vacuum(keep)
     output = Output(as_json)
     output.lines([f"removed {removed.files} files of {removed.size_bytes:,} bytes"])
     output.result(removed._asdict())

@@ -123,10 +123,10 @@ class Table:
         except TableNotFoundError:
             return None
         except (DeltaError, OSError) as error:
-            raise CorruptInput(self._damage(error)) from None
+            raise CorruptInput(self._damage(_words(error))) from None
         return self._newest
 
-    def _damage(self, reason: object) -> str:
+    def _damage(self, reason: str) -> str:
         return f"{self.name} cannot be read: {reason}; after a power cut, kraftlab pipeline vacuum removes an incomplete commit"
 
     def _earlier(self, number: int, newest: int) -> Version:
@@ -135,7 +135,7 @@ class Table:
         try:
             found = self._version(DeltaTable(self._library_uri, version=number))
         except (DeltaError, OSError) as error:
-            raise WrongUse(f"version {number} of {self.name} has expired ({error}); the newest is {newest}") from None
+            raise WrongUse(f"version {number} of {self.name} has expired ({_words(error)}); the newest is {newest}") from None
         paths = [f"{self._root}/{self._relative(file)}" for each in found.ranges for file in each.files]
         if any(info.type == FileType.NotFound for info in self._system.get_file_info(paths)):
             raise WrongUse(f"version {number} of {self.name} has files that a vacuum removed; the newest is {newest}")
@@ -212,7 +212,7 @@ class Table:
             table.create_write_transaction(actions, "append", schema, **more, post_commithook_properties=_NO_HOOKS)
         except DeltaError as error:
             raise WrongUse(
-                f"another process committed to {self.name} at the same time ({error}); run this command again"
+                f"another process committed to {self.name} at the same time ({_words(error)}); run this command again"
             ) from None
         self._sync(_commit_path(read.number + 1))
         table.update_incremental()
@@ -278,6 +278,11 @@ class Table:
         directories = {parent for path in paths for parent in path.parents if parent.is_relative_to(lake)}
         for path in (*paths, *sorted(directories, reverse=True)):
             _fsync(path)
+
+
+def _words(error: Exception) -> str:
+    """Return the message of an error of the library without the stack of its own calls."""
+    return str(error).partition("\n")[0]
 
 
 def _fsync(path: Path) -> None:

@@ -68,6 +68,23 @@ def test_states_that_are_to_stay_readable_survive_a_vacuum(tmp_path: Path, capsy
         assert earlier.arrow("silver.log_dir_samples").num_rows == 1
 
 
+def test_vacuum_makes_a_table_right_that_a_power_cut_damaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lake = tmp_path / "lake"
+    for at_ms in (5, 6):
+        _sample(tmp_path, lake, DOCUMENT, at_ms)
+    torn = lake / "silver" / "log_dir_samples" / "_delta_log" / f"{2:020d}.json"
+    torn.write_bytes(torn.read_bytes()[:40])
+    capsys.readouterr()
+    assert _sample(tmp_path, lake, DOCUMENT, 7) == 0, "a writer removes it too"
+    torn.write_bytes(torn.read_bytes()[:40])
+    assert run(["pipeline", "logdirs", "skew", "--lake", str(lake)]) == 4
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "silver.log_dir_samples cannot be read" in line
+    assert line.endswith("after a power cut, kraftlab pipeline vacuum removes an incomplete commit")
+    assert run(["pipeline", "vacuum", "--lake", str(lake)]) == 0
+    assert Lake(str(lake)).arrow("silver.log_dir_samples", ["sampled_ms"])["sampled_ms"].to_pylist() == [5]
+
+
 def test_vacuum_says_what_it_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lake = tmp_path / "lake"
     for _ in range(2):
