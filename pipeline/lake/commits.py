@@ -23,7 +23,7 @@ import pyarrow as pa
 from pyarrow import dataset
 from pyarrow.fs import FileType
 
-from ..errors import WrongUse
+from ..errors import CorruptInput, WrongUse
 from ..storage import uris
 from ..storage.parts import DataFile, write_here
 from ..storage.schemas import SPARK_SCHEMAS, arrow_schema, spark_schema
@@ -168,11 +168,15 @@ class Lake:
         self, table: str, files: Iterable[DataFile], columns: list[str] | None = None, where: Expression | None = None
     ) -> pa.Table:
         """Return the rows of files of a table, committed or not, without Spark; with `where`, only the matching rows. Columns
-        that a file does not have are null.
+        that a file does not have are null. CorruptInput if a file is gone or damaged.
         """
         paths = [f"{self._root}/{each.path}" for each in files]
-        found = dataset.dataset(paths, arrow_schema(table), "parquet", self._system)
-        return found.to_table(columns, where)
+        try:
+            return dataset.dataset(paths, arrow_schema(table), "parquet", self._system).to_table(columns, where)
+        except (FileNotFoundError, pa.ArrowInvalid) as error:
+            raise CorruptInput(
+                f"{self} has a file of {table} that cannot be read ({error}); restore it, or build the lake again"
+            ) from None
 
     # -- commits --------------------------------------------------------------------------------------------------------------
 

@@ -261,6 +261,18 @@ def test_many_commits_become_a_checkpoint_and_old_ones_expire(lake: Lake, monkey
         lake.pin(TABLE, 2)
 
 
+@pytest.mark.parametrize("content", [None, b"", bytes(2000)])
+def test_a_data_file_that_is_gone_or_damaged_is_named(lake: Lake, content: bytes | None) -> None:
+    _commit(lake, 0, 5)
+    (path,) = (Path(lake.place()) / "silver" / "configs").glob("*/*.parquet")
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content)
+    with pytest.raises(CorruptInput, match=rf"has a file of silver\.configs that cannot be read \(.*{path.name}.*restore it"):
+        _offsets(lake)
+
+
 @pytest.mark.parametrize("content", [b"{", b'{"commitInfo": "\xff"}'])
 def test_a_commit_that_cannot_be_read_is_named(lake: Lake, content: bytes) -> None:
     _commit(lake, 0, 5)
