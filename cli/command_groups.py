@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from .output import CommandFailed
 
@@ -68,8 +69,8 @@ _PASSING = (CommandFailed, click.ClickException, click.exceptions.Exit, click.Ab
 class LazyGroup(CommandGroup):
     """A group that imports a command when it is called: no command pays for the imports of another.
 
-    `modules` maps a command to "module:attribute", in the order of `--help`. With `short_helps`, the help of the group imports no
-    command. Without `endings` an error ends as in `cli.main`.
+    `modules` maps a command to "module:attribute", in the order of `--help`. With `short_helps`, help and completion of the group
+    import no command. Without `endings` an error ends as in `cli.main`.
     """
 
     def __init__(
@@ -101,6 +102,12 @@ class LazyGroup(CommandGroup):
         if self._short_helps is not None:
             command.short_help = self._short_helps[cmd_name]
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        if self._short_helps is None:
+            return super().shell_complete(ctx, incomplete)
+        names = [CompletionItem(name, help=text) for name, text in self._short_helps.items() if name.startswith(incomplete)]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         if self._short_helps is None:

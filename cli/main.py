@@ -5,6 +5,7 @@ A subcommand is loaded when it is called, and pays for no other's imports. The p
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
@@ -57,6 +58,8 @@ COMMANDS = {
 }
 """Command → ("module:attribute", short help). The module is loaded when the command is called, and not by `kraftlab --help`."""
 
+COMPLETION = "_KRAFTLAB_COMPLETE"
+"""Environment variable with which a shell asks for completions; the arguments are empty then."""
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as in shells."""
 OUT_OF_RANGE = "Value out of range: "
@@ -85,7 +88,11 @@ def run(arguments: list[str] | None = None) -> int:
     from .command_groups import wrong_use
     from .output import DONE, FAILED, CommandFailed, print_failure
 
-    if not (sys.argv[1:] if arguments is None else arguments):
+    if COMPLETION in os.environ:
+        from .completion import shells
+
+        shells.register()
+    elif not (sys.argv[1:] if arguments is None else arguments):
         from .start_page import page
 
         click.echo(page())
@@ -125,7 +132,6 @@ def run(arguments: list[str] | None = None) -> int:
 
 def _discard_stdout() -> None:
     """Point stdout at /dev/null: Python would report the output that it still holds when it exits."""
-    import os
     from contextlib import suppress
 
     with suppress(OSError), open(os.devnull, "wb") as nowhere:
@@ -135,7 +141,6 @@ def _discard_stdout() -> None:
 def known_failure(error: Exception) -> str | None:
     """Return the text of an error that the user can act on, None for a bug."""
     import errno
-    import os
 
     from kraftlab.config.errors import ConfigError
     from kraftlab.metadata.errors import ApiError

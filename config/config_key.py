@@ -1,7 +1,8 @@
 """One configuration key: its type, its valid values, and their normal form (KIP-226).
 
 A key checks a value (`fault`, with Kafka's text) and writes a valid one in its normal form (`normal`): numbers without blanks
-and leading zeros, lists without blanks, booleans in lower case.
+and leading zeros, lists without blanks, booleans in lower case. An item that a list names twice counts once, an empty one is
+refused (KIP-1161); lists of throttled replicas may have both.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _TYPE_NUMBERS = {kind: number for number, kind in enumerate(ConfigType, start=1)
 _INTEGER_BITS = {ConfigType.SHORT: 15, ConfigType.INT: 31, ConfigType.LONG: 63}
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
 _HOST_LIMIT = re.compile(r".+:[0-9]{1,9}")
-_THROTTLED_REPLICAS = re.compile(r"[0-9]+:[0-9]+")
+_THROTTLED_REPLICAS = re.compile(r"([0-9]+:[0-9]+)?")
 
 
 class ConfigKey(msgspec.Struct, frozen=True):
@@ -80,6 +81,8 @@ class ConfigKey(msgspec.Struct, frozen=True):
 
     def fault(self, value: str) -> str | None:
         """Reason why `value` is not valid, with Kafka's text; None if it is."""
+        if self.is_list and not self.replica_list and "" in split_list(value):
+            return f"Configuration '{self.name}' values must not be empty."
         reason = self._fault_of_type(value)
         return None if reason is None else f"Invalid value {self._shown(value)} for configuration {self.name}: {reason}"
 
@@ -103,7 +106,8 @@ class ConfigKey(msgspec.Struct, frozen=True):
             case ConfigType.DOUBLE:
                 return str(float(value))
             case ConfigType.LIST:
-                return ",".join(split_list(value))
+                items = split_list(value)
+                return ",".join(items if self.replica_list else dict.fromkeys(items))
             case _:
                 return value
 

@@ -43,13 +43,13 @@ def known(shard: Shard, group_id: str) -> Group | None:
     return shard.groups.get(group_id) or (Group(group_id=group_id) if group_id in shard.offsets else None)
 
 
-def commit(shard: Shard, request: Commit, metadata_max_bytes: int, token: Token) -> Change:
+def commit(shard: Shard, request: Commit, metadata_length_max: int, token: Token) -> Change:
     """Commit offsets. Answer: `Codes`."""
     group = known(shard, request.group_id)
     fault = can_commit(group, request.member_id, request.instance_id, request.generation, without_group=request.without_group)
     if fault:
         return Change(answers=((token, Codes([fault] * len(request.entries))),))
-    codes = [offsets.metadata_fault(committed.metadata, metadata_max_bytes) for _, committed in request.entries]
+    codes = [offsets.metadata_fault(committed.metadata, metadata_length_max) for _, committed in request.entries]
     taken = [entry for entry, code in zip(request.entries, codes, strict=True) if not code]
     now_ms = wall_clock_ms()
     records = [offset_record(request.group_id, place, committed, now_ms) for place, committed in taken]

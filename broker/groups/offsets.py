@@ -33,9 +33,17 @@ class Committed(NamedTuple):
     topic_id: Uuid | None = None
 
 
-def metadata_fault(metadata: str, size_max: int) -> ErrorCode:
-    """Return OFFSET_METADATA_TOO_LARGE if a client's note takes more bytes than offset.metadata.max.bytes."""
-    too_large = len(metadata.encode()) > size_max
+_NOTE_BYTES_MAX = 32_767
+"""Bytes of the longest note that every version of OffsetFetch can answer."""
+
+
+def metadata_fault(metadata: str, length_max: int) -> ErrorCode:
+    """Return OFFSET_METADATA_TOO_LARGE if a client's note is longer than offset.metadata.max.bytes, or too long to be answered.
+
+    In spite of its name, Kafka compares the key with the length of a Java string: units of UTF-16, not bytes of UTF-8.
+    """
+    length = len(metadata.encode("utf-16-le")) // 2
+    too_large = length > length_max or len(metadata.encode()) > _NOTE_BYTES_MAX
     return ErrorCode.OFFSET_METADATA_TOO_LARGE if too_large else ErrorCode.NONE
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import click
-from click.shell_completion import get_completion_class
+
+from ..main import COMPLETION
+from .shells import shell as shell_named
 
 
 @click.command(
@@ -17,6 +19,4 @@ Examples:
 @click.pass_context
 def completion(context: click.Context, /, shell: str) -> None:
     """Print the completion script for bash, zsh or fish."""
-    kind = get_completion_class(shell)
-    assert kind is not None, "the choices are click's own"
-    click.echo(kind(context.find_root().command, {}, "kraftlab", "_KRAFTLAB_COMPLETE").source())
+    click.echo(shell_named(shell)(context.find_root().command, {}, "kraftlab", COMPLETION).source())

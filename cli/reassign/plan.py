@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -66,7 +66,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class _Versioned(msgspec.Struct):
-    version: Any = 1
+    version: int = 1
 
 
 class _PlanFile(msgspec.Struct):

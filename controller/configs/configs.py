@@ -172,7 +172,7 @@ def _changed_list(
             ErrorCode.INVALID_CONFIG,
             f"Can't {ConfigOperation(change.config_operation).name} to key {change.name} because its type is not LIST.",
         )
-    items = list(split_list(_list_default(state, kind, key, context) if current is None else current))
+    items = list(split_list(key.normal(_list_default(state, kind, key, context) if current is None else current)))
     named = split_list(change.value)
     if change.config_operation == ConfigOperation.APPEND:
         items += [item for item in dict.fromkeys(named) if item not in items]

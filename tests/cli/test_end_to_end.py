@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -19,6 +22,12 @@ from kraftlab.lab import LocalCluster
 CAPTURE = Path(__file__).parents[2] / "examples" / "capture"
 DEADLINE_S = 20.0
 
+ASK = """
+source <(kraftlab completion bash)
+COMP_LINE=$1 COMP_POINT=${#1} COMP_CWORD=1
+_kraftlab_completion kraftlab
+echo "${COMPREPLY[*]}"
+"""
 
 Run = Callable[..., Any]
 CLUSTER = (1, 3, 2)
@@ -33,6 +42,12 @@ def plan_file(directory: Path, *partitions: dict[str, object]) -> str:
 def replicas(run: Run, topic: str) -> list[list[int]]:
     described = run("topics", "--describe", "--topic", topic, "--json").json
     return [partition["replicas"] for partition in described["topics"][0]["partitions"]]
+
+
+def reply_of_bash(line: str) -> list[str]:
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    asking = ["bash", "--norc", "-c", ASK, "bash", line]
+    return subprocess.run(asking, env=environment, capture_output=True, text=True, timeout=60, check=True).stdout.split()
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -51,6 +66,12 @@ def verify_until_done(run: Run, path: str) -> Any:
 
     wait_for(is_done)
     return ran[-1]
+
+
+def test_bash_completes_the_topics_of_a_cluster(run: Run, cluster: LocalCluster) -> None:
+    run("topics", "--create", "--topic", "completed", "--partitions", "1")
+    line = f"kraftlab topics --bootstrap-server {cluster.node(0).grpc} --describe --topic compl"
+    wait_for(lambda: reply_of_bash(line) == ["completed"])
 
 
 def test_topics_are_created_listed_described_and_deleted(run: Run) -> None:

@@ -67,6 +67,25 @@ REPLICAS = (
             "Invalid value [0:1, *] for configuration leader.replication.throttled.replicas: "
             f"leader.replication.throttled.replicas {REPLICAS}",
         ),
+        (
+            "leader.replication.throttled.replicas",
+            "*,*",
+            "Invalid value [*, *] for configuration leader.replication.throttled.replicas: "
+            f"leader.replication.throttled.replicas {REPLICAS}",
+        ),
+        ("cleanup.policy", ",", "Configuration 'cleanup.policy' values must not be empty."),
+        ("cleanup.policy", "compact,", "Configuration 'cleanup.policy' values must not be empty."),
+        ("cleanup.policy", "compact,,delete", "Configuration 'cleanup.policy' values must not be empty."),
+        (
+            "cleanup.policy",
+            "compact,none",
+            "Invalid value none for configuration cleanup.policy: String must be one of: compact, delete",
+        ),
+        (
+            "cleanup.policy",
+            "Compact",
+            "Invalid value Compact for configuration cleanup.policy: String must be one of: compact, delete",
+        ),
         ("no.such", "x", "Unknown topic config name: no.such"),
     ],
 )
@@ -79,7 +98,11 @@ def test_a_bad_topic_value_is_refused_in_kafkas_words(name: str, value: str, ref
     [
         ("cleanup.policy", "compact,delete"),
         ("cleanup.policy", ""),
+        ("cleanup.policy", " "),
+        ("cleanup.policy", "compact,compact"),
         ("retention.ms", "-1"),
+        ("leader.replication.throttled.replicas", "0:1,0:1"),
+        ("leader.replication.throttled.replicas", "0:1,"),
         ("leader.replication.throttled.replicas", "*"),
         ("leader.replication.throttled.replicas", ""),
         ("follower.replication.throttled.replicas", "0:1,12:3"),
@@ -105,6 +128,13 @@ RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
         ("broker.rack", "r", "Cannot update these configs dynamically: [broker.rack]"),
         ("no.such", "x", None),
         ("log.retention.ms", "99999", None),
+        ("log.cleanup.policy", "compact,compact", None),
+        (
+            "log.cleanup.policy",
+            "none",
+            "Invalid value none for configuration log.cleanup.policy: String must be one of: compact, delete",
+        ),
+        ("cordoned.log.dirs", "/d0, ", "Configuration 'cordoned.log.dirs' values must not be empty."),
     ],
 )
 def test_broker_values_are_judged_as_kafka_judges_them(name: str, value: str, refusal: str | None) -> None:
@@ -133,6 +163,10 @@ def test_passwords_are_sensitive_and_never_quoted() -> None:
         ("preallocate", " TRUE", "true"),
         ("cleanup.policy", "compact , delete", "compact,delete"),
         ("cleanup.policy", "", ""),
+        ("cleanup.policy", "compact,compact", "compact"),
+        ("cleanup.policy", "delete, delete ,compact", "delete,compact"),
+        ("leader.replication.throttled.replicas", "0:1,0:1", "0:1,0:1"),
+        ("leader.replication.throttled.replicas", "0:1,", "0:1,"),
         ("compression.type", "lz4", "lz4"),
     ],
 )

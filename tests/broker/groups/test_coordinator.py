@@ -335,8 +335,24 @@ async def test_the_first_members_wait_for_more(clients: Any, autojump_clock: Any
 async def test_notes_have_a_limit(clients: Any, autojump_clock: Any) -> None:
     await started(clients, offset_metadata_max_bytes="5")
     assert await clients.commit("g", 1, "12345") == ErrorCode.NONE
-    assert await clients.commit("g", 2, "éééé") == ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert await clients.commit("g", 2, "123456") == ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert await clients.committed("g") == (1, "12345")
+
+
+@pytest.mark.parametrize(("note", "longer"), [("ééééé", "é"), ("日本日本日", "本"), ("😀😀", "😀"), ("😀😀e", "e")])
+async def test_the_limit_of_notes_counts_characters_as_java_does(
+    note: str, longer: str, clients: Any, autojump_clock: Any
+) -> None:
+    await started(clients, offset_metadata_max_bytes="5")
+    assert await clients.commit("g", 1, note) == ErrorCode.NONE
+    assert await clients.commit("g", 2, note + longer) == ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert await clients.committed("g") == (1, note)
+
+
+async def test_a_note_that_old_clients_could_not_read_is_too_large(clients: Any, autojump_clock: Any) -> None:
+    await started(clients, offset_metadata_max_bytes="40000")
+    assert await clients.commit("g", 1, "é" * 16_383) == ErrorCode.NONE
+    assert await clients.commit("g", 2, "é" * 16_384) == ErrorCode.OFFSET_METADATA_TOO_LARGE
 
 
 async def test_an_id_that_no_record_can_hold_is_refused(clients: Any, autojump_clock: Any) -> None:
