@@ -19,7 +19,13 @@ class PartitionEntry(msgspec.Struct, frozen=True):
     offset: int | None = None
 
 
-class _Document(msgspec.Struct, frozen=True):
+class _Elections(msgspec.Struct, frozen=True):
+    """Kafka's tool does not look at a version here."""
+
+    partitions: tuple[PartitionEntry, ...]
+
+
+class _Deletions(msgspec.Struct, frozen=True):
     partitions: tuple[PartitionEntry, ...]
     version: int = 1
 
@@ -30,10 +36,10 @@ def read_partitions(path: Path, example: str, *, with_offsets: bool = False) -> 
     BadInput; OSError if the file cannot be read. `example` is a valid file for the error texts.
     """
     try:
-        document = read_json(path, _Document)
+        document = read_json(path, _Deletions if with_offsets else _Elections)
     except BadJson as error:
         raise BadInput(f"{path} is {error}; write it like this: {example}") from None
-    if document.version != 1:
+    if isinstance(document, _Deletions) and document.version != 1:
         raise BadInput(f"{path}: Not supported version field value {document.version}; it is 1")
     if not document.partitions:
         raise BadInput(f"{path}: the list of partitions is empty; write it like this: {example}")

@@ -7,6 +7,8 @@ from typing import TypeVar
 
 import msgspec
 
+from .utf8 import OtherEncoding, without_mark
+
 T = TypeVar("T")
 
 
@@ -20,9 +22,11 @@ def read_json(path: str | Path, kind: type[T]) -> T:
 
 
 def decode_json(data: bytes, kind: type[T]) -> T:
-    """Return a document, decoded as `kind`. BadJson."""
+    """Return a document, decoded as `kind`. A byte-order mark before UTF-8 is skipped. BadJson."""
     try:
-        return msgspec.json.decode(data, type=kind)
+        return msgspec.json.decode(without_mark(data), type=kind)
+    except OtherEncoding as error:
+        raise BadJson(str(error)) from None
     except msgspec.ValidationError as error:
         raise BadJson(f"not of the expected shape: {error}") from None
     except msgspec.DecodeError as error:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import javaproperties
 
 from .errors import ConfigError
+from .utf8 import OtherEncoding, without_mark
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, str]:
@@ -25,9 +26,14 @@ def load(path: str | os.PathLike[str]) -> dict[str, str]:
 
 
 def parse(data: bytes, name: str) -> dict[str, str]:
-    """Return keys and values of a file's bytes: UTF-8, otherwise Latin-1. `name` is for the error's text."""
+    """Return keys and values of a file's bytes: UTF-8, with or without a byte-order mark, otherwise Latin-1. `name` is for the
+    error's text. ConfigError; it quotes no value, since any may be a password.
+    """
     try:
+        data = without_mark(data)
         text = data.decode("utf-8")
+    except OtherEncoding as error:
+        raise ConfigError(f"{name} is not a properties file: it is {error}") from None
     except UnicodeDecodeError:
         text = data.decode("latin-1")
     if "\0" in text:
@@ -45,7 +51,7 @@ def _unique(pairs: Iterable[tuple[str, str]], name: str) -> dict[str, str]:
     values: dict[str, str] = {}
     for key, value in pairs:
         if key in values:
-            raise ConfigError(f"{name} sets {key} twice ({values[key]!r}, then {value!r}); keep one of them")
+            raise ConfigError(f"{name} sets {key} twice; keep one of the lines")
         values[key] = value.strip()
     return values
 

@@ -1,8 +1,8 @@
 """Completion in the shells: the command line as the shell gives it, and the script that a user loads.
 
 A shell runs `kraftlab` without arguments, with the line in environment variables, and reads the answers. zsh and fish use the
-scripts of click. Bash splits words at `:` and `=` (COMP_WORDBREAKS), which would tear `--bootstrap-server 127.0.0.1:9092` apart. Our
-script gives the line up to the cursor in COMP_WORDS instead, and cuts from each answer what bash has as words already.
+scripts of click. Bash splits words at `:` and `=` (COMP_WORDBREAKS), which would tear `--bootstrap-server 127.0.0.1:9092` apart.
+Our script gives the line up to the cursor in COMP_WORDS instead, and cuts from each answer what bash has as words already.
 """
 
 from __future__ import annotations

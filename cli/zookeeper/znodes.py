@@ -16,6 +16,7 @@ reason.
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -88,7 +89,8 @@ def decode(source: str, data: bytes) -> dict[str, Any]:
     try:
         document = decode_json(data, object)
     except BadJson as error:
-        line = next((line for line in data.splitlines() if line.lstrip().startswith(b"{")), None)
+        lines = data.removeprefix(BOM_UTF8).splitlines()
+        line = next((line for line in lines if line.lstrip().startswith(b"{")), None)
         if line is None or line.strip() == data.strip():
             raise BadInput(f"{source}: it is {error}; give the znode's stored data") from None
         return decode(source, line)

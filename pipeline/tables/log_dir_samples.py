@@ -7,6 +7,7 @@ of directories.
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -51,6 +52,7 @@ def samples(document: bytes, sampled_ms: int, topic_ids: Mapping[str, str] = {})
     """Return the table's rows. A directory without replicas is one row without a topic. Lines before the JSON are skipped:
     Kafka's tool prints some. WrongUse for any other document.
     """
+    document = document.removeprefix(BOM_UTF8)
     text = next((line for line in document.splitlines() if line.startswith(b"{")), document)
     try:
         found = decode_json(document if document.lstrip().startswith(b"{") else text, _Document)

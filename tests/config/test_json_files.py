@@ -18,6 +18,7 @@ class Entry(msgspec.Struct):
 def test_a_document_is_decoded_as_its_kind(tmp_path: Path) -> None:
     path = tmp_path / "entry.json"
     path.write_text('{"topic": "foo", "offsets": [1, 2], "more": true}')
+    assert decode_json(b"\xef\xbb\xbf" + path.read_bytes(), Entry) == Entry("foo", (1, 2))
     assert read_json(path, Entry) == read_json(str(path), Entry) == Entry("foo", (1, 2))
 
 
@@ -30,6 +31,10 @@ def test_a_document_is_decoded_as_its_kind(tmp_path: Path) -> None:
         (b"[]", "not of the expected shape: Expected `object`, got `array`"),
         (b'{"topic": 1}', "not of the expected shape: Expected `str`, got `int` - at `$.topic`"),
         (b'{"topic": "\xff"}', "not UTF-8 text"),
+        ('{"topic": "foo"}'.encode("utf-16"), "UTF-16 text; save it as UTF-8"),
+        ('{"topic": "foo"}'.encode("utf-32"), "UTF-32 text; save it as UTF-8"),
+        ('{"topic": "foo"}'.encode("utf-16-le"), "UTF-16 or UTF-32 text, or not text at all; save it as UTF-8"),
+        ('{"topic": "foo"}'.encode("utf-16-be"), "UTF-16 or UTF-32 text, or not text at all; save it as UTF-8"),
         (b'{"topic": "foo", "more": ' + b"[" * 100_000, "not usable: arrays or objects are nested too deeply"),
     ],
 )

@@ -15,8 +15,20 @@ def test_a_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
 
 
 def test_a_key_twice_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"f sets node.id twice \('1', then '2'\); keep one of them"):
+    with pytest.raises(ConfigError, match=r"f sets node\.id twice; keep one of the lines"):
         properties.parse(b"node.id=1\nnode.id=2\n", "f")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1"])
+def test_a_byte_order_mark_is_no_part_of_the_first_key(encoding: str) -> None:
+    """Java takes it as one, and loses the first line without a word."""
+    assert properties.parse("a=é\nb=1\n".encode(encoding), "f") == {"a": "é", "b": "1"}
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be"])
+def test_a_file_in_another_encoding_is_refused_by_name(encoding: str) -> None:
+    with pytest.raises(ConfigError, match=r"f is not a properties file: it is UTF-.* text.*; save it as UTF-8"):
+        properties.parse("node.id=1\n".encode(encoding), "f")
 
 
 @pytest.mark.parametrize("data", [b"\0\1\2", b"a=\\uXYZW"])
