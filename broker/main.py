@@ -24,7 +24,6 @@ import trio
 
 from kraftlab.access.users import ANONYMOUS
 from kraftlab.config import meta_properties
-from kraftlab.config.access import SECRETS
 from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.config.models import BrokerConfig
 from kraftlab.metadata.features import METADATA_VERSION, supported_features
@@ -111,9 +110,8 @@ async def run(config: BrokerConfig) -> None:
 
 
 def _identity_of(config: BrokerConfig) -> ForwardingBroker:
-    """Identity of this broker for its controller, which answers for its configs. Passwords are left out."""
-    shown = {key: "" if key in SECRETS else value for key, value in config.values.items()}
-    return ForwardingBroker(config.node_id, shown)
+    """Identity of this broker for its controller, which answers for its configs. `config.values` has no passwords."""
+    return ForwardingBroker(config.node_id, config.values)
 
 
 class BrokerNode:

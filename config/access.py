@@ -13,8 +13,6 @@ AUTHORIZER = "authorizer.class.name"
 SUPER_USERS = "super.users"
 ALLOW_EVERYONE = "allow.everyone.if.no.acl.found"
 USERS = "listener.name.grpc.users"
-SECRETS = frozenset({USERS})
-"""Keys whose values are never shown."""
 
 AUTHORIZERS = ("org.apache.kafka.metadata.authorizer.StandardAuthorizer", "StandardAuthorizer")
 """Accepted names of the authorizer; Kafka's users know them."""

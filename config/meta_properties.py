@@ -7,6 +7,7 @@ written and fsynced, renamed, and the directory is fsynced. A node refuses to st
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -19,6 +20,9 @@ from .errors import ConfigError
 
 FILE_NAME = "meta.properties"
 _VERSION = "1"
+PRIVATE_FILE = 0o600
+PRIVATE_DIRECTORY = 0o700
+"""Modes of files and directories that hold secrets. Directories and files that exist keep theirs."""
 
 
 class MetaProperties(msgspec.Struct, frozen=True):
@@ -92,11 +96,16 @@ def write(directory: Path, meta: MetaProperties) -> None:
 
 
 def write_durably(path: Path, text: str) -> None:
-    """Write a file that is whole or missing after a crash. Its directory is created if it is missing. OSError."""
+    """Write a file that is whole or missing after a crash. Its directory is created if it is missing. OSError.
+
+    Only the owner can read a new file and a new directory; a file that is replaced keeps its mode.
+    """
     directory = path.parent
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
     temporary = directory / (path.name + ".tmp")
-    with open(temporary, "w", encoding="utf-8") as file:
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else PRIVATE_FILE
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE), "w", encoding="utf-8") as file:
+        os.fchmod(file.fileno(), mode)
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

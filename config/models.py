@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
 
@@ -23,10 +23,11 @@ from kraftlab.access.users import Users
 from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter, VoterSet
 
 from . import properties
-from .access import SECRETS, access_settings, listener_users
+from .access import access_settings, listener_users
 from .config_key import split_list
 from .endpoints import parse_endpoint
 from .errors import ConfigError
+from .secrets import is_secret_property
 from .topic_configs import BROKER_KEYS
 from .unused_keys import unused_fault
 
@@ -196,8 +197,7 @@ class _Reader:
             if known is None:
                 near = difflib.get_close_matches(key, BROKER_KEYS, n=1)
                 advice = f"did you mean {near[0]}?" if near else "remove it"
-                shown = "(not shown)" if SECRETS.intersection(near) or "password" in key else value
-                raise ConfigError(f"{self.source} sets {key}={shown}, an unknown key; {advice}")
+                raise ConfigError(f"{self.source} sets {key}, an unknown key; {advice}")
             fault = known.fault(value) or unused_fault(known, value)
             if fault is not None:
                 raise ConfigError(f"{self.source}: {fault}")
@@ -369,7 +369,7 @@ def build(values: Mapping[str, str], source: str, role: str, model: type[Config]
         "metadata.log.dir": metadata_log_dir,
         "log.dirs": log_dirs,
         "source": source,
-        "values": {key: value for key, value in values.items() if key not in SECRETS},
+        "values": {key: value for key, value in values.items() if key in _ALIASES or not is_secret_property(key)},
         "access": access_settings(reader.values, source),
         "users": listener_users(reader.values, source),
     }
@@ -399,13 +399,16 @@ def load_broker(path: str | os.PathLike[str]) -> BrokerConfig:
     return build(properties.load(path), str(path), "broker", BrokerConfig)
 
 
-_LOADERS: dict[str, Callable[[str | os.PathLike[str]], NodeConfig]] = {"controller": load_controller, "broker": load_broker}
-
-
 def load_any(path: str | os.PathLike[str]) -> NodeConfig:
     """Load the configuration of the role that the file names. ConfigError."""
-    values = properties.load(path)
+    return build_any(properties.load(path), str(path))
+
+
+def build_any(values: Mapping[str, str], source: str) -> NodeConfig:
+    """Make the configuration of the role that a file's values name. ConfigError as `build`."""
     role = values.get("process.roles", "")
-    if role not in _LOADERS:
-        raise ConfigError(f"{path}: process.roles={role}: expected controller or broker")
-    return _LOADERS[role](path)
+    if role == "controller":
+        return build(values, source, role, ControllerConfig)
+    if role == "broker":
+        return build(values, source, role, BrokerConfig)
+    raise ConfigError(f"{source}: process.roles={role}: expected controller or broker")

@@ -30,12 +30,9 @@ def parse(data: bytes, name: str) -> dict[str, str]:
     error's text. ConfigError; it quotes no value, since any may be a password.
     """
     try:
-        data = without_mark(data)
-        text = data.decode("utf-8")
+        text = _decoded(without_mark(data))
     except OtherEncoding as error:
         raise ConfigError(f"{name} is not a properties file: it is {error}") from None
-    except UnicodeDecodeError:
-        text = data.decode("latin-1")
     if "\0" in text:
         raise ConfigError(f"{name} is not a properties file: it holds zero bytes")
     try:
@@ -54,6 +51,24 @@ def _unique(pairs: Iterable[tuple[str, str]], name: str) -> dict[str, str]:
             raise ConfigError(f"{name} sets {key} twice; keep one of the lines")
         values[key] = value.strip()
     return values
+
+
+def edited(data: bytes, values: dict[str, str]) -> str:
+    """Return the text of a file (that can be parsed) with other values. Comments, order and unchanged lines stay."""
+    file = javaproperties.PropertiesFile.loads(_decoded(without_mark(data)))
+    for key in [key for key in file if key not in values]:
+        del file[key]
+    for key, value in values.items():
+        if file.get(key, None) is None or file[key].strip() != value:
+            file[key] = value
+    return file.dumps()
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
 
 
 def dumps(values: dict[str, str]) -> str:

@@ -80,7 +80,8 @@ class ClusterPlan(msgspec.Struct, frozen=True):
     """All nodes of a cluster, controllers first.
 
     `voters_in_log`: the voters are not static. `unformatted`: the directory ids of the first voters, by node id, until all of
-    them have been formatted.
+    them have been formatted. `properties`: keys of server.properties for every node, kept for later starts. `written`: the values
+    of each node's server.properties as they were written last, by the node's name; old and new ones while they are being written.
     """
 
     cluster_id: str
@@ -88,6 +89,8 @@ class ClusterPlan(msgspec.Struct, frozen=True):
     version: int = 1
     voters_in_log: bool = False
     unformatted: dict[int, str] = {}
+    properties: dict[str, str] = {}
+    written: dict[str, tuple[dict[str, str], ...]] = {}
 
     @property
     def controllers(self) -> tuple[NodePlan, ...]:

@@ -1,7 +1,7 @@
 """Files of a local cluster: `cluster.json`, and per node a directory with its `server.properties` and its formatted directories.
 
-    DIR/cluster.json            ids, racks, ports: chosen once, kept for every later start
-    DIR/controller-3000/        server.properties, metadata/
+    DIR/cluster.json            ids, racks, ports, --property: chosen once, kept for every later start
+    DIR/controller-3000/        server.properties (node_files.py), metadata/
     DIR/broker-0/               server.properties, metadata/, d0/, d1/
     DIR/logs/NODE.log           log of the process
 
@@ -15,17 +15,18 @@ cluster starts with or without proxies, since the known ports stay the same.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 import msgspec
 
-from kraftlab.config import initial_voters, properties, storage
+from kraftlab.config import initial_voters, storage
+from kraftlab.config.meta_properties import PRIVATE_DIRECTORY, write_durably
 from kraftlab.config.models import KAFKA_LISTENER, load_any
 from kraftlab.metadata.uuids import random_uuid, to_text
 from kraftlab.quorum.core.types import Endpoint
 
+from . import node_files
 from .cluster_plan import FILE_NAME, FIRST_CONTROLLER_ID, HOST, ClusterError, ClusterPlan, NodePlan, free_ports, load
 from .ports import PortClaims, claims_directory, owner_of
 
@@ -103,8 +104,8 @@ def claimed(claims: PortClaims, make: Callable[[], ClusterPlan]) -> ClusterPlan:
     return plan
 
 
-def node_properties(directory: Path, plan: ClusterPlan, node: NodePlan, overrides: Mapping[str, str]) -> dict[str, str]:
-    """The server.properties of a node; `overrides` replace or add keys."""
+def managed_properties(directory: Path, plan: ClusterPlan, node: NodePlan) -> dict[str, str]:
+    """The keys of a node's server.properties that make the cluster."""
     home = directory / node.name
     own = "CONTROLLER" if node.role == "controller" else "PEER"
     listeners = {own: node.listens, "GRPC": node.grpc}
@@ -126,7 +127,7 @@ def node_properties(directory: Path, plan: ClusterPlan, node: NodePlan, override
         values["log.dirs"] = ",".join(str(home / f"d{index}") for index in range(node.log_dirs))
     if node.rack is not None:
         values["broker.rack"] = node.rack
-    return values | dict(overrides)
+    return values
 
 
 def _text_of(listeners: Mapping[str, Endpoint]) -> str:
@@ -139,29 +140,63 @@ def _where_the_controllers_are(plan: ClusterPlan) -> dict[str, str]:
     return {"controller.quorum.voters": ",".join(f"{node.node_id}@{node.peer}" for node in plan.controllers)}
 
 
-def write(directory: Path, plan: ClusterPlan, overrides: Mapping[str, str]) -> ClusterPlan:
+def write(
+    directory: Path,
+    plan: ClusterPlan,
+    given: Mapping[str, str] | None = None,
+    *,
+    unset: Collection[str] = (),
+    say: Callable[[str], None] = lambda remark: None,
+) -> ClusterPlan:
     """Write missing parts: cluster.json, each node's server.properties, formatted directories. ClusterError, ConfigError.
 
-    Return the plan as written in cluster.json.
+    `given` properties are kept with the plan, those of `unset` no longer; `say` is told of changes, and of edits by hand. Return
+    the plan as written in cluster.json.
     """
+    given = given or {}
     try:
-        (directory / "logs").mkdir(parents=True, exist_ok=True)
         if not plan.voters_in_log and _was_forced(directory, plan):
             plan = msgspec.structs.replace(plan, voters_in_log=True)
-        for node in plan.nodes:
-            (directory / node.name).mkdir(exist_ok=True)
-            text = properties.dumps(node_properties(directory, plan, node, overrides))
-            properties_path(directory, node).write_text(text, encoding="utf-8")
-        if load(directory) != plan:
-            _save(directory, plan)
+        held, remarks = node_files.kept(plan.properties, given, unset)
+        plan = _write_properties(directory, msgspec.structs.replace(plan, properties=held), {*given, *unset}, remarks)
     except OSError as error:
         raise ClusterError(
             f"cannot write {error.filename or directory}: {error.strerror}; check the path and its permissions"
         ) from error
+    for remark in remarks:
+        say(remark)
     for node in plan.nodes:
         format_node(directory, plan, node)
     if plan.unformatted:
         plan = msgspec.structs.replace(plan, unformatted={})
+        _save(directory, plan)
+    return plan
+
+
+def _write_properties(directory: Path, plan: ClusterPlan, given: Collection[str], remarks: list[str]) -> ClusterPlan:
+    """Write the plan and each node's server.properties, nothing if one of them cannot be written. ClusterError, ConfigError,
+    OSError.
+    """
+    texts: dict[Path, str] = {}
+    now: dict[str, tuple[dict[str, str], ...]] = {}
+    for node in plan.nodes:
+        managed = managed_properties(directory, plan, node)
+        wanted = node_files.Wanted(managed | plan.properties, managed.keys(), given)
+        path = properties_path(directory, node)
+        text, found = node_files.prepare(path, node.name, plan.written.get(node.name, ()), wanted)
+        now[node.name] = (dict(wanted.values),)
+        remarks.extend(found)
+        if text is not None:
+            texts[path] = text
+    both = {name: (*plan.written.get(name, ()), *values) for name, values in now.items()}
+    for name in ("logs", *now):
+        (directory / name).mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+    if texts:
+        _save(directory, msgspec.structs.replace(plan, written=both))
+    for path, text in texts.items():
+        write_durably(path, text)
+    plan = msgspec.structs.replace(plan, written=now)
+    if load(directory) != plan:
         _save(directory, plan)
     return plan
 
@@ -173,12 +208,7 @@ def _was_forced(directory: Path, plan: ClusterPlan) -> bool:
 
 
 def _save(directory: Path, plan: ClusterPlan) -> None:
-    temporary = directory / (FILE_NAME + ".tmp")
-    with open(temporary, "wb") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(plan)))
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, directory / FILE_NAME)
+    write_durably(directory / FILE_NAME, msgspec.json.format(msgspec.json.encode(plan)).decode())
 
 
 def format_node(directory: Path, plan: ClusterPlan, node: NodePlan) -> None:

@@ -13,7 +13,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
@@ -53,7 +53,8 @@ class _Running(NamedTuple):
 class LocalCluster(ProxiedLinks):
     """Controllers 3000… and brokers 0… under one directory, which is laid out on first use and found again later.
 
-    `overrides` are keys of server.properties for every node; a new cluster has its voters in the log (KIP-853) unless
+    `overrides` are keys of server.properties for every node, now and at later starts, until `unset` names them; `say` is told of
+    changes, and of edits by hand. A new cluster has its voters in the log (KIP-853) unless
     `voters_in_log` is false, and a random id unless one is given. `allow_chaos` puts proxies on the links between nodes, so that
     they can be cut and shaped (random events there follow from `link_seed`), and gives each node a clock that can run wrong. With
     a `network` the nodes live in it instead of on this machine's loopback address, and it cuts and shapes their links; only
@@ -71,6 +72,8 @@ class LocalCluster(ProxiedLinks):
         log_dirs: int | None = None,
         *,
         overrides: Mapping[str, str] | None = None,
+        unset: Collection[str] = (),
+        say: Callable[[str], None] = lambda remark: None,
         voters_in_log: bool = True,
         cluster_id: str | None = None,
         allow_chaos: bool = False,
@@ -89,7 +92,7 @@ class LocalCluster(ProxiedLinks):
             self._lock.close()
             raise
         self._claims = PortClaims(self.directory)
-        self._overrides = dict(overrides or {})
+        self._given, self._unset, self._say = dict(overrides or {}), tuple(unset), say
         self._environment = failing_calls.environment if failing_calls is not None else {}
         self.fork_server: ForkServerProcess | None = None
         self._disks = NodeDisks(self.directory, self._server, wanted=own_disks)
@@ -116,7 +119,8 @@ class LocalCluster(ProxiedLinks):
     def _laid_out(self, plan: ClusterPlan) -> ClusterPlan:
         """Prepare the disks of a plan's nodes."""
         self._disks.mount(plan.nodes)
-        plan = layout.write(self.directory, plan, self._overrides)
+        plan = layout.write(self.directory, plan, self._given, unset=self._unset, say=self._say)
+        self._given, self._unset = {}, ()
         self._disks.sync()
         return plan
 
@@ -355,7 +359,7 @@ class LocalCluster(ProxiedLinks):
         """Make a stopped controller the only voter of the cluster, whatever the others hold. ConfigError."""
         with forcing(load_controller(layout.properties_path(self.directory, self.node(node_id)))) as work:
             work.carry_out()
-        self.plan = layout.write(self.directory, self.plan, self._overrides)
+        self.plan = layout.write(self.directory, self.plan, say=self._say)
 
     # -- breaking and stopping -------------------------------------------------------------------------------------------
 

@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import IO
 
+from kraftlab.config.meta_properties import PRIVATE_DIRECTORY
+
 from .cluster_plan import ClusterError
 from .ports import is_locked
 
@@ -26,7 +28,7 @@ def lock(directory: Path) -> IO[bytes]:
     if directory.exists() and not directory.is_dir():
         raise ClusterError(f"{directory} is not a directory; choose another one")
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
         file = open(directory / _FILE_NAME, "ab")  # noqa: SIM115 (held as long as the cluster)
         while not is_locked(file, fcntl.LOCK_EX):
             if not is_locked(file, fcntl.LOCK_SH):

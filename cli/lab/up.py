@@ -40,8 +40,13 @@ Examples:
     "--log-dirs", type=click.IntRange(1, 99), metavar="N", help="Log directories per broker of a new cluster (default: 2)."
 )
 @click.option(
-    "--property", "properties", multiple=True, metavar="KEY=VALUE", help="Set a server.properties key on all nodes; repeatable."
+    "--property",
+    "properties",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Set a server.properties key on all nodes, for later starts too; repeatable.",
 )
+@click.option("--unset-property", multiple=True, metavar="KEY", help="Take away a key that --property has set; repeatable.")
 @click.option(
     "--allow-chaos",
     is_flag=True,
@@ -65,6 +70,7 @@ def up(
     brokers: int | None,
     log_dirs: int | None,
     properties: tuple[str, ...],
+    unset_property: tuple[str, ...],
     allow_chaos: bool,
     own_disks: bool,
     kafka_port: int | None,
@@ -76,7 +82,7 @@ def up(
     overrides = {}
     for item in properties:
         key, equals, value = item.partition("=")
-        if not equals:
+        if not equals or not key.strip():
             raise CommandFailed(f"Error: --property {item}: expected KEY=VALUE")
         overrides[key.strip()] = value.strip()
     stop = StopRequest()
@@ -85,6 +91,8 @@ def up(
     cluster = LocalCluster(
         *(data, controllers, brokers, log_dirs),
         overrides=overrides,
+        unset=unset_property,
+        say=lambda remark: click.echo(remark, err=True),
         allow_chaos=allow_chaos,
         own_disks=own_disks,
         kafka_port=kafka_port,

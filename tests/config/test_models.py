@@ -53,8 +53,8 @@ def test_the_metadata_directory_defaults_to_the_first_log_directory(broker_file,
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"nodeid": "3"}, "sets nodeid=3, an unknown key; did you mean node.id?"),
-        ({"zzz": "3"}, "sets zzz=3, an unknown key; remove it"),
+        ({"nodeid": "3"}, "sets nodeid, an unknown key; did you mean node.id?"),
+        ({"zzz": "3"}, "sets zzz, an unknown key; remove it"),
         ({"node.id": None}, "does not set node.id; add it"),
         ({"node.id": "x"}, "Invalid value x for configuration node.id: Not a number of type INT"),
         ({"node.id": "-1"}, "Invalid value -1 for configuration node.id: Value must be at least 0"),

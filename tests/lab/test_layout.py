@@ -154,7 +154,7 @@ def test_a_node_that_dies_is_reported_with_its_last_words(tmp_path: Path) -> Non
     try:
         (tmp_path / "controller-3000" / "server.properties").write_text("nonsense=1\n")
         cluster.start()
-        with pytest.raises(ClusterError, match=r"controller-3000 ended with code 1: Error: .*nonsense=1, an unknown key"):
+        with pytest.raises(ClusterError, match=r"controller-3000 ended with code 1: Error: .*sets nonsense, an unknown key"):
             cluster.wait_ready(20)
     finally:
         cluster.close()
