@@ -25,8 +25,9 @@ class _Elections(msgspec.Struct, frozen=True):
     partitions: tuple[PartitionEntry, ...]
 
 
-class _Deletions(msgspec.Struct, frozen=True):
-    partitions: tuple[PartitionEntry, ...]
+class _Deletions(_Elections, frozen=True):
+    """Kafka's tool takes version 1 alone."""
+
     version: int = 1
 
 
@@ -35,8 +36,9 @@ def read_partitions(path: Path, example: str, *, with_offsets: bool = False) -> 
 
     BadInput; OSError if the file cannot be read. `example` is a valid file for the error texts.
     """
+    kind: type[_Elections] = _Deletions if with_offsets else _Elections
     try:
-        document = read_json(path, _Deletions if with_offsets else _Elections)
+        document = read_json(path, kind)
     except BadJson as error:
         raise BadInput(f"{path} is {error}; write it like this: {example}") from None
     if isinstance(document, _Deletions) and document.version != 1:

@@ -17,12 +17,10 @@ from kraftlab.metadata.uuids import Uuid, from_text, is_reserved, random_uuid, t
 
 from . import properties
 from .errors import ConfigError
+from .private_files import PRIVATE_DIRECTORY, PRIVATE_FILE
 
 FILE_NAME = "meta.properties"
 _VERSION = "1"
-PRIVATE_FILE = 0o600
-PRIVATE_DIRECTORY = 0o700
-"""Modes of files and directories that hold secrets. Directories and files that exist keep theirs."""
 
 
 class MetaProperties(msgspec.Struct, frozen=True):

@@ -5,10 +5,13 @@ This is the one place that decides which values are never shown: not by commands
 
 from __future__ import annotations
 
+import re
+
 from .resources import ResourceType
 from .topic_configs import known_key
 
 HIDDEN = "(hidden)"
+_SECRET_NAME = re.compile(r"password|secret|jaas|credential|token|\.key$|\.users$|keystore\.key|truststore\.certificates")
 
 
 def is_secret(resource_type: int, name: str) -> bool:
@@ -27,3 +30,9 @@ def shown(name: str, value: str | None) -> str:
     if value is None:
         return "unset"
     return HIDDEN if is_secret_property(name) else value or "empty"
+
+
+def looks_secret(name: str) -> bool:
+    """Return True if the value of a config of any program, also one of another release of Kafka, must not be shown."""
+    key = known_key(ResourceType.BROKER, name)
+    return key.is_sensitive if key is not None else _SECRET_NAME.search(name.lower()) is not None

@@ -30,6 +30,8 @@ from typing import NoReturn
 
 import msgspec
 
+from kraftlab.config.private_files import PRIVATE_FILE
+
 from . import namespaces, node
 
 PATIENCE_S = 10.0
@@ -183,11 +185,12 @@ class ForkServer:
         code = 1
         try:
             os.setsid()
+            node.keep_files_private()
             _wake_when_server_ends()
             _call_process(os.path.basename(os.path.dirname(request.config)))
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            log = os.open(request.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            log = os.open(request.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, PRIVATE_FILE)
             for source, target in ((self._death_pipe[0], 0), (log, 1), (log, 2)):
                 os.dup2(source, target)
             for descriptor in (log, *self._death_pipe, *self._wakeup, *self._becoming.values(), end):

@@ -21,8 +21,9 @@ from pathlib import Path
 import msgspec
 
 from kraftlab.config import initial_voters, storage
-from kraftlab.config.meta_properties import PRIVATE_DIRECTORY, write_durably
+from kraftlab.config.meta_properties import write_durably
 from kraftlab.config.models import KAFKA_LISTENER, load_any
+from kraftlab.config.private_files import PRIVATE_DIRECTORY
 from kraftlab.metadata.uuids import random_uuid, to_text
 from kraftlab.quorum.core.types import Endpoint
 
@@ -150,8 +151,8 @@ def write(
 ) -> ClusterPlan:
     """Write missing parts: cluster.json, each node's server.properties, formatted directories. ClusterError, ConfigError.
 
-    `given` properties are kept with the plan, those of `unset` no longer; `say` is told of changes, and of edits by hand. Return
-    the plan as written in cluster.json.
+    `given` properties are kept with the plan, those of `unset` no longer; `say` gets a line for each change, and for edits
+    by hand. Return the plan as written in cluster.json.
     """
     given = given or {}
     try:

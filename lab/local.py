@@ -53,8 +53,8 @@ class _Running(NamedTuple):
 class LocalCluster(ProxiedLinks):
     """Controllers 3000… and brokers 0… under one directory, which is laid out on first use and found again later.
 
-    `overrides` are keys of server.properties for every node, now and at later starts, until `unset` names them; `say` is told of
-    changes, and of edits by hand. A new cluster has its voters in the log (KIP-853) unless
+    `overrides` are keys of server.properties for every node, now and at later starts, until `unset` names them; `say` gets a
+    line for each change, and for edits by hand. A new cluster has its voters in the log (KIP-853) unless
     `voters_in_log` is false, and a random id unless one is given. `allow_chaos` puts proxies on the links between nodes, so that
     they can be cut and shaped (random events there follow from `link_seed`), and gives each node a clock that can run wrong. With
     a `network` the nodes live in it instead of on this machine's loopback address, and it cuts and shapes their links; only

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import IO
 
-from kraftlab.config.meta_properties import PRIVATE_DIRECTORY
+from kraftlab.config.private_files import PRIVATE_DIRECTORY
 
 from .cluster_plan import ClusterError
 from .ports import is_locked

@@ -34,10 +34,18 @@ def main(arguments: list[str]) -> NoReturn:
     parser.add_argument("--config", "-c", required=True, metavar="FILE", help="a Kafka-style server.properties")
     parser.add_argument("--until-stdin-closes", action="store_true", help="stop when standard input ends (for supervisors)")
     options = parser.parse_args(arguments)
+    keep_files_private()
     gc.disable()
     load(options.role)
     gc.enable()
     sys.exit(run(options.role, options.config, until_stdin_closes=options.until_stdin_closes))
+
+
+def keep_files_private() -> None:
+    """Let nobody but this process's user into files and directories that it will make. Snapshots, logs and traces can hold
+    secrets, and records belong to their owners. What exists keeps its mode.
+    """
+    os.umask(0o077)
 
 
 class _ArgumentParser(argparse.ArgumentParser):
@@ -68,13 +76,16 @@ def run(role: str, path: str, *, until_stdin_closes: bool, clock_file: str = "")
     import trio
 
     from kraftlab.config.errors import ConfigError
+    from kraftlab.config.private_files import warn_of_readable_secrets
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     if until_stdin_closes:
         threading.Thread(target=_stop_when_stdin_closes, name="stdin", daemon=True).start()
     read_config, run_node = load(role)
     try:
-        trio.run(run_node, read_config(path), clock=_clock(clock_file))
+        config = read_config(path)
+        warn_of_readable_secrets(config.source, config.metadata_log_dir)
+        trio.run(run_node, config, clock=_clock(clock_file))
     except ConfigError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kraftlab.config.private_files import PRIVATE_DIRECTORY
+
 from .cluster_plan import ClusterError, NodePlan
 from .powered_disk import PoweredDisk
 
@@ -75,7 +77,7 @@ class NodeDisks:
             raise ClusterError(
                 "disks of their own for nodes are mounted by loop devices, which takes root on Linux; leave them out"
             )
-        self._images.mkdir(exist_ok=True)
+        self._images.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
         try:
             disk.format(SIZE_MIB)
         except BaseException:

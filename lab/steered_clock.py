@@ -17,6 +17,8 @@ from pathlib import Path
 
 import trio
 
+from kraftlab.config.private_files import PRIVATE_DIRECTORY, PRIVATE_FILE
+
 from .cluster_plan import ClusterError
 
 NOTICED_WITHIN_S = 0.05
@@ -28,9 +30,10 @@ class ClockFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
         now_s = time.monotonic()
         new = path.with_suffix(".new")
+        new.touch(mode=PRIVATE_FILE)
         new.write_bytes(_LAYOUT.pack(0, now_s, now_s, 1.0, 0))
         with open(new, "r+b") as file:
             self.mapped = mmap.mmap(file.fileno(), _LAYOUT.size)

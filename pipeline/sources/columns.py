@@ -14,7 +14,9 @@ import pyarrow as pa
 
 from ..framing import Frame
 from ..kraft_log.batches import Damage, UndecodedRecord
-from .formats import LogFormat, type_of
+from ..kraft_log.secret_values import hide_record
+from .formats import KAFKA, LogFormat, type_of
+from .secret_values import hide_batch, hide_damage
 from .survey import LOG, SNAPSHOT, LogFile
 
 ROWS_MAX = 10_000
@@ -49,7 +51,8 @@ def batch_columns(file: LogFile, frames: list[Frame], form: LogFormat, schema: p
     """Return rows of batches: the fields of the frames, and the values that all batches of a file share. A snapshot's batches
     have its offset.
     """
-    fields = dict(zip(Frame._fields, zip(*frames, strict=True), strict=True))
+    shown = (hide_batch(frame, is_kafka=form.name == KAFKA) for frame in frames)
+    fields = dict(zip(Frame._fields, zip(*shown, strict=True), strict=True))
     count = len(frames)
     same: dict[str, object] = {
         "segment": file.name,
@@ -81,7 +84,7 @@ DAMAGE_COLUMNS: Mapping[str, Callable[[LogFile, FoundDamage, LogFormat], object]
     "detail": lambda file, found, form: found.damage.error,
     "prev_offset": lambda file, found, form: found.prev_offset if file.kind == LOG else None,
     "next_offset": lambda file, found, form: found.next_offset if file.kind == LOG else None,
-    "raw": lambda file, found, form: found.raw,
+    "raw": lambda file, found, form: hide_damage(found.raw),
     "format": lambda file, found, form: form.name,
     "cluster_id": lambda file, found, form: file.cluster_id,
 }
@@ -125,7 +128,7 @@ def record_rows(file: LogFile, frame: Frame, form: LogFormat) -> Iterator[Record
     snapshot as index.
     """
     kind = CONTROL if frame.is_control else file.kind
-    for record in form.records(frame):
+    for record in map(hide_record, form.records(frame)):
         number, name, version = type_of(form, record, frame.is_control)
         if file.kind == SNAPSHOT:
             yield RecordRow(frame, file.base_offset, record.offset, kind, number, name, version, record)

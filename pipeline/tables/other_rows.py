@@ -18,6 +18,7 @@ from ..framing import Fault
 from ..kraft_log.batches import UndecodedRecord
 from ..kraft_log.errors import UndecodableRecord
 from ..kraft_log.plans import decode_metadata as decode_kafka
+from ..kraft_log.secret_values import hide_fields
 from ..own_log.records import RECORD_NAMES, fields_of
 from ..sources.formats import KAFKA, KRAFTLAB, format_named, type_of
 from ..storage.schemas import arrow_schema, batch_of_columns
@@ -102,7 +103,8 @@ def own_row(row: BatchRow, offset: int, record: MetadataRecord, raw: Callable[[]
     bytes.
     """
     name = RECORD_NAMES[record.TYPE]
-    return _row(row, offset, row.append_ms, record.TYPE, name, record.version, fields_of(record), raw)
+    fields = hide_fields(name, fields_of(record))
+    return _row(row, offset, row.append_ms, record.TYPE, name, record.version, fields, raw)
 
 
 def kafka_row(row: BatchRow, offset: int, time_ms: int, value: bytes) -> Row:
@@ -112,6 +114,7 @@ def kafka_row(row: BatchRow, offset: int, time_ms: int, value: bytes) -> Row:
     except UndecodableRecord as error:
         refused = UndecodedRecord(offset, time_ms, error.reason, value, error.type_number, error.version)
         return refused_row(row, refused)
+    fields = hide_fields(name, fields)
     return _row(row, offset, time_ms, format_named(KAFKA).numbers[name], name, version, fields, lambda: value)
 
 

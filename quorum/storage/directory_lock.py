@@ -25,7 +25,7 @@ class DirectoryLock:
 
     def __enter__(self) -> DirectoryLock:
         try:
-            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise translate(error, "open", self._path) from error
         try:

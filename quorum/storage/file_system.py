@@ -148,9 +148,13 @@ class RealFile:
             ) from error
 
 
+PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
+"""Modes of new files and directories: the metadata log and its snapshots hold the keys of SCRAM users."""
+
+
 def _opened(path: str, flags: int) -> RealFile:
     try:
-        return RealFile(path, os.open(path, flags | os.O_CLOEXEC, 0o644))
+        return RealFile(path, os.open(path, flags | os.O_CLOEXEC, PRIVATE_FILE))
     except FileNotFoundError:
         raise
     except OSError as error:
@@ -191,7 +195,7 @@ class RealFileSystem(RealFileReader):
             parent = os.path.dirname(parent)
         for directory in reversed(missing):
             try:
-                os.mkdir(directory)
+                os.mkdir(directory, PRIVATE_DIRECTORY)
             except FileExistsError:
                 continue
             except OSError as error:

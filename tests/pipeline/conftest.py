@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import lzma
+import re
 import struct
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -53,6 +54,12 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
         return path
 
     return unpack
+
+
+@pytest.fixture(scope="session")
+def shown() -> Callable[[bytes], bytes]:
+    """What Kafka's own tool printed, without the secrets, which we do not print."""
+    return lambda printed: re.sub(rb'"(salt|storedKey|serverKey)":"[^"]*"', rb'"\1":"[hidden]"', printed)
 
 
 def _varint(value: int) -> bytes:

@@ -31,11 +31,12 @@ NEVER_WRITTEN_BY_THE_RECORDED_CLUSTER = {
 }
 
 Recording = Callable[[str], Path]
+Shown = Callable[[bytes], bytes]
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_record_of_a_recording_decodes_as_kafka_prints_it(recording: Recording, name: str) -> None:
-    expected = recording(f"{name}.dump.jsonl").read_text().splitlines()
+def test_every_record_of_a_recording_decodes_as_kafka_prints_it(recording: Recording, shown: Shown, name: str) -> None:
+    expected = shown(recording(f"{name}.dump.jsonl").read_bytes()).splitlines()
 
     lines = list(dump_file(recording(name)))
 
@@ -44,10 +45,10 @@ def test_every_record_of_a_recording_decodes_as_kafka_prints_it(recording: Recor
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_dump_is_equal_to_kafkas_byte_by_byte(recording: Recording, name: str) -> None:
+def test_a_dump_is_equal_to_kafkas_byte_by_byte_but_for_secrets(recording: Recording, shown: Shown, name: str) -> None:
     dumped = b"".join(line.json + b"\n" for line in dump_file(recording(name)))
 
-    assert dumped == recording(f"{name}.dump.jsonl").read_bytes()
+    assert dumped == shown(recording(f"{name}.dump.jsonl").read_bytes())
 
 
 def test_batches_follow_each_other_to_the_end_of_the_file(recording: Recording) -> None:

@@ -264,14 +264,14 @@ def test_failfast_ends_the_read_at_a_damage_but_not_at_a_torn_end(own_log: Make,
 
 
 def test_kafkas_records_are_those_of_its_own_tool_however_they_are_packed(
-    kafka_log: Path, rows_of: Rows, monkeypatch: pytest.MonkeyPatch
+    kafka_log: Path, rows_of: Rows, shown: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pieces, "TASK_BYTES_MIN", 1000)
     found: dict[str, list[tuple[Any, ...]]] = {}
     for row in rows_of("kafka", kafka_log, rows="records", tasks=7):
         found.setdefault(row["segment"], []).append((row["pos"], row["name"], json.loads(row["data"])))
     for dump in DATA.glob("*.dump.jsonl.xz"):
-        lines = [json.loads(line) for line in lzma.decompress(dump.read_bytes()).splitlines()]
+        lines = [json.loads(line) for line in shown(lzma.decompress(dump.read_bytes())).splitlines()]
         expected = [
             (line["position"], record.get("type") or record["control"], record["data"])
             for line in lines
