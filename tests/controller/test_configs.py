@@ -47,6 +47,17 @@ async def test_set_and_delete(topic: Any) -> None:
     assert stored(topic, TOPIC, "t", "retention.ms") is None
 
 
+async def test_a_policy_named_twice_counts_once(topic: Any) -> None:
+    """As Apache Kafka 4.3 answers."""
+    assert await topic.configure(TOPIC, "t", ("cleanup.policy", SET, "compact,compact")) == (0, "")
+    assert await topic.configure(TOPIC, "t", ("cleanup.policy", APPEND, "delete,delete")) == (0, "")
+    assert stored(topic, TOPIC, "t", "cleanup.policy") == "compact,delete"
+    refusal = (ErrorCode.INVALID_CONFIG, "Configuration 'cleanup.policy' values must not be empty.")
+    for value in (",", "compact,", "compact,,delete"):
+        assert await topic.configure(TOPIC, "t", ("cleanup.policy", SET, value)) == refusal
+    assert stored(topic, TOPIC, "t", "cleanup.policy") == "compact,delete"
+
+
 async def test_append_and_subtract_on_lists(topic: Any) -> None:
     for operation, value, result in [
         (APPEND, "compact", "delete,compact"),

@@ -206,6 +206,14 @@ async def test_configs_are_stored_and_the_last_of_a_repeated_key_wins(five: Any)
     assert [entry.name for entry in result.configs] == sorted(shown)
 
 
+async def test_a_policy_named_twice_counts_once_and_an_empty_one_is_refused(five: Any) -> None:
+    """As Apache Kafka 4.3 answers."""
+    (result,) = await create(five, {"name": "t", "factor": 1, "configs": [("cleanup.policy", "compact,compact")]})
+    assert {entry.name: entry.value for entry in result.configs}["cleanup.policy"] == "compact"
+    (refused,) = await create(five, {"name": "u", "factor": 1, "configs": [("cleanup.policy", "compact,")]})
+    assert refused.error_code == 40 and refused.error_message == "Configuration 'cleanup.policy' values must not be empty."
+
+
 @pytest.mark.parametrize("has_min_isr", [True, False])
 async def test_a_topic_is_written_as_topic_configs_and_partitions(five: Any, has_min_isr: bool) -> None:
     """A min.insync.replicas of its own clears the eligible leader replicas."""
