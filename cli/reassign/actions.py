@@ -8,8 +8,9 @@ cancel keeps throttles while other reassignments run. Sentences that Kafka print
 from __future__ import annotations
 
 import random
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, ClusterUnreachable, MoveOptions, OutcomeUnknown
@@ -20,18 +21,18 @@ from kraftlab.config.resources import ResourceType
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
 from . import text
+from .directories import (
+    ReassignmentFailed,
+    alter_directories,
+    check_directories,
+    directories,
+    move_directories,
+    move_failures,
+)
 from .plan import ANY, Placement, Plan, TopicPartition, TopicPartitionReplica, format_plan
-from .text import LogDirMoveState, Ongoing, PartitionState
-
-_MOVE_RETRY_S = 0.1
+from .text import Answer, LogDirMoveState, Ongoing, PartitionState
 
 PrintLines = Callable[[Iterable[str]], None]
-Directories = dict[TopicPartitionReplica, tuple[str | None, str | None]]
-"""Replica → (its directory, the directory that it moves to)."""
-
-
-class ReassignmentFailed(Exception):
-    """A failure of the tool itself. The text is printed unchanged."""
 
 
 def describe(client: AdminClient, topics: Iterable[str]) -> dict[str, pb.DescribedTopic]:
@@ -70,33 +71,6 @@ def _replicas_to_add(response: pb.ListPartitionReassignmentsResponse) -> set[Top
     adding = {(*key, broker) for key, running in ongoing_of(response).items() for broker in running.adding}
     waiting = {(entry.topic, entry.partition_index, broker) for entry in response.queued for broker in entry.target_replicas}
     return adding | waiting
-
-
-def directories(client: AdminClient, replicas: Iterable[TopicPartitionReplica]) -> tuple[Directories, set[int]]:
-    """Return the directories of replicas, and the brokers that answered."""
-    wanted: dict[int, list[TopicPartition]] = {}
-    for topic, partition, broker in replicas:
-        wanted.setdefault(broker, []).append((topic, partition))
-    found: Directories = {}
-    answered: set[int] = set()
-    for broker, partitions in wanted.items():
-        try:
-            response = client.describe_log_dirs(broker, partitions)
-        except (ApiError, ClusterUnreachable):
-            continue
-        answered.add(broker)
-        for key, log_dir, entry in replicas_in(response):
-            current, future = found.get((*key, broker), (None, None))
-            found[*key, broker] = (current, log_dir) if entry.is_future_key else (log_dir, future)
-    return found, answered
-
-
-def replicas_in(response: pb.DescribeLogDirsResponse) -> Iterator[tuple[TopicPartition, str, pb.LogDirPartition]]:
-    """Yield (partition, log directory, entry) for every replica and future replica of an answer."""
-    for directory in response.results:
-        for topic in directory.topics:
-            for entry in topic.partitions:
-                yield (topic.name, entry.partition_index), directory.log_dir, entry
 
 
 def current_placements(client: AdminClient, wanted: Mapping[TopicPartition, Sequence[int]]) -> list[Placement]:
@@ -219,6 +193,7 @@ class Execution:
             current = _current_replicas(describe(self._client, self._plan.topics()), self._plan)
         except ReassignmentFailed as error:
             raise ReassignmentFailed(f"Error: {error}") from None
+        check_directories(self._client, self._plan.moves())
         before = {key: (running[key].original if key in running else None) or replicas for key, replicas in current.items()}
         self.rollback = current_placements(self._client, before)
         self._print(text.rollback_lines(format_plan(self.rollback)))
@@ -279,10 +254,11 @@ class Execution:
 
     def announce_directories(self, new_replicas: Mapping[TopicPartitionReplica, str]) -> None:
         """Name to brokers the directories of replicas that the reassignment will add. A refusal ends the run before it starts."""
-        for replica, error in alter_directories(self._client, new_replicas).items():
-            if error is not None and error.code is not ErrorCode.REPLICA_NOT_AVAILABLE:
-                alter_directories(self._client, dict.fromkeys(new_replicas, ANY))
-                raise ReassignmentFailed(move_failure(replica, error))
+        errors = alter_directories(self._client, new_replicas).items()
+        refused = {replica: error for replica, error in errors if error.code is not ErrorCode.REPLICA_NOT_AVAILABLE}
+        if refused:
+            alter_directories(self._client, dict.fromkeys(new_replicas, ANY))
+            raise ReassignmentFailed(move_failures(refused))
 
     def start(self, new_replicas: Mapping[TopicPartitionReplica, str], current: Mapping[TopicPartition, Sequence[int]]) -> None:
         try:
@@ -314,60 +290,6 @@ class Execution:
             self._print([text.move_line(replica, moves[replica])])
 
 
-def move_failure(replica: TopicPartitionReplica, error: ApiError) -> str:
-    return f"Error: Failed to alter dir for {'-'.join(map(str, replica))}: {error.message or error.code.name}"
-
-
-def alter_directories(
-    client: AdminClient, moves: Mapping[TopicPartitionReplica, str]
-) -> dict[TopicPartitionReplica, ApiError | None]:
-    """Send moves to their brokers and return the error of each, None for a move that was accepted."""
-    by_broker: dict[int, dict[TopicPartition, str]] = {}
-    for (topic, partition, broker), path in moves.items():
-        by_broker.setdefault(broker, {})[topic, partition] = path
-    results: dict[TopicPartitionReplica, ApiError | None] = dict.fromkeys(moves)
-    for broker, paths in by_broker.items():
-        try:
-            response = client.alter_replica_log_dirs(broker, paths)
-        except (ApiError, ClusterUnreachable) as error:
-            failure = error if isinstance(error, ApiError) else ApiError(ErrorCode.BROKER_NOT_AVAILABLE, str(error))
-            results |= {(*partition, broker): failure for partition in paths}
-            continue
-        for topic_entry in response.results:
-            for entry in topic_entry.partitions:
-                if entry.error_code:
-                    replica = (topic_entry.topic_name, entry.partition_index, broker)
-                    results[replica] = api_error(entry.error_code, entry.error_message)
-    return results
-
-
-def move_directories(
-    client: AdminClient,
-    moves: Mapping[TopicPartitionReplica, str],
-    timeout_s: float,
-    absent: Collection[TopicPartitionReplica] = (),
-) -> Iterator[TopicPartitionReplica]:
-    """Ask brokers to move replicas, and yield each replica whose move its broker has accepted. A broker that does not have the
-    replica yet is asked again until the timeout. For `absent` replicas it remembers the directory instead (KIP-113).
-    ReassignmentFailed.
-    """
-    pending = dict(moves)
-    deadline = time.monotonic() + timeout_s
-    while pending:
-        for replica, error in alter_directories(client, pending).items():
-            is_missing = error is not None and error.code is ErrorCode.REPLICA_NOT_AVAILABLE
-            if error is None or (is_missing and replica in absent):
-                del pending[replica]
-                yield replica
-            elif not is_missing:
-                raise ReassignmentFailed(move_failure(replica, error))
-        if pending and time.monotonic() >= deadline:
-            waiting = ",".join("-".join(map(str, replica)) for replica in pending)
-            raise ReassignmentFailed(f"Timed out before log directory move could be started for: {waiting}")
-        if pending:
-            time.sleep(_MOVE_RETRY_S)
-
-
 def partition_errors(response: pb.AlterPartitionReassignmentsResponse) -> dict[TopicPartition, str]:
     """Return the errors of an answer by partition."""
     return {
@@ -382,27 +304,40 @@ def partition_errors(response: pb.AlterPartitionReassignmentsResponse) -> dict[T
 
 
 def alter_configs(client: AdminClient, resources: Sequence[pb.AlterConfigsResource]) -> None:
-    """Alter configs. ReassignmentFailed with the first error."""
+    """Alter configs. ReassignmentFailed with a line for each resource that was refused."""
     if not resources:
         return
-    for result in client.incremental_alter_configs(resources).responses:
-        if result.error_code:
-            what = f"{ResourceType(result.resource_type).name.lower()} {result.resource_name}"
-            raise ReassignmentFailed(
-                f"Error: cannot change configs of {what}: {api_error(result.error_code, result.error_message).message}"
-            )
+    refused = [
+        f"Error: cannot change configs of {ResourceType(result.resource_type).name.lower()} {result.resource_name}: "
+        f"{api_error(result.error_code, result.error_message).message}"
+        for result in client.incremental_alter_configs(resources).responses
+        if result.error_code
+    ]
+    if refused:
+        raise ReassignmentFailed("\n".join(refused))
 
 
 def clear_throttles(client: AdminClient, topics: Iterable[str], print_lines: PrintLines) -> None:
-    """Delete the throttles of all brokers, and of the existing topics among these."""
+    """Delete the throttles of all registered brokers, and of the existing topics among these. The active controller changes the
+    configs of a broker that is down. ReassignmentFailed names what could not be cleared, after everything else is cleared.
+    """
     named = list(topics)
-    brokers = sorted(broker.broker_id for broker in client.describe_cluster().brokers)
+    brokers = sorted(broker.broker_id for broker in client.describe_cluster(include_fenced_brokers=True).brokers)
     print_lines(text.cleared_lines(brokers, named))
     rates = dict.fromkeys((*text.RATE_KEYS, text.LOG_DIR_RATE_KEY))
-    resources = [config_changes(ResourceType.BROKER, str(broker), rates) for broker in brokers]
+    parts = [[config_changes(ResourceType.BROKER, str(broker), rates)] for broker in brokers]
     lists = dict.fromkeys((text.LEADER_LIST_KEY, text.FOLLOWER_LIST_KEY))
-    resources += [config_changes(ResourceType.TOPIC, topic, lists) for topic in describe(client, named)]
-    alter_configs(client, resources)
+    parts.append([config_changes(ResourceType.TOPIC, topic, lists) for topic in describe(client, named)])
+    failures: list[str] = []
+    for part in parts:
+        try:
+            alter_configs(client, part)
+        except ReassignmentFailed as error:
+            failures.append(str(error))
+        except (ApiError, ClusterUnreachable) as error:
+            failures.append(f"Error: cannot clear throttles of broker {part[0].resource_name}: {error}")
+    if failures:
+        raise ReassignmentFailed("\n".join(failures))
 
 
 # -- verify -----------------------------------------------------------------------------------------------------------------
@@ -424,20 +359,18 @@ class Verification:
             replicas = tuple(found.replica_nodes) if found is not None else ()
             self.partitions[placement.key] = PartitionState(replicas, placement.replicas, placement.key in running)
         moves = plan.moves()
-        found_directories, answered = directories(client, moves)
-        self.moves = {
-            replica: LogDirMoveState(
-                path,
-                *found_directories.get(replica, (None, None)),
-                answered=replica[2] in answered,
-                is_pending=replica in to_add,
-            )
-            for replica, path in moves.items()
-        }
+        places, silent = directories(client, moves)
+        members = client.describe_cluster(include_fenced_brokers=True).brokers if silent else ()
+        registered = {broker.broker_id for broker in members}
+        self.moves: dict[TopicPartitionReplica, LogDirMoveState] = {}
+        for replica, path in moves.items():
+            current, future = places.get(replica, (None, None))
+            answer = Answer.of(is_silent=replica[2] in silent, is_registered=replica[2] in registered)
+            self.moves[replica] = LogDirMoveState(path, current, future, answer, replica in to_add)
 
     @property
     def may_clear_throttles(self) -> bool:
-        return not self.anything_runs and all(state.future is None for state in self.moves.values())
+        return not self.anything_runs and all(state.progress is not text.Progress.RUNNING for state in self.moves.values())
 
     def progress(self) -> text.Progress:
         return text.overall((*self.partitions.values(), *self.moves.values()))
@@ -446,29 +379,41 @@ class Verification:
 # -- cancel -----------------------------------------------------------------------------------------------------------------
 
 
+class Cancelled(msgspec.Struct, frozen=True):
+    """Outcome of a cancel: the cancelled partitions, the dropped moves with the directories of their replicas, the reassignments
+    that go on, and the brokers of the plan's moves that did not answer, with the reason.
+    """
+
+    partitions: list[TopicPartition]
+    moves: dict[TopicPartitionReplica, str]
+    others: dict[TopicPartition, Ongoing]
+    silent: dict[int, str]
+
+
 def cancel(
     client: AdminClient, plan: Plan | None, topics: Sequence[str] | None = None, options: MoveOptions = NO_OPTIONS
-) -> tuple[list[TopicPartition], dict[TopicPartitionReplica, str], dict[TopicPartition, Ongoing]]:
-    """Cancel the running and queued reassignments of a plan, of topics, or of all partitions. Return the cancelled partitions,
-    the dropped moves with the directories of their replicas, and the reassignments that go on.
-    """
+) -> Cancelled:
+    """Cancel the running and queued reassignments of a plan, of topics, or of all partitions. ReassignmentFailed."""
     response = _request_cancel(client, plan, topics, options)
     errors = {} if response is None else partition_errors(response)
     if errors:
         raise ReassignmentFailed("\n".join(text.error_lines("Error cancelling partition reassignments for:", errors)))
     cancelled = [] if response is None else sorted(after_of(response))
     moves: dict[TopicPartitionReplica, str] = {}
+    silent: dict[int, str] = {}
     if plan is not None:
-        found, _ = directories(client, plan.moves())
+        found, silent = directories(client, plan.moves())
         moves = {
             replica: found[replica][0] or ANY for replica in plan.moves() if replica in found and found[replica][1] is not None
         }
-        for replica, error in alter_directories(client, dict.fromkeys(moves, ANY)).items():
-            if error is not None and error.code is not ErrorCode.REPLICA_NOT_AVAILABLE:
-                raise ReassignmentFailed(move_failure(replica, error))
+        errors_of_moves = alter_directories(client, dict.fromkeys(moves, ANY)).items()
+        refused = {replica: error for replica, error in errors_of_moves if error.code is not ErrorCode.REPLICA_NOT_AVAILABLE}
+        if refused:
+            raise ReassignmentFailed(move_failures(refused))
         # Brokers forget the directories of replicas that they do not have: a later move must not create them there.
-        alter_directories(client, {replica: ANY for replica in plan.moves() if replica not in found})
-    return cancelled, moves, ongoing(client)
+        absent = [replica for replica in plan.moves() if replica not in found and replica[2] not in silent]
+        alter_directories(client, dict.fromkeys(absent, ANY))
+    return Cancelled(cancelled, moves, ongoing(client), silent)
 
 
 def preview_cancel(

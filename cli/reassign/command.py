@@ -253,7 +253,7 @@ Exit codes: 0 done, 1 error (or not as planned), 2 still in progress (--verify a
     help="Like --throttle-ends-with-move, but remove the throttle at the latest this long after a move's start.",
 )
 @click.option("--details", is_flag=True, help="With --list: add progress, blockers, the queue, plans, and log directory moves.")
-@click.option("--watch", is_flag=True, help="With --progress: refresh until no replica is catching up any more.")
+@click.option("--watch", is_flag=True, help="With --progress: refresh until no replica catches up or moves any more.")
 @click.option("--kafka-exit-code", is_flag=True, help="With --verify: exit 0 whatever the state, as Kafka's tool does.")
 @caller_options
 @linearizable_option
@@ -263,7 +263,7 @@ def reassign_partitions(as_json: bool, **values: object) -> int:
     action = check_usage(given_options(values))
     options = msgspec.convert(values, Options)
 
-    from .actions import ReassignmentFailed
+    from .directories import ReassignmentFailed
     from .plan import PlanError
 
     try:
@@ -373,7 +373,7 @@ def _progress(client: AdminClient, out: Output, options: Options) -> int:
             out.lines(["", *lines] if shown else lines)
             shown = lines
         progress = text.overall(states.values())
-        if not options.watch or progress is not text.Progress.RUNNING:
+        if not options.watch or all(state.progress is not text.Progress.RUNNING for state in states.values()):
             break
         time.sleep(_WATCH_S)
         states = with_rates(replica_states(client, plan), first, time.monotonic() - started_s)
@@ -436,7 +436,7 @@ def _verify(client: AdminClient, out: Output, options: Options) -> int:
 
 
 def _cancel(client: AdminClient, out: Output, options: Options) -> int:
-    from . import text
+    from . import moves_text, text
     from .actions import cancel, clear_throttles, preview_cancel
 
     plan = None if options.reassignment_json_file is None else options.plan()
@@ -446,21 +446,22 @@ def _cancel(client: AdminClient, out: Output, options: Options) -> int:
         out.lines(text.preview_lines(after) or [text.cancelled_line([])])
         out.result({"would_cancel": [text.name(key) for key in after]})
         return DONE
-    partitions, moves, others = cancel(client, plan, topics, options.moves())
-    out.lines([text.cancelled_line(partitions), *text.cancelled_move_lines(moves)])
+    done = cancel(client, plan, topics, options.moves())
+    out.lines([text.cancelled_line(done.partitions), *text.cancelled_move_lines(done.moves, done.silent)])
     if not options.preserve_throttles:
-        if others:
+        if done.others:
             out.lines([text.THROTTLES_KEPT])
         else:
-            clear_throttles(client, {key[0] for key in partitions} if plan is None else set(plan.topics()), out.lines)
+            clear_throttles(client, {key[0] for key in done.partitions} if plan is None else set(plan.topics()), out.lines)
     out.result(
         {
-            "cancelled": [text.name(key) for key in partitions],
-            "cancelled_moves": [{"replica": "-".join(map(str, key)), "log_dir": path} for key, path in moves.items()],
-            "throttles_cleared": not others and not options.preserve_throttles,
+            "cancelled": [text.name(key) for key in done.partitions],
+            "cancelled_moves": [{"replica": "-".join(map(str, key)), "log_dir": path} for key, path in done.moves.items()],
+            "throttles_cleared": not done.others and not options.preserve_throttles,
+            "silent_brokers": moves_text.silent_document(done.silent),
         }
     )
-    return DONE
+    return FAILED if done.silent else DONE
 
 
 def _list(client: AdminClient, out: Output, options: Options) -> int:

@@ -7,13 +7,15 @@ from collections.abc import Mapping, Set
 import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.client import AdminClient, ClusterUnreachable, MoveOptions
-from kraftlab.client.results import LogDirMoves
+from kraftlab.client import AdminClient, MoveOptions
+from kraftlab.client.log_dirs import LogDirFilter, moves_of
+from kraftlab.client.results import AllLogDirs, LogDirMove, LogDirMoves, LogDirReplica
 from kraftlab.metadata.errors import ApiError
 
 from ..tables import bytes_text
 from . import text
-from .actions import ReassignmentFailed, after_of, describe, move_directories, partition_errors, replicas_in
+from .actions import after_of, describe, partition_errors
+from .directories import ReassignmentFailed, move_directories
 from .plan import Plan, TopicPartition, TopicPartitionReplica
 from .text import Ongoing, Progress, ReplicaState
 
@@ -79,16 +81,21 @@ def _directory_moves(
         for entry in topic.partitions
         for move in entry.directory_moves
     }
-    paths: dict[str, str] = {}
-    silent: dict[int, str] = {}
-    for broker in sorted({replica[2] for replica in wanted}):
-        try:
-            paths |= {found.directory_id: found.log_dir for found in client.describe_log_dirs(broker, []).results}
-        except (ApiError, ClusterUnreachable) as error:
-            silent[broker] = f"broker {broker} does not describe its log directories: {error}"
-    moves = {replica: paths[directory] for replica, directory in wanted.items() if directory in paths}
-    gone = "its previous log directory is gone"
-    return moves, {replica: silent.get(replica[2], gone) for replica in wanted if replica not in moves}
+    described = client.all_log_dirs(LogDirFilter(partitions=[]), brokers={replica[2] for replica in wanted})
+    found = {each.directory_id: each for broker in described.brokers.values() for each in broker.log_dirs}
+    moves: dict[TopicPartitionReplica, str] = {}
+    lost: dict[TopicPartitionReplica, str] = {}
+    for replica, directory_id in wanted.items():
+        log_dir = found.get(directory_id)
+        if log_dir is not None and not log_dir.error_code:
+            moves[replica] = log_dir.log_dir
+        elif log_dir is not None:
+            lost[replica] = f"its previous log directory {log_dir.log_dir} is offline: {log_dir.error_message}"
+        elif replica[2] in described.silent:
+            lost[replica] = f"broker {replica[2]} does not describe its log directories: {described.silent[replica[2]]}"
+        else:
+            lost[replica] = "its previous log directory is gone"
+    return moves, lost
 
 
 def directory_moves(client: AdminClient) -> LogDirMoves:
@@ -98,7 +105,11 @@ def directory_moves(client: AdminClient) -> LogDirMoves:
 
 
 def replica_states(client: AdminClient, plan: Plan) -> dict[TopicPartitionReplica, ReplicaState]:
-    """Return the progress of each replica of a plan, in the order of the plan (KIP-179)."""
+    """Return the progress of each replica of a plan, in the order of the plan (KIP-179).
+
+    As for `--verify`, a replica that the plan puts into a log directory is done when it is there, and no replica is done while
+    the reassignment of its partition runs or waits.
+    """
     topics = describe(client, plan.topics())
     listed = client.list_partition_reassignments()
     brokers = {broker.broker_id: broker.is_fenced for broker in client.describe_cluster(include_fenced_brokers=True).brokers}
@@ -107,53 +118,62 @@ def replica_states(client: AdminClient, plan: Plan) -> dict[TopicPartitionReplic
     for key, replicas in wanted.items():
         if key in partitions:
             replicas.add(partitions[key].leader_id)
-    logs, silent = _logs(client, wanted, {broker for broker, fenced in brokers.items() if not fenced})
+    asked = {broker for replicas in wanted.values() for broker in replicas if not brokers.get(broker, True)}
+    described = client.all_log_dirs(LogDirFilter(partitions=sorted(wanted)), brokers=asked)
     seen = _Seen(
         topics.keys(),
         partitions,
         brokers,
-        logs,
-        silent,
+        _logs(described),
+        {_replica_of(move): move for move in moves_of(described).moves if move.replica.is_future_key},
+        plan.moves(),
+        described.silent.keys(),
         {(topic.name, entry.partition_index): entry for topic in listed.topics for entry in topic.partitions},
         {(entry.topic, entry.partition_index): entry for entry in listed.queued},
     )
-    return {
-        (*placement.key, broker): _with_move(seen, placement.key, broker, _state(seen, placement.key, broker))
+    found = {
+        (*placement.key, broker): _with_directory(
+            seen, (*placement.key, broker), _with_move(seen, placement.key, broker, _state(seen, placement.key, broker))
+        )
         for placement in plan.partitions
         for broker in placement.replicas
     }
+    for placement in plan.partitions:
+        states = [found[*placement.key, broker] for broker in placement.replicas]
+        if text.overall(states) is Progress.DONE and (placement.key in seen.moving or placement.key in seen.queued):
+            found |= {(*placement.key, broker): _unfinished(seen, placement.key) for broker in placement.replicas}
+    return found
 
 
 class _Seen(msgspec.Struct, frozen=True):
-    """State of the cluster as read once. `brokers`: id → is fenced. `logs`: those on brokers that are not `silent`."""
+    """State of the cluster as read once. `brokers`: id → is fenced. `logs`: directories and logs of replicas, on brokers that are
+    not `silent`. `moves` are those between log directories, `targets` the directories that the plan names.
+    """
 
     topics: Set[str]
     partitions: Mapping[TopicPartition, pb.DescribedPartition]
     brokers: Mapping[int, bool]
-    logs: Mapping[TopicPartitionReplica, pb.LogDirPartition]
+    logs: Mapping[TopicPartitionReplica, tuple[str, LogDirReplica]]
+    moves: Mapping[TopicPartitionReplica, LogDirMove]
+    targets: Mapping[TopicPartitionReplica, str]
     silent: Set[int]
     moving: Mapping[TopicPartition, pb.OngoingPartitionReassignment]
     queued: Mapping[TopicPartition, pb.QueuedReassignment]
 
 
-def _logs(
-    client: AdminClient, wanted: Mapping[TopicPartition, set[int]], alive: set[int]
-) -> tuple[dict[TopicPartitionReplica, pb.LogDirPartition], set[int]]:
-    """Return the logs of replicas, and the brokers that do not answer."""
-    by_broker: dict[int, list[TopicPartition]] = {}
-    for key, brokers in wanted.items():
-        for broker in brokers & alive:
-            by_broker.setdefault(broker, []).append(key)
-    logs: dict[TopicPartitionReplica, pb.LogDirPartition] = {}
-    silent: set[int] = set()
-    for broker, keys in by_broker.items():
-        try:
-            response = client.describe_log_dirs(broker, keys)
-        except (ApiError, ClusterUnreachable):
-            silent.add(broker)
-            continue
-        logs |= {(*key, broker): entry for key, _, entry in replicas_in(response) if not entry.is_future_key}
-    return logs, silent
+def _logs(described: AllLogDirs) -> dict[TopicPartitionReplica, tuple[str, LogDirReplica]]:
+    """Return the current directory and log of each replica."""
+    return {
+        (each.topic, each.partition_index, broker_id): (log_dir.log_dir, each)
+        for broker_id, broker in described.brokers.items()
+        for log_dir in broker.log_dirs
+        for each in log_dir.replicas
+        if not each.is_future_key
+    }
+
+
+def _replica_of(move: LogDirMove) -> TopicPartitionReplica:
+    return move.replica.topic, move.replica.partition_index, move.broker_id
 
 
 def _state(seen: _Seen, key: TopicPartition, broker: int) -> ReplicaState:
@@ -168,22 +188,47 @@ def _state(seen: _Seen, key: TopicPartition, broker: int) -> ReplicaState:
     if broker in seen.silent:
         return ReplicaState("Broker does not answer", waits=True)
     partition = seen.partitions[key]
-    own = seen.logs.get((*key, broker))
-    if own is None and key in seen.queued and broker in seen.queued[key].target_replicas:
-        return ReplicaState("Queued", waits=True, why=seen.queued[key].waits_for)
-    if own is None and broker in partition.replica_nodes:
-        return ReplicaState("Not there yet", waits=True)
-    if own is None:
+    if (*key, broker) not in seen.logs:
+        if key in seen.queued and broker in seen.queued[key].target_replicas:
+            return ReplicaState("Queued", waits=True, why=seen.queued[key].waits_for)
+        if broker in partition.replica_nodes:
+            return ReplicaState("Not there yet", waits=True)
         return ReplicaState("Broker does not host this partition")
     if broker in partition.isr_nodes:
         return ReplicaState(IN_SYNC, 0)
     # A replica with every record that is not in the ISR yet counts as behind by one.
-    leader = seen.logs.get((*key, partition.leader_id), own)
+    _, own = seen.logs[*key, broker]
+    _, leader = seen.logs.get((*key, partition.leader_id), ("", own))
     if own.log_end_offset < 0:  # Kafka's brokers report sizes only.
         bytes_behind = max(leader.partition_size - own.partition_size, 1)
         return ReplicaState(f"Behind: {bytes_text(bytes_behind)} behind", bytes_behind=bytes_behind)
     behind = max(leader.log_end_offset - own.log_end_offset, 1)
     return ReplicaState(f"Behind: {behind} messages behind", behind)
+
+
+def _with_directory(seen: _Seen, replica: TopicPartitionReplica, state: ReplicaState) -> ReplicaState:
+    """Return the state of a replica's move to the log directory in the plan, if the replica is in sync otherwise."""
+    target, move = seen.targets.get(replica), seen.moves.get(replica)
+    if target is None or state.progress is not Progress.DONE:
+        return state
+    if move is None:
+        here, _ = seen.logs[replica]
+        return state if here == target else ReplicaState(f"In {here}, not moving to {target}")
+    left, rate, eta_ms = move.replica.bytes_left, move.replica.bytes_per_second, move.eta_ms
+    where = target if move.log_dir == target else f"{move.log_dir} instead of {target}"
+    return ReplicaState(
+        f"Moving to {where}: {bytes_text(-1 if left is None else left)} left",
+        bytes_behind=max(left or 0, 1),
+        bytes_per_second=-1 if rate is None else rate,
+        eta_ms=-1 if eta_ms is None else eta_ms,
+        why=move.replica.error,
+    )
+
+
+def _unfinished(seen: _Seen, key: TopicPartition) -> ReplicaState:
+    """Return the state of an in-sync replica whose partition's reassignment waits in the queue, or is about to complete."""
+    waits_for = seen.queued[key].waits_for if key in seen.queued else ""
+    return ReplicaState("In sync, reassignment not complete", waits=True, why=waits_for)
 
 
 def with_rates(
@@ -194,7 +239,7 @@ def with_rates(
 
 
 def _with_rate(state: ReplicaState, before: ReplicaState, elapsed_s: float) -> ReplicaState:
-    if state.bytes_behind < 0 or before.bytes_behind < 0 or elapsed_s <= 0:
+    if state.bytes_behind < 0 or before.bytes_behind < 0 or state.bytes_per_second >= 0 or elapsed_s <= 0:
         return state
     rate = max(before.bytes_behind - state.bytes_behind, 0) / elapsed_s
     eta_ms = int(state.bytes_behind * 1000 / rate) if rate else -1

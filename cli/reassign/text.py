@@ -70,19 +70,34 @@ class PartitionState(msgspec.Struct, frozen=True):
         return Progress.DONE if self.current == self.target else Progress.WRONG
 
 
+class Answer(enum.Enum):
+    """Answer of a broker to the question for its log directories."""
+
+    GIVEN = "given"
+    SILENT = "a registered broker that does not answer: its moves go on when it is back"
+    UNREGISTERED = "no such broker"
+
+    @classmethod
+    def of(cls, *, is_silent: bool, is_registered: bool) -> Answer:
+        if not is_silent:
+            return cls.GIVEN
+        return cls.SILENT if is_registered else cls.UNREGISTERED
+
+
 class LogDirMoveState(msgspec.Struct, frozen=True):
-    """A planned move between log directories. `current` and `future` are the directories of existing replicas. `answered`: the
-    broker described its directories. `is_pending`: a running or queued reassignment will add the replica."""
+    """A planned move between log directories. `current` and `future` are the directories of existing replicas. `is_pending`: a
+    running or queued reassignment will add the replica."""
 
     target: str
     current: str | None = None
     future: str | None = None
-    answered: bool = True
+    answer: Answer = Answer.GIVEN
     is_pending: bool = False
 
     @property
     def progress(self) -> Progress:
-        if self.future is not None or (self.current is None and self.is_pending):
+        is_open = self.answer is Answer.SILENT or self.future is not None
+        if is_open or (self.current is None and self.is_pending):
             return Progress.RUNNING
         return Progress.DONE if self.current == self.target else Progress.WRONG
 
@@ -233,7 +248,9 @@ def partition_line(partition: TopicPartition, state: PartitionState) -> str:
 def move_state_line(replica: TopicPartitionReplica, state: LogDirMoveState) -> str:
     topic, partition, broker = replica
     where = f"Partition {topic}-{partition}"
-    if not state.answered:
+    if state.answer is Answer.SILENT:
+        return f"{where} on broker {broker} cannot be checked: broker {broker} does not answer."
+    if state.answer is Answer.UNREGISTERED:
         return f"{where} cannot be found in any live log directory on broker {broker}."
     if state.current is None and state.is_pending:
         return f"Reassignment of replica {topic}-{partition}-{broker} is still in progress."
@@ -314,10 +331,14 @@ def cancelled_line(partitions: Sequence[TopicPartition]) -> str:
     return f"Successfully cancelled partition reassignments for: {names(partitions)}"
 
 
-def cancelled_move_lines(moves: Mapping[TopicPartitionReplica, str]) -> list[str]:
+def cancelled_move_lines(moves: Mapping[TopicPartitionReplica, str], silent: Iterable[int] = ()) -> list[str]:
+    lines = [
+        f"Broker {broker} does not answer: its moves between log directories are not cancelled; repeat --cancel when it runs."
+        for broker in sorted(silent)
+    ]
     if not moves:
-        return ["None of the specified partition moves are active."]
-    return moved_lines(moves)
+        return lines or ["None of the specified partition moves are active."]
+    return moved_lines(moves) + lines
 
 
 def list_lines(ongoing: Mapping[TopicPartition, Ongoing]) -> list[str]:

@@ -125,6 +125,7 @@ def apply_plan(
 ) -> dict[str, list[str]]:
     """Create missing topics, then start the moves. CommandFailed names the topics and partitions that the cluster refuses."""
     existing = _existing(client, topics, plan)
+    _check_directories(client, plan)
     created = {znode.topic for znode in topics}.difference(existing)
     create_topics(client, [entry for entry in plan if entry.topic in created], validate_only)
     moving = {(entry.topic, entry.partition): entry.target for entry in plan if entry.target is not None}
@@ -211,11 +212,25 @@ def _portions(sizes: Mapping[K, int]) -> Iterator[list[K]]:
         yield portion
 
 
+def _moves(plan: Sequence[PartitionImport]) -> dict[tuple[str, int, int], str]:
+    return {(entry.topic, entry.partition, broker): path for entry in plan for broker, path in entry.log_dirs.items()}
+
+
+def _check_directories(client: AdminClient, plan: Sequence[PartitionImport]) -> None:
+    """CommandFailed if a broker does not have a directory of the plan, before anything is created."""
+    from ..reassign.directories import ReassignmentFailed, check_directories
+
+    try:
+        check_directories(client, _moves(plan))
+    except ReassignmentFailed as error:
+        raise CommandFailed(str(error)) from None
+
+
 def _place(client: AdminClient, plan: Sequence[PartitionImport]) -> None:
     """Ask brokers to put replicas into the directories of the plan."""
-    from ..reassign.actions import ReassignmentFailed, move_directories
+    from ..reassign.directories import ReassignmentFailed, move_directories
 
-    moves = {(entry.topic, entry.partition, broker): path for entry in plan for broker, path in entry.log_dirs.items()}
+    moves = _moves(plan)
     original = {(entry.topic, entry.partition): entry.original for entry in plan}
     absent = [replica for replica in moves if replica[2] not in original[replica[:2]]]
     try:

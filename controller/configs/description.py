@@ -2,7 +2,7 @@
 
 Topics and groups inherit from the broker that forwarded the call, which sends its server.properties along. If the call was
 sent to a controller, they inherit from that controller. A broker describes itself and the cluster's defaults. A controller
-describes any broker, but knows only its dynamic values.
+describes any broker, and any node describes a broker that is down, but they know only its dynamic values.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.peer_rpc import ForwardingBroker
 
 from ..engine.state import ControllerState, Settings, set_error
+from .broker_rules import is_down
 from .resources import (
     RESOURCE_TYPES,
     broker_values,
@@ -126,6 +127,8 @@ def _describe_broker(image: MetadataImage, name: str, settings: Settings, broker
         return [(key, broker_key(key), _dynamic_default(broker_value(key, values))) for key in cluster]
     node_id = node_id_of(name, "Broker id")
     own = dynamic_values(image, ResourceType.BROKER, name)
+    if broker is not None and node_id != broker.node_id and is_down(name, image):
+        broker = None  # it cannot be asked itself, and its file is not known here
     if broker is not None and node_id != broker.node_id:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,

@@ -240,3 +240,38 @@ def test_moves_between_directories_are_shown_with_their_progress_and_watched_to_
     watched = run("log-dirs", "--moves", "--topic-list", "disks", "--watch")
     assert (watched.code, watched.out.splitlines()[-1]) == (0, "No replica is being filled.")
     assert [found.log_dir for found in admin.log_dirs(1, [("disks", 0)]) if found.replicas] == [target]
+
+
+def test_a_move_between_directories_is_in_progress_everywhere_until_it_ends_and_a_dead_broker_keeps_no_throttle(
+    cluster: LocalCluster, admin: AdminClient, run: Run, reassign: Run, tmp_path: Path
+) -> None:
+    make_topic(admin, run, "disk", "2", megabytes=1)
+    paths = {str(path) for path in cluster.log_dirs(2)}
+    [before] = [found.log_dir for found in admin.log_dirs(2, [("disk", 0)]) if found.replicas]
+    [target] = paths - {before}
+    file = ("--reassignment-json-file", plan_file(tmp_path, "disk", {0: [2]}, log_dirs=[target]))
+    assert reassign("--execute", *file, "--replica-alter-log-dirs-throttle", "20000").code == 0
+
+    progress = reassign("--progress", *file)
+    assert progress.code == reassign("--verify", *file).code == 2
+    assert f"Moving to {target}: " in progress.out and " left" in progress.out
+    assert reassign("--progress", *file, "--json").json["replicas"][0]["bytes_behind"] > 0
+
+    cluster.kill_node(2)
+    wait_for(lambda: next(each.is_fenced for each in admin.cluster().brokers if each.broker_id == 2), "it is fenced")
+    down = reassign("--verify", *file)
+    assert (down.code, down.out.splitlines()[-1]) == (
+        2,
+        "Partition disk-0 on broker 2 cannot be checked: broker 2 does not answer.",
+    )
+    assert "Broker is down" in (progress := reassign("--progress", *file)).out and progress.code == 2
+    cancelled = reassign("--cancel", *file)
+    assert cancelled.code == 1 and "Broker 2 does not answer: its moves" in cancelled.out
+    assert "Clearing broker-level throttles on brokers 0,1,2" in cancelled.out
+    assert run("configs", "--describe", "--entity-type", "brokers", "--entity-name", "2").out.count("max.bytes") == 0
+
+    cluster.start_node(2)
+    cluster.wait_ready()
+    done = reassign("--progress", "--watch", *file)
+    assert (done.code, done.out.splitlines()[-1].split()) == (0, ["disk", "0", "2", "In", "sync"])
+    assert reassign("--verify", *file).code == 0

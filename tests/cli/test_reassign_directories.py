@@ -8,19 +8,33 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.cli.reassign.actions import Execution, ReassignmentFailed, Verification, cancel
-from kraftlab.cli.reassign.moves import roll_back
+from kraftlab.cli.reassign.actions import Execution, Verification, cancel, clear_throttles
+from kraftlab.cli.reassign.directories import ReassignmentFailed, move_directories
+from kraftlab.cli.reassign.moves import replica_states, roll_back
 from kraftlab.cli.reassign.plan import Placement, Plan
-from kraftlab.cli.reassign.text import Progress, verify_lines
+from kraftlab.cli.reassign.text import Progress, overall, progress_table, verify_lines
 from kraftlab.client import ClusterUnreachable, MoveOptions
+from kraftlab.client.log_dirs import LogDirCalls
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
 
-class Brokers:
-    """Broker 1 takes whatever it is asked, broker 2 refuses whole requests."""
+class Brokers(LogDirCalls):
+    """Broker 1 takes whatever it is asked, broker 2 refuses whole requests. All have an empty `/d0` and `/d1`."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, Mapping[tuple[str, int], str]]] = []
+
+    def cluster(self, **_: object) -> Any:
+        raise AssertionError("every question names its brokers")
+
+    def call_broker(self, broker_id: int, answer: Any, request: Any, *, timeout_ms: int | None = None) -> Any:
+        return self.describe_log_dirs(broker_id)
+
+    def describe_log_dirs(self, broker: int) -> pb.DescribeLogDirsResponse:
+        response = pb.DescribeLogDirsResponse(broker_id=broker)
+        for path in ("/d0", "/d1"):
+            response.results.add(log_dir=path)
+        return response
 
     def alter_replica_log_dirs(self, broker: int, moves: Mapping[tuple[str, int], str]) -> pb.AlterReplicaLogDirsResponse:
         self.asked.append((broker, dict(moves)))
@@ -70,7 +84,7 @@ class RolledBackBrokers(Brokers):
     def describe_topics(self, topics: object) -> pb.DescribeTopicPartitionsResponse:
         return pb.DescribeTopicPartitionsResponse()
 
-    def describe_log_dirs(self, broker: int, partitions: object) -> pb.DescribeLogDirsResponse:
+    def describe_log_dirs(self, broker: int) -> pb.DescribeLogDirsResponse:
         response = pb.DescribeLogDirsResponse()
         response.results.add(log_dir="/d1", directory_id="here")
         return response
@@ -98,10 +112,10 @@ class HalfReachable(RolledBackBrokers):
             topic.partitions.add(partition_index=number).directory_moves.add(broker_id=broker, directory_id=directory)
         return response
 
-    def describe_log_dirs(self, broker: int, partitions: object) -> pb.DescribeLogDirsResponse:
+    def describe_log_dirs(self, broker: int) -> pb.DescribeLogDirsResponse:
         if broker == 3:
             raise ClusterUnreachable("no answer")
-        return super().describe_log_dirs(broker, partitions)
+        return super().describe_log_dirs(broker)
 
 
 def test_a_rollback_without_an_answer_of_a_broker_reports_it_and_does_the_rest() -> None:
@@ -126,7 +140,7 @@ class QueueingCluster(Brokers):
     def list_partition_reassignments(self) -> pb.ListPartitionReassignmentsResponse:
         return pb.ListPartitionReassignmentsResponse()
 
-    def describe_cluster(self) -> pb.DescribeClusterResponse:
+    def describe_cluster(self, *, include_fenced_brokers: bool = False) -> pb.DescribeClusterResponse:
         response = pb.DescribeClusterResponse()
         for broker in range(2):
             response.brokers.add(broker_id=broker)
@@ -138,9 +152,6 @@ class QueueingCluster(Brokers):
         for number in range(2):
             topic.partitions.add(partition_index=number, replica_nodes=[0])
         return response
-
-    def describe_log_dirs(self, broker: int, partitions: object) -> pb.DescribeLogDirsResponse:
-        return pb.DescribeLogDirsResponse()
 
     def alter_replica_log_dirs(self, broker: int, moves: Mapping[tuple[str, int], str]) -> pb.AlterReplicaLogDirsResponse:
         self.asked.append((broker, dict(moves)))
@@ -199,7 +210,174 @@ def test_a_replica_of_a_running_or_queued_move_is_pending() -> None:
 def test_a_cancel_has_brokers_forget_where_replicas_were_to_be_created() -> None:
     cluster: Any = QueueingCluster()
 
-    cancelled, moves, _ = cancel(cluster, Plan((Placement("t", 1, (1,), ("/d1",)),)))
+    done = cancel(cluster, Plan((Placement("t", 1, (1,), ("/d1",)),)))
 
-    assert cancelled == [] and moves == {}
+    assert done.partitions == [] and done.moves == {} and done.silent == {}
     assert cluster.asked == [(1, {("t", 1): "any"})]
+
+
+class MovingCluster(QueueingCluster):
+    """Broker 1 has t-0 in /d0 and, while `bytes_left` is not None, moves it to /d1. With `is_down` it does not answer."""
+
+    def __init__(self, bytes_left: int | None, *, is_down: bool = False, place: str = "/d0") -> None:
+        super().__init__()
+        self.bytes_left = bytes_left
+        self.is_down = is_down
+        self.place = place
+        self.altered: list[str] = []
+
+    def describe_topics(self, topics: object) -> pb.DescribeTopicPartitionsResponse:
+        response = pb.DescribeTopicPartitionsResponse()
+        response.topics.add(name="t").partitions.add(partition_index=0, replica_nodes=[1], isr_nodes=[1], leader_id=1)
+        return response
+
+    def describe_log_dirs(self, broker: int) -> pb.DescribeLogDirsResponse:
+        if self.is_down:
+            raise ClusterUnreachable("connection refused")
+        response = super().describe_log_dirs(broker)
+        for found in response.results:
+            found.error_code = ErrorCode.KAFKA_STORAGE_ERROR if found.log_dir == "/broken" else 0
+            if found.log_dir == self.place:
+                found.topics.add(name="t").partitions.add(partition_index=0, bytes_left=-1, bytes_per_second=-1, started_ms=-1)
+            elif found.log_dir == "/d1" and self.bytes_left is not None:
+                future = found.topics.add(name="t").partitions.add(partition_index=0, is_future_key=True, started_ms=5)
+                future.bytes_left, future.bytes_per_second, future.source_log_dir = self.bytes_left, 1024.0, self.place
+        return response
+
+    def describe_cluster(self, *, include_fenced_brokers: bool = False) -> pb.DescribeClusterResponse:
+        """Broker 1 is fenced while it is down."""
+        response = pb.DescribeClusterResponse()
+        response.brokers.add(broker_id=0)
+        if include_fenced_brokers or not self.is_down:
+            response.brokers.add(broker_id=1, is_fenced=self.is_down)
+        return response
+
+    def incremental_alter_configs(self, resources: Any) -> pb.IncrementalAlterConfigsResponse:
+        response = pb.IncrementalAlterConfigsResponse()
+        for resource in resources:
+            self.altered.append(resource.resource_name)
+            code = ErrorCode.INVALID_CONFIG if resource.resource_name == "0" else 0
+            response.responses.add(resource_type=resource.resource_type, resource_name=resource.resource_name, error_code=code)
+        return response
+
+
+TO_D1 = Plan((Placement("t", 0, (1,), ("/d1",)),))
+
+
+@pytest.mark.parametrize(
+    ("cluster", "status", "progress"),
+    [
+        (MovingCluster(87 * 1024), "Moving to /d1: 87.0 KiB left", Progress.RUNNING),
+        (MovingCluster(0), "Moving to /d1: 0 B left", Progress.RUNNING),
+        (MovingCluster(None), "In /d0, not moving to /d1", Progress.WRONG),
+        (MovingCluster(None, place="/d1"), "In sync", Progress.DONE),
+        (MovingCluster(9, is_down=True), "Broker is down", Progress.RUNNING),
+    ],
+)
+def test_progress_and_verify_agree_on_a_move_between_directories(cluster: Any, status: str, progress: Progress) -> None:
+    states = replica_states(cluster, TO_D1)
+    assert states["t", 0, 1].status == status
+    assert overall(states.values()) is progress
+    assert Verification(cluster, TO_D1).progress() is progress
+
+
+def test_progress_shows_the_rate_and_the_time_of_a_move_between_directories() -> None:
+    cluster: Any = MovingCluster(87 * 1024)
+    assert progress_table(replica_states(cluster, TO_D1)) == [
+        "Topic  Partition  Broker  Status                        Rate       ETA    Waits for",
+        "-" * 83,
+        "t      0          1       Moving to /d1: 87.0 KiB left  1.0 KiB/s  1m27s",
+    ]
+
+
+def test_an_in_sync_replica_is_not_done_while_the_reassignment_of_its_partition_waits() -> None:
+    cluster: Any = MovingCluster(None)
+    listing = pb.ListPartitionReassignmentsResponse()
+    listing.queued.add(topic="t", partition_index=0, replicas=[1, 0], target_replicas=[1], waits_for="a free slot")
+    cluster.list_partition_reassignments = lambda: listing
+
+    [state] = replica_states(cluster, Plan((Placement("t", 0, (1,), ("any",)),))).values()
+
+    assert (state.status, state.why, state.progress) == ("In sync, reassignment not complete", "a free slot", Progress.RUNNING)
+
+
+def test_verify_names_a_broker_that_does_not_answer_and_keeps_the_throttles() -> None:
+    cluster: Any = MovingCluster(9, is_down=True)
+    found = Verification(cluster, TO_D1)
+    assert verify_lines(found.partitions, found.moves)[-1] == (
+        "Partition t-0 on broker 1 cannot be checked: broker 1 does not answer."
+    )
+    assert found.progress() is Progress.RUNNING
+    assert not found.may_clear_throttles
+
+
+def test_verify_says_as_kafka_that_an_unknown_broker_has_no_directory() -> None:
+    cluster: Any = MovingCluster(9, is_down=True)
+    found = Verification(cluster, Plan((Placement("t", 0, (7,), ("/d1",)),)))
+    assert verify_lines(found.partitions, found.moves)[-1] == (
+        "Partition t-0 cannot be found in any live log directory on broker 7."
+    )
+    assert found.progress() is Progress.WRONG
+
+
+def test_a_cancel_names_the_brokers_whose_moves_it_could_not_drop() -> None:
+    cluster: Any = MovingCluster(9, is_down=True)
+    assert cancel(cluster, TO_D1).silent == {1: "connection refused"}
+
+
+def test_throttles_are_cleared_on_dead_brokers_too_and_after_a_refusal() -> None:
+    cluster: Any = MovingCluster(None, is_down=True)
+    said: list[str] = []
+    with pytest.raises(ReassignmentFailed, match="cannot change configs of broker 0"):
+        clear_throttles(cluster, ["t"], said.extend)
+    assert said[0] == "Clearing broker-level throttles on brokers 0,1"
+    assert cluster.altered == ["0", "1", "t"]
+
+
+@pytest.mark.parametrize("validate_only", [True, False])
+def test_a_plan_with_directories_that_brokers_lack_is_refused_whole_before_anything_starts(validate_only: bool) -> None:
+    cluster: Any = QueueingCluster()
+    plan = Plan((Placement("t", 0, (1,), ("/nope",)), Placement("t", 1, (1, 0), ("/d1", "/typo"))))
+    said: list[str] = []
+    run = Execution(
+        cluster,
+        plan,
+        said.extend,
+        rate=5,
+        log_dir_rate=5,
+        timeout_ms=0,
+        allow_change=True,
+        options=MoveOptions(validate_only=validate_only),
+    )
+    with pytest.raises(ReassignmentFailed) as failed:
+        run.run(additional=False)
+    assert str(failed.value).splitlines() == [
+        "Error: Failed to alter dir for t-1-0: '/typo' is not a log directory of broker 0; it has /d0, /d1",
+        "Error: Failed to alter dir for t-0-1: '/nope' is not a log directory of broker 1; it has /d0, /d1",
+    ]
+    assert (said, cluster.asked, cluster.hosted) == ([], [], set())
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("error_code", ErrorCode.KAFKA_STORAGE_ERROR, "log directory /d1 of broker 1 is offline: its disk failed"),
+        ("is_cordoned", True, "log directory /d1 of broker 1 is cordoned; choose another directory"),
+    ],
+)
+def test_a_plan_with_a_directory_that_takes_no_replicas_is_refused(field: str, value: Any, said: str) -> None:
+    cluster: Any = QueueingCluster()
+    [_, other] = (response := cluster.describe_log_dirs(1)).results
+    setattr(other, field, value)
+    cluster.describe_log_dirs = lambda broker: response
+    run = Execution(cluster, TO_D1, lambda lines: None, rate=-1, log_dir_rate=-1, timeout_ms=0, allow_change=True)
+    with pytest.raises(ReassignmentFailed, match=f"^Error: Failed to alter dir for t-0-1: {said}$"):
+        run.run(additional=False)
+
+
+def test_a_refused_move_does_not_keep_the_others_from_starting() -> None:
+    brokers: Any = Brokers()
+    started = move_directories(brokers, {("t", 0, 2): "/d0", ("t", 0, 1): "/d1"}, 0)
+    assert next(started) == ("t", 0, 1)
+    with pytest.raises(ReassignmentFailed, match="Error: Failed to alter dir for t-0-2: not allowed"):
+        next(started)

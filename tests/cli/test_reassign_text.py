@@ -11,7 +11,7 @@ from kraftlab.cli.output import CommandFailed
 from kraftlab.cli.reassign import text
 from kraftlab.cli.reassign.command import check_usage
 from kraftlab.cli.reassign.plan import Plan, parse_plan
-from kraftlab.cli.reassign.text import LogDirMoveState, Ongoing, PartitionState, Progress
+from kraftlab.cli.reassign.text import Answer, LogDirMoveState, Ongoing, PartitionState, Progress
 
 BROKERS = (0, 1, 2, 3)
 
@@ -73,7 +73,10 @@ def test_verify_of_a_plan_that_is_done(transcript, captured) -> None:
             LogDirMoveState("/d1"),
             "Partition t-0 is not found in any live log dir on broker 2. There is likely an offline log directory on the broker.",
         ),
-        (LogDirMoveState("/d1", answered=False), "Partition t-0 cannot be found in any live log directory on broker 2."),
+        (
+            LogDirMoveState("/d1", answer=Answer.UNREGISTERED),
+            "Partition t-0 cannot be found in any live log directory on broker 2.",
+        ),
     ],
 )
 def test_every_other_state_of_a_move_has_its_line(state: LogDirMoveState, line: str) -> None:

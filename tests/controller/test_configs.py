@@ -349,6 +349,11 @@ async def test_the_configs_of_a_broker_that_is_down_are_changed_at_any_broker(cl
     await cluster.stop_broker(1)
     assert await change_at(cluster, at, "1", rate, "1000") == (ErrorCode.NONE, "")
     assert (await change_at(cluster, at, "99", rate, "1000"))[0] == ErrorCode.INVALID_REQUEST
+    await cluster.configure(BROKER, "1", (rate, SET, "1000"))
+    request = admin_pb2.DescribeConfigsRequest()
+    request.resources.add(resource_type=BROKER, resource_name="1")
+    (shown,) = description.describe(cluster.controller.committed, request, cluster.settings, at).results
+    assert (rate, "1000") in [(config.name, config.value) for config in shown.configs]
 
 
 @pytest.mark.parametrize(
