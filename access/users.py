@@ -7,7 +7,7 @@ tell apart people who trust the network. A caller without a name is ANONYMOUS.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 ANONYMOUS = "User:ANONYMOUS"
 """Principal of a caller that sends no name."""
@@ -45,6 +45,11 @@ class Users:
                 f"the password of user {name} is wrong, or the user is unknown here; check listener.name.grpc.users on this node"
             )
         return f"{PRINCIPAL_TYPE}:{name}"
+
+    def login_of(self, principals: Container[str]) -> tuple[str, str] | None:
+        """Return the name and password of the first user among these principals, None if none of them has a password here."""
+        logins = ((name, password.decode()) for name, password in self._passwords.items())
+        return next((login for login in logins if f"{PRINCIPAL_TYPE}:{login[0]}" in principals), None)
 
 
 def parse_users(text: str) -> dict[str, str]:

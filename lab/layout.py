@@ -20,7 +20,9 @@ from pathlib import Path
 
 import msgspec
 
-from kraftlab.config import initial_voters, storage
+from kraftlab.config import initial_voters, properties, storage
+from kraftlab.config.access import access_settings, listener_users
+from kraftlab.config.errors import ConfigError
 from kraftlab.config.meta_properties import write_durably
 from kraftlab.config.models import KAFKA_LISTENER, load_any
 from kraftlab.config.private_files import PRIVATE_DIRECTORY
@@ -233,3 +235,17 @@ def properties_path(directory: Path, node: NodePlan) -> Path:
 
 def log_path(directory: Path, node: NodePlan) -> Path:
     return directory / "logs" / f"{node.name}.log"
+
+
+def super_user(directory: Path, node: NodePlan) -> tuple[str, str] | None:
+    """Return the name and password of a super user in a node's properties, None if there is none or no authorizer.
+
+    Properties that cannot be read have none: the node refuses them by name when it starts.
+    """
+    path = properties_path(directory, node)
+    try:
+        values = properties.load(path)
+        settings = access_settings(values, str(path))
+        return listener_users(values, str(path)).login_of(settings.super_users) if settings.is_enabled else None
+    except ConfigError:
+        return None

@@ -223,8 +223,13 @@ class LocalCluster(ProxiedLinks):
         }
 
     def admin(self, *, timeout_ms: int = 30_000) -> AdminClient:
-        """Make a client of this cluster; the caller closes it."""
-        return AdminClient(self.bootstrap_servers, timeout_ms=timeout_ms, cluster_id=self.cluster_id)
+        """Make a client of this cluster; the caller closes it. With an authorizer it asks as a super user, if the nodes'
+        properties have one with a password, otherwise as ANONYMOUS.
+        """
+        user, password = layout.super_user(self.directory, self.plan.nodes[0]) or (None, None)
+        return AdminClient(
+            self.bootstrap_servers, timeout_ms=timeout_ms, cluster_id=self.cluster_id, user=user, password=password
+        )
 
     # -- starting --------------------------------------------------------------------------------------------------------
 

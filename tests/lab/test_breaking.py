@@ -24,6 +24,7 @@ from kraftlab.client import AdminClient, ClusterUnreachable
 from kraftlab.lab import LocalCluster
 from kraftlab.lab.faults.breaker import Breaker
 from kraftlab.lab.faults.orders import SOCKET_NAME
+from kraftlab.lab.faults.orders import Order as Request
 from kraftlab.lab.faults.server import ControlServer
 from kraftlab.metadata.errors import ApiError
 
@@ -427,3 +428,18 @@ def test_a_loss_of_power_takes_what_was_not_synced_and_disks_go_with_the_cluster
     with LocalCluster(tmp_path) as cluster, cluster.admin() as admin:
         assert "acknowledged" in {topic.name for topic in admin.describe_topics().topics}
     assert not any(home.is_mount() for home in homes)
+
+
+def test_the_leader_is_found_and_broken_with_an_authorizer_that_knows_no_password(tmp_path: Path) -> None:
+    access = {"authorizer.class.name": "StandardAuthorizer", "super.users": "User:nobody"}
+    with LocalCluster(tmp_path, 2, 0, 1, overrides=access, allow_chaos=True) as cluster:
+        breaker = Breaker(cluster, lambda line: None)
+        with cluster.admin() as admin, pytest.raises(ApiError, match="Cluster authorization failed"):
+            admin.describe_quorum()
+        status = breaker.carry_out(Request("status")).status
+        assert status is not None
+        [leader] = [node.name for node in status.nodes if node.leads]
+        assert breaker.carry_out(Request("isolate", (("followers",),))).links
+        assert breaker.carry_out(Request("heal")).text
+        assert breaker.carry_out(Request("kill", (("leader",),))).nodes == (leader,)
+        breaker.close()

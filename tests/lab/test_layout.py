@@ -450,3 +450,25 @@ def test_orders_reach_the_links_of_a_network_and_say_what_becomes_of_packets(tmp
         done = Breaker(cluster, lambda line: None).carry_out(order)
     assert done.text == f"cut controller-3000 → broker-0: {what}"
     assert ("hold", [(3000, 0)]) in network.calls
+
+
+@pytest.mark.parametrize(
+    ("properties", "login"),
+    [
+        ({"listener.name.grpc.users": "al:a,admin:secret", "super.users": "User:admin;User:ops"}, ("admin", "secret")),
+        ({"listener.name.grpc.users": "al:a", "super.users": "User:admin"}, None),
+        ({"super.users": "User:admin"}, None),
+        ({"listener.name.grpc.users": "damaged", "super.users": "User:damaged"}, None),
+    ],
+)
+def test_the_lab_asks_as_a_super_user_who_has_a_password(
+    tmp_path: Path, properties: dict[str, str], login: tuple[str, str] | None
+) -> None:
+    [node] = layout.plan(tmp_path, 1, 0, 1).nodes
+    path = layout.properties_path(tmp_path, node)
+    path.parent.mkdir(parents=True)
+    lines = [f"{key}={value}\n" for key, value in properties.items()]
+    path.write_text("".join([*lines, "authorizer.class.name=StandardAuthorizer\n"]))
+    assert layout.super_user(tmp_path, node) == login
+    path.write_text("".join(lines))
+    assert layout.super_user(tmp_path, node) is None, "everybody may do everything"

@@ -7,6 +7,7 @@ from typing import Any
 
 import trio
 
+from kraftlab.admin.v1 import admin_pb2
 from kraftlab.client import AdminClient, ClusterUnreachable
 from kraftlab.metadata.errors import ApiError
 
@@ -34,11 +35,13 @@ class LeaderFinder:
         found: list[Leads] = []
 
         def accept(_: int, answer: Any) -> bool:
-            if answer.leader_id >= 0:
-                found.append(Leads(answer.leader_id, answer.leader_epoch))
-            return above is not None and answer.leader_id >= 0 and answer.leader_epoch > above
+            leads = Leads(answer.header.leader_id, answer.header.epoch)
+            if leads.node >= 0:
+                found.append(leads)
+            return above is not None and leads.node >= 0 and leads.epoch > above
 
-        await self._describe_all(accept)
+        # This call needs no right: an authorizer does not refuse it.
+        await self._ask_all(accept, admin_pb2.DescribeClusterResponse, admin_pb2.DescribeClusterRequest)
         return max(found, key=lambda leads: leads.epoch, default=None)
 
     async def voters(self) -> dict[int, frozenset[int]]:
@@ -49,28 +52,24 @@ class LeaderFinder:
             found[node] = frozenset(voter.replica_id for voter in answer.current_voters)
             return False
 
-        await self._describe_all(accept)
+        await self._ask_all(accept, admin_pb2.DescribeQuorumResponse, admin_pb2.DescribeQuorumRequest)
         return found
 
-    async def _describe_all(self, accept: Callable[[int, Any], bool]) -> None:
+    async def _ask_all(self, accept: Callable[[int, Any], bool], answer: type[Any], request: Callable[[], Any]) -> None:
         """Ask all controllers. `accept` takes each answer and returns True if that was enough."""
 
-        async def describe(node: int) -> None:
+        async def ask(node: int) -> None:
             try:
-                answer = await trio.to_thread.run_sync(self._describe, node, abandon_on_cancel=True)
+                given = await trio.to_thread.run_sync(self._ask, node, answer, request(), abandon_on_cancel=True)
             except (ApiError, ClusterUnreachable):
                 return
-            if accept(node, answer):
+            if accept(node, given):
                 nursery.cancel_scope.cancel()
 
         async with trio.open_nursery() as nursery:
             for node in self._cluster.controller_ids:
                 if self._cluster.pid(node) is not None:
-                    nursery.start_soon(describe, node)
+                    nursery.start_soon(ask, node)
 
-    def _describe(self, node: int) -> Any:
-        from kraftlab.admin.v1 import admin_pb2
-
-        request = admin_pb2.DescribeQuorumRequest()
-        endpoint = self._cluster.node(node).grpc
-        return self._admin.call_at(endpoint, admin_pb2.DescribeQuorumResponse, request, timeout_ms=_TIMEOUT_MS)
+    def _ask(self, node: int, answer: type[Any], request: Any) -> Any:
+        return self._admin.call_at(self._cluster.node(node).grpc, answer, request, timeout_ms=_TIMEOUT_MS)
