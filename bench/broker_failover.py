@@ -17,7 +17,6 @@ import msgspec
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.client import AdminClient, DataClient
-from kraftlab.client.admin import raise_first_error
 from kraftlab.lab import LocalCluster
 
 from .measure import NoResult, Report, measurement, percentile, table
@@ -45,7 +44,7 @@ def measure(runs: int) -> BrokerFailoverResult:
     ):
         topic = pb.CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=BROKERS)
         topic.configs.add(name="min.insync.replicas", value="2")
-        raise_first_error(admin.create_topics([topic]).topics)
+        admin.create_topics([topic])
         for run in range(runs):
             leader = _wait_in_sync(admin)
             _write(client, run)

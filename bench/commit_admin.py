@@ -18,8 +18,8 @@ from typing import Any
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient
-from kraftlab.client.admin import raise_first_error
 from kraftlab.client.config_parts import config_changes
+from kraftlab.client.entries import raise_first_error
 from kraftlab.client.stream import CallStream
 from kraftlab.config.resources import ResourceType
 from kraftlab.lab import LocalCluster
@@ -54,7 +54,7 @@ def serving() -> Iterator[AdminClient]:
         cluster.admin() as client,
     ):
         broker_stand_in.register(cluster, client.describe_cluster().controller_id)
-        raise_first_error(client.create_topics([_topic(TOPIC, 1)]).topics)
+        client.create_topics([_topic(TOPIC, 1)])
         yield client
 
 
@@ -92,7 +92,7 @@ class Workload:
     def bulk_ms(self) -> float:
         topic = _topic(f"bulk-{next(self._number)}", self._parameters.bulk_records - 1)
         started = time.perf_counter()
-        raise_first_error(self._client.create_topics([topic]).topics)
+        self._client.create_topics([topic])
         return (time.perf_counter() - started) * 1000
 
     def commits_per_second(self, in_flight: int) -> float:

@@ -26,7 +26,6 @@ import msgspec
 
 from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.client import AdminClient, DataClient
-from kraftlab.client.admin import raise_first_error
 from kraftlab.client.config_parts import config_changes
 from kraftlab.client.results import LogDir, LogDirReplica
 from kraftlab.config.resources import ResourceType
@@ -103,7 +102,7 @@ class Bench:
     def set_rate(self, mib_s: float | None) -> None:
         value = None if mib_s is None else str(int(mib_s * MIB))
         resource = config_changes(ResourceType.BROKER, str(BROKER), {MOVE_RATE: value})
-        raise_first_error(self.admin.incremental_alter_configs([resource]).responses)
+        self.admin.incremental_alter_configs([resource])
 
     def replicas(self, topic: str, numbers: range) -> Iterator[tuple[LogDir, LogDirReplica]]:
         for directory in self.admin.log_dirs(BROKER, [(topic, number) for number in numbers]):
@@ -118,8 +117,7 @@ class Bench:
 
     def request(self, topic: str, numbers: range, target: str | None = None) -> None:
         moves = {(topic, number): target or str(self.other_dir(topic, number)) for number in numbers}
-        for answered in self.admin.alter_replica_log_dirs(BROKER, moves).results:
-            raise_first_error(answered.partitions)
+        self.admin.alter_replica_log_dirs(BROKER, moves)
 
     def wait_for(self, holds: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + TIMEOUT_S

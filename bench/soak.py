@@ -26,7 +26,6 @@ import msgspec
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.broker.log.record_batch import Record, build_batch, decode_records
 from kraftlab.client import AdminClient, ClusterUnreachable, DataClient
-from kraftlab.client.admin import raise_first_error
 from kraftlab.lab import LocalCluster
 from kraftlab.lab.faults.failing_calls import FailingCalls, Rule
 from kraftlab.metadata.errors import ApiError
@@ -154,8 +153,7 @@ class Troubles:
             each for each in self._admin.describe_topics([topic]).topics[0].partitions if each.partition_index == index
         ]
         broker = self._random.choice(partition.replica_nodes)
-        answer = self._admin.alter_replica_log_dirs(broker, {(topic, index): str(self._directory(broker))})
-        raise_first_error(each for result in answer.results for each in result.partitions)
+        self._admin.alter_replica_log_dirs(broker, {(topic, index): str(self._directory(broker))})
 
     def _reassign(self) -> None:
         replicas = self._random.sample(self._cluster.broker_ids, REPLICAS)
@@ -237,7 +235,7 @@ def _begin(cluster: LocalCluster, admin: AdminClient) -> list[Producer]:
     for topic in topics:
         for key, value in CONFIGS[topic.name].items():
             topic.configs.add(name=key, value=value)
-    raise_first_error(admin.create_topics(topics).topics)
+    admin.create_topics(topics)
     partitions = [(name, index) for name in CONFIGS for index in range(PARTITIONS)]
     broker = cluster.broker_ids[0]
     return [Producer(cluster.bootstrap_servers, admin.init_producer_id(broker).producer_id, each) for each in partitions]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .admin import AdminClient, raise_first_error
+from .admin import AdminClient
+from .entries import EntriesFailed, answer_of, raise_first_error
 from .errors import ClusterUnreachable, OutcomeUnknown
 from .moves import MoveOptions
 from .partitions import DeletedRecords, NewPartitions
@@ -22,9 +23,11 @@ __all__ = [
     "ClusterUnreachable",
     "DataClient",
     "DeletedRecords",
+    "EntriesFailed",
     "MoveOptions",
     "NewPartitions",
     "OutcomeUnknown",
+    "answer_of",
     "raise_first_error",
 ]
 

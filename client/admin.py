@@ -5,8 +5,9 @@ do, since brokers forward. Every answer names the active controller, so the seco
 broken connections move a call to the next node, with a short growing pause, until the call's deadline; then `ClusterUnreachable`
 names the nodes that were asked. All attempts of a write carry the same id (`rpc/request_ids.py`): at most one of them takes
 effect, and the answer is of that attempt. Without ids a write may take effect before its connection breaks, and the answer to the
-next attempt shows that (TOPIC_ALREADY_EXISTS, for example). An error of the whole request raises `ApiError`. Errors of single
-topics or partitions are in the response; `raise_first_error` raises the first of them, for callers that want all or nothing.
+next attempt shows that (TOPIC_ALREADY_EXISTS, for example). An error of the whole request raises `ApiError`. If a request names
+several topics, partitions or others, and some of them are refused, `EntriesFailed` has the error of each (`entries.py`); it is an
+ApiError too.
 
 Reads return committed state, which may be slightly old. `min_offset` includes the caller's last write, at every node.
 `linearizable` includes all acknowledged writes: a majority of the controllers confirms that the answering one still leads.
@@ -33,7 +34,8 @@ from kraftlab.rpc.request_ids import RequestIds
 from .attempts import Attempts, fault_of, unreachable, was_never_sent
 from .channels import Channels, Transport, authentication_error
 from .config_parts import ConfigResource, in_parts
-from .errors import ClusterUnreachable, api_error, header_error
+from .entries import checked
+from .errors import ClusterUnreachable, header_error
 from .log_dirs import LogDirCalls, LogDirFilter
 from .moves import NO_OPTIONS, MoveOptions
 from .partitions import (
@@ -82,13 +84,6 @@ class AboutConfigs(AdminRequest, Protocol):
 
     @property
     def resources(self) -> Iterable[ConfigResource]: ...
-
-
-class Result(Protocol):
-    """Outcome of one topic, partition or resource of a request. Some have an `error_message` too."""
-
-    @property
-    def error_code(self) -> int: ...
 
 
 class AdminClient(LogDirCalls):
@@ -343,13 +338,14 @@ class AdminClient(LogDirCalls):
     def create_topics(
         self, topics: Iterable[pb.CreatableTopic], *, validate_only: bool = False, timeout_ms: int | None = None
     ) -> pb.CreateTopicsResponse:
-        """Create topics. The response has a result for each topic."""
+        """Create topics. EntriesFailed names the topics that were refused."""
         request = pb.CreateTopicsRequest(topics=topics, validate_only=validate_only)
-        return self.call(pb.CreateTopicsResponse, request, timeout_ms=timeout_ms)
+        return checked(self.call(pb.CreateTopicsResponse, request, timeout_ms=timeout_ms))
 
     def delete_topics(self, names: Iterable[str], *, timeout_ms: int | None = None) -> pb.DeleteTopicsResponse:
+        """Delete topics. EntriesFailed names the topics that were refused."""
         request = pb.DeleteTopicsRequest(topics=[pb.DeleteTopicState(name=name) for name in names])
-        return self.call(pb.DeleteTopicsResponse, request, timeout_ms=timeout_ms)
+        return checked(self.call(pb.DeleteTopicsResponse, request, timeout_ms=timeout_ms))
 
     def describe_topics(
         self,
@@ -360,31 +356,36 @@ class AdminClient(LogDirCalls):
         timeout_ms: int | None = None,
     ) -> pb.DescribeTopicPartitionsResponse:
         """Return topics with partitions, reassignments and dynamic configs, by default every topic. The answer is as of one
-        metadata offset. A large answer comes in parts with an offset each; the header has the first and oldest.
+        metadata offset. A large answer comes in parts with an offset each; the header has the first and oldest. EntriesFailed
+        names the topics that do not exist; `answer_of` returns the others.
         """
         request = pb.DescribeTopicPartitionsRequest(header=self._reading(linearizable, min_offset))
         if names is not None:
             request.topics.CopyFrom(pb.TopicNames(names=names))
-        return describe_whole(request, lambda part: self.call(pb.DescribeTopicPartitionsResponse, part, timeout_ms=timeout_ms))
+        whole = describe_whole(request, lambda part: self.call(pb.DescribeTopicPartitionsResponse, part, timeout_ms=timeout_ms))
+        return checked(whole)
 
     def create_partitions(
         self, topics: Mapping[str, NewPartitions], *, validate_only: bool = False, timeout_ms: int | None = None
     ) -> pb.CreatePartitionsResponse:
-        """Add partitions to topics. The response has a result for each topic."""
+        """Add partitions to topics. EntriesFailed names the topics that were refused."""
         request = create_partitions_request(topics, validate_only)
-        return self.call(pb.CreatePartitionsResponse, request, timeout_ms=timeout_ms)
+        return checked(self.call(pb.CreatePartitionsResponse, request, timeout_ms=timeout_ms))
 
     def elect_leaders(
         self, election_type: int, partitions: Iterable[TopicPartition] | None, *, timeout_ms: int | None = None
     ) -> pb.ElectLeadersResponse:
-        """Elect leaders of these partitions, or of all that need one. The response has a result for each partition."""
+        """Elect leaders of these partitions, or of all that need one.
+
+        EntriesFailed names the partitions without an election; those that need none have ELECTION_NOT_NEEDED.
+        """
         request = elect_leaders_request(election_type, partitions)
-        return self.call(pb.ElectLeadersResponse, request, timeout_ms=timeout_ms)
+        return checked(self.call(pb.ElectLeadersResponse, request, timeout_ms=timeout_ms))
 
     def delete_records(
         self, offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, DeletedRecords]:
-        """Delete the records below each offset at the leaders; -1 deletes all committed records."""
+        """Delete the records below each offset at the leaders; -1 deletes all committed records. EntriesFailed."""
         return delete_records(self, offsets, timeout_ms)
 
     # -- configs -----------------------------------------------------------------------------------------------------
@@ -392,25 +393,25 @@ class AdminClient(LogDirCalls):
     def incremental_alter_configs(
         self, resources: Iterable[pb.AlterConfigsResource], *, validate_only: bool = False, timeout_ms: int | None = None
     ) -> pb.IncrementalAlterConfigsResponse:
-        """Change dynamic configs, each at the node of its resource. The response has a result for each resource."""
+        """Change dynamic configs, each at the node of its resource. EntriesFailed names the resources that were refused."""
 
         def ask(node: int | None, part: Sequence[pb.AlterConfigsResource]) -> pb.IncrementalAlterConfigsResponse:
             request = pb.IncrementalAlterConfigsRequest(resources=part, validate_only=validate_only)
             return self._call_about_configs(node, pb.IncrementalAlterConfigsResponse, request, timeout_ms)
 
-        return in_parts(list(resources), ask, lambda response: response.responses)
+        return checked(in_parts(list(resources), ask, lambda response: response.responses))
 
     def describe_configs(
         self, resources: Iterable[pb.DescribeConfigsResource], *, linearizable: bool | None = None, timeout_ms: int | None = None
     ) -> pb.DescribeConfigsResponse:
-        """Return effective configs with their synonyms, each from the node of its resource."""
+        """Return effective configs with their synonyms, each from the node of its resource. EntriesFailed."""
 
         def ask(node: int | None, part: Sequence[pb.DescribeConfigsResource]) -> pb.DescribeConfigsResponse:
             header = self._reading(linearizable)
             request = pb.DescribeConfigsRequest(header=header, resources=part, include_synonyms=True)
             return self._call_about_configs(node, pb.DescribeConfigsResponse, request, timeout_ms)
 
-        return in_parts(list(resources), ask, lambda response: response.results)
+        return checked(in_parts(list(resources), ask, lambda response: response.results))
 
     def list_config_resources(
         self, resource_types: Iterable[int] = (), *, timeout_ms: int | None = None
@@ -454,7 +455,7 @@ class AdminClient(LogDirCalls):
         self, entries: Iterable[pb.ClientQuotaAlteration], *, validate_only: bool = False, timeout_ms: int | None = None
     ) -> pb.AlterClientQuotasResponse:
         request = pb.AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
-        return self.call(pb.AlterClientQuotasResponse, request, timeout_ms=timeout_ms)
+        return checked(self.call(pb.AlterClientQuotasResponse, request, timeout_ms=timeout_ms))
 
     def describe_client_quotas(
         self, components: Iterable[pb.QuotaFilterComponent] = (), *, strict: bool = False, timeout_ms: int | None = None
@@ -467,7 +468,7 @@ class AdminClient(LogDirCalls):
     ) -> pb.UpdateFeaturesResponse:
         """Finalize all of the levels or none. ApiError INVALID_UPDATE_VERSION."""
         request = pb.UpdateFeaturesRequest(feature_updates=updates, validate_only=validate_only)
-        return self.call(pb.UpdateFeaturesResponse, request, timeout_ms=timeout_ms)
+        return checked(self.call(pb.UpdateFeaturesResponse, request, timeout_ms=timeout_ms))
 
     def api_versions(self, *, timeout_ms: int | None = None) -> pb.ApiVersionsResponse:
         """Return the API versions of a node, and the features of the cluster."""
@@ -491,7 +492,8 @@ class AdminClient(LogDirCalls):
     ) -> pb.AlterPartitionReassignmentsResponse:
         """Start reassignments to the given replicas; None cancels a running or queued reassignment.
 
-        Partitions whose current replicas differ from `expected` are refused.
+        Partitions whose current replicas differ from `expected` are refused. EntriesFailed names the refused partitions; the
+        others have started.
         """
         topics: dict[str, pb.ReassignableTopic] = {}
         for (name, index), replicas in targets.items():
@@ -529,7 +531,7 @@ class AdminClient(LogDirCalls):
         self, request: pb.AlterPartitionReassignmentsRequest, options: MoveOptions, timeout_ms: int | None
     ) -> pb.AlterPartitionReassignmentsResponse:
         options.fill(request)
-        return self.call(pb.AlterPartitionReassignmentsResponse, request, timeout_ms=timeout_ms)
+        return checked(self.call(pb.AlterPartitionReassignmentsResponse, request, timeout_ms=timeout_ms))
 
     def alter_replication_factors(
         self, factors: Mapping[str, int], *, options: MoveOptions = NO_OPTIONS, timeout_ms: int | None = None
@@ -539,7 +541,7 @@ class AdminClient(LogDirCalls):
             topics=[pb.TopicReplicationFactor(name=name, replication_factor=factor) for name, factor in factors.items()]
         )
         options.fill(request)
-        return self.call(pb.AlterReplicationFactorsResponse, request, timeout_ms=timeout_ms)
+        return checked(self.call(pb.AlterReplicationFactorsResponse, request, timeout_ms=timeout_ms))
 
     def alter_partition_counts(
         self, counts: Mapping[str, int], *, validate_only: bool = False, timeout_ms: int | None = None
@@ -549,7 +551,7 @@ class AdminClient(LogDirCalls):
             topics=[pb.TopicPartitionCount(name=name, count=count) for name, count in counts.items()],
             validate_only=validate_only,
         )
-        return self.call(pb.AlterPartitionCountsResponse, request, timeout_ms=timeout_ms)
+        return checked(self.call(pb.AlterPartitionCountsResponse, request, timeout_ms=timeout_ms))
 
     def alter_inter_broker_throttle(
         self,
@@ -645,14 +647,14 @@ class AdminClient(LogDirCalls):
     # -- access ------------------------------------------------------------------------------------------------------
 
     def create_acls(self, creations: Iterable[pb.AclCreation], *, timeout_ms: int | None = None) -> pb.CreateAclsResponse:
-        """Add access rules. The response has a result for each."""
+        """Add access rules. EntriesFailed."""
         request = pb.CreateAclsRequest(creations=creations)
-        return self.call(pb.CreateAclsResponse, request, timeout_ms=timeout_ms)
+        return checked(self.call(pb.CreateAclsResponse, request, timeout_ms=timeout_ms))
 
     def delete_acls(self, filters: Iterable[pb.DeleteAclsFilter], *, timeout_ms: int | None = None) -> pb.DeleteAclsResponse:
-        """Remove the rules that any of the filters matches. The response has a result with the rules for each filter."""
+        """Remove the rules that any of the filters matches. The response has the rules of each filter. EntriesFailed."""
         request = pb.DeleteAclsRequest(filters=filters)
-        return self.call(pb.DeleteAclsResponse, request, timeout_ms=timeout_ms)
+        return checked(self.call(pb.DeleteAclsResponse, request, timeout_ms=timeout_ms))
 
     def describe_acls(
         self,
@@ -675,9 +677,9 @@ class AdminClient(LogDirCalls):
         *,
         timeout_ms: int | None = None,
     ) -> pb.AlterUserScramCredentialsResponse:
-        """Set SCRAM credentials, made by `scram_credential`, and remove others. The response has a result for each user."""
+        """Set SCRAM credentials, made by `scram_credential`, and remove others. EntriesFailed."""
         request = pb.AlterUserScramCredentialsRequest(upsertions=upsertions, deletions=deletions)
-        return self.call(pb.AlterUserScramCredentialsResponse, request, timeout_ms=timeout_ms)
+        return checked(self.call(pb.AlterUserScramCredentialsResponse, request, timeout_ms=timeout_ms))
 
     def describe_user_scram_credentials(
         self, users: Iterable[str] | None = None, *, timeout_ms: int | None = None
@@ -686,7 +688,7 @@ class AdminClient(LogDirCalls):
         request = pb.DescribeUserScramCredentialsRequest(header=self._reading(None))
         if users is not None:
             request.users.CopyFrom(pb.ScramUserNames(values=[pb.ScramUserName(name=user) for user in users]))
-        return self.call(pb.DescribeUserScramCredentialsResponse, request, timeout_ms=timeout_ms)
+        return checked(self.call(pb.DescribeUserScramCredentialsResponse, request, timeout_ms=timeout_ms))
 
     # -- what one node holds -----------------------------------------------------------------------------------------
 
@@ -710,7 +712,7 @@ class AdminClient(LogDirCalls):
     def alter_replica_log_dirs(
         self, broker_id: int, moves: Mapping[TopicPartition, str], *, timeout_ms: int | None = None
     ) -> pb.AlterReplicaLogDirsResponse:
-        """Make a broker move replicas to log directories; "any" drops a running move."""
+        """Make a broker move replicas to log directories; "any" drops a running move. EntriesFailed."""
         paths: dict[str, dict[str, list[int]]] = {}
         for (name, index), path in moves.items():
             paths.setdefault(path, {}).setdefault(name, []).append(index)
@@ -723,7 +725,7 @@ class AdminClient(LogDirCalls):
                 for path, topics in paths.items()
             ]
         )
-        return self.call_broker(broker_id, pb.AlterReplicaLogDirsResponse, request, timeout_ms=timeout_ms)
+        return checked(self.call_broker(broker_id, pb.AlterReplicaLogDirsResponse, request, timeout_ms=timeout_ms))
 
     def describe_log_dirs(
         self, broker_id: int, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
@@ -759,17 +761,13 @@ class AdminClient(LogDirCalls):
         topic = pb.CreatableTopic(name=name, num_partitions=partitions, replication_factor=replication_factor)
         for key, value in (configs or {}).items():
             topic.configs.add(name=key, value=value)
-        response = self.create_topics([topic], timeout_ms=timeout_ms)
-        raise_first_error(response.topics)
-        return response.topics[0].topic_id
+        return self.create_topics([topic], timeout_ms=timeout_ms).topics[0].topic_id
 
     def topics(
         self, names: Iterable[str] | None = None, *, linearizable: bool | None = None, timeout_ms: int | None = None
     ) -> dict[str, Topic]:
         """Return topics by name, all or the named ones. ApiError UNKNOWN_TOPIC_OR_PARTITION for a topic that does not exist."""
-        response = self.describe_topics(names, linearizable=linearizable, timeout_ms=timeout_ms)
-        raise_first_error(response.topics)
-        return topics_of(response)
+        return topics_of(self.describe_topics(names, linearizable=linearizable, timeout_ms=timeout_ms))
 
     def cluster(self, *, linearizable: bool | None = None, timeout_ms: int | None = None) -> Cluster:
         """Return the cluster and its members, fenced brokers too. ApiError."""
@@ -802,13 +800,6 @@ def _kafka_channels(security: KafkaSecurity | None, user: str | None, client_id:
             "user and password are of gRPC endpoints; a cluster that speaks the Kafka protocol takes them in `kafka`"
         )
     return KafkaChannels(security or PLAINTEXT, client_id)
-
-
-def raise_first_error(results: Iterable[Result]) -> None:
-    """Raise the error of the first result that has one, as ApiError."""
-    for result in results:
-        if result.error_code:
-            raise api_error(result.error_code, getattr(result, "error_message", None))
 
 
 def left_ms(deadline: float) -> int:

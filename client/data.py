@@ -14,6 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -45,6 +46,7 @@ from kraftlab.wire.frames import ERROR, REQUEST, Frame, FrameBuffer, FrameError,
 from kraftlab.wire.parts import NOTHING, InMemory, around, bin_header
 
 from .admin import AdminClient, left_ms
+from .entries import answer_of
 from .errors import ClusterUnreachable, api_error
 from .numbering import REFUSED_NUMBERS, Attempts, Numbers, numbered, requests_of
 
@@ -510,7 +512,8 @@ class DataClient:
             cluster = self._admin.describe_cluster(include_fenced_brokers=True, timeout_ms=timeout_ms)
             timeout_ms = None if deadline is None else left_ms(deadline)
             names, reached = sorted(self._topics), cluster.header.metadata_offset
-            found = self._admin.describe_topics(names, min_offset=reached, timeout_ms=timeout_ms).topics if names else ()
+            describe = partial(self._admin.describe_topics, names, min_offset=reached, timeout_ms=timeout_ms)
+            found = answer_of(describe).topics if names else ()
             described = [topic for topic in found if not topic.error_code]
             metadata = self._metadata = _Metadata(
                 cluster.cluster_id,

@@ -14,6 +14,7 @@ from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.rpc.methods import AdminRequest, Response
 
+from .entries import EntriesFailed, answer_of
 from .errors import ClusterUnreachable, api_error
 
 TopicPartition = tuple[str, int]
@@ -103,7 +104,7 @@ def elect_leaders_request(election_type: int, partitions: Iterable[TopicPartitio
 def delete_records(
     client: BrokerCaller, offsets: Mapping[TopicPartition, int], timeout_ms: int | None
 ) -> dict[TopicPartition, DeletedRecords]:
-    """Delete records at the leaders. Partitions whose leader has moved are tried once again."""
+    """Delete records at the leaders. Partitions whose leader has moved are tried once again. EntriesFailed."""
     done: dict[TopicPartition, DeletedRecords] = {}
     left = dict(offsets)
     for _ in range(2):
@@ -116,7 +117,12 @@ def delete_records(
         }
         if not left:
             break
-    return {key: done[key] for key in offsets}
+    found = {key: done[key] for key in offsets}
+    failures = [(f"partition {topic}-{index}", result.error) for (topic, index), result in found.items() if result.error]
+    if failures:
+        succeeded = [f"partition {topic}-{index}" for (topic, index), result in found.items() if result.error is None]
+        raise EntriesFailed(failures, succeeded, found)
+    return found
 
 
 def _at_leaders(
@@ -124,9 +130,11 @@ def _at_leaders(
 ) -> dict[TopicPartition, DeletedRecords]:
     results: dict[TopicPartition, DeletedRecords] = {}
     by_leader: dict[int, list[TopicPartition]] = {}
+    names = sorted({topic for topic, _ in offsets})
+    described = answer_of(lambda: client.describe_topics(names, timeout_ms=timeout_ms))
     leaders = {
         (topic.name, partition.partition_index): partition.leader_id
-        for topic in client.describe_topics(sorted({topic for topic, _ in offsets}), timeout_ms=timeout_ms).topics
+        for topic in described.topics
         for partition in topic.partitions
     }
     for topic, number in offsets:

@@ -10,7 +10,6 @@ import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, ClusterUnreachable, DataClient
-from kraftlab.client.admin import raise_first_error
 from kraftlab.client.config_parts import config_changes
 from kraftlab.config.resources import ResourceType
 from kraftlab.lab import LocalCluster
@@ -120,14 +119,12 @@ class Lab:
     def set_broker_configs(self, configs: dict[str, str | None]) -> None:
         """Set (or, with None, delete) dynamic configs of every broker: the cluster default."""
         resource = config_changes(ResourceType.BROKER, "", configs)
-        raise_first_error(self.admin.incremental_alter_configs([resource]).responses)
+        self.admin.incremental_alter_configs([resource])
 
     def small_write(self, topic: str, value: int, *, timeout_ms: int = 30_000) -> int:
         """Make one small metadata write; return its offset once committed."""
         resource = config_changes(ResourceType.TOPIC, topic, {"retention.ms": str(value)})
-        response = self.admin.incremental_alter_configs([resource], timeout_ms=timeout_ms)
-        raise_first_error(response.responses)
-        return response.header.metadata_offset
+        return self.admin.incremental_alter_configs([resource], timeout_ms=timeout_ms).header.metadata_offset
 
     def metadata_of(self, endpoint: Endpoint, *, at_offset: int = 0, reread_log: bool = False) -> pb.DescribeMetadataResponse:
         return self.admin.describe_metadata(endpoint, at_offset=at_offset, reread_log=reread_log)

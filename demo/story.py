@@ -14,7 +14,6 @@ import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.cli.partitions.segments import PartitionFiles, import_partition
-from kraftlab.client.admin import raise_first_error
 from kraftlab.client.config_parts import config_changes
 from kraftlab.client.errors import ClusterUnreachable
 from kraftlab.config.resources import ResourceType
@@ -92,8 +91,7 @@ class Story:
         megabytes = recording.total_bytes / 1e6
         self.report.chapter(2, f"recorded topics: {recording.total_records} records, {megabytes:.1f} MB of a real Kafka cluster")
         started = time.monotonic()
-        response = self.lab.admin.create_topics(self._creatable_topics())
-        raise_first_error(response.topics)
+        self.lab.admin.create_topics(self._creatable_topics())
         self.lab.data.refresh()
         with self.report.progress() as progress:
             bar = add_bar(progress, "importing segments", recording.total_bytes)
@@ -325,8 +323,7 @@ class Story:
                 targets[row.broker, partition] = dirs[(dirs.index(row.log_dir) + 1) % len(dirs)]
         for broker in {broker for broker, _ in targets}:
             moves = {partition: path for (owner, partition), path in targets.items() if owner == broker}
-            response = self.lab.admin.alter_replica_log_dirs(broker, moves)
-            raise_first_error(item for result in response.results for item in result.partitions)
+            self.lab.admin.alter_replica_log_dirs(broker, moves)
         return targets
 
     # 6
@@ -349,8 +346,7 @@ class Story:
             replicas = list(placed[partition].replica_nodes)
             spare = next(broker for broker in reversed(brokers) if broker not in replicas)
             targets[partition] = [spare, *replicas[:-1]] if len(replicas) > 1 else [spare]
-        answer = self.lab.admin.alter_partition_reassignments(targets)
-        raise_first_error(item for topic in answer.responses for item in topic.partitions)
+        self.lab.admin.alter_partition_reassignments(targets)
         arriving = {(target[0], partition) for partition, target in targets.items()}
         copied = 0
 
@@ -362,8 +358,7 @@ class Story:
             return len(sizes) == len(arriving) and (copied > 0 or not any(self.sizes.get(p) for p in chosen))
 
         wait_until("the second reassignment copies bytes", something_arrived)
-        answer = self.lab.admin.alter_partition_reassignments(dict.fromkeys(targets))
-        raise_first_error(item for topic in answer.responses for item in topic.partitions)
+        self.lab.admin.alter_partition_reassignments(dict.fromkeys(targets))
         self._set_topic_configs(chosen, dict.fromkeys(throttled))
         self.lab.set_broker_configs(dict.fromkeys(THROTTLES))
         wait_until("the cancelled replicas leave the disks", lambda: self._state_of(chosen) == before)
@@ -388,7 +383,7 @@ class Story:
     def _set_topic_configs(self, partitions: list[TopicPartition], configs: dict[str, str] | dict[str, None]) -> None:
         topics = sorted({topic for topic, _ in partitions})
         resources = [config_changes(ResourceType.TOPIC, topic, configs) for topic in topics]
-        raise_first_error(self.lab.admin.incremental_alter_configs(resources).responses)
+        self.lab.admin.incremental_alter_configs(resources)
 
     # 7
 

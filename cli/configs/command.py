@@ -180,7 +180,6 @@ def _check_alter(entities: Sequence[Entity], changes: Changes) -> None:
 
 
 def _alter(client: AdminClient, out: Output, entity: Entity, changes: Changes) -> None:
-    from kraftlab.client import raise_first_error
     from kraftlab.client.config_parts import config_changes
 
     from .text import updated_line
@@ -190,7 +189,7 @@ def _alter(client: AdminClient, out: Output, entity: Entity, changes: Changes) -
     resource = config_changes(entity.kind.number or 0, entity.name or "", changes.added)
     for key in changes.deleted:  # the controller refuses a key that is added as well or named twice
         resource.configs.add(name=key, config_operation=ConfigOperation.DELETE)
-    raise_first_error(client.incremental_alter_configs([resource]).responses)
+    client.incremental_alter_configs([resource])
     out.lines([updated_line(entity)])
     out.result({"updated": {"type": entity.kind.singular, "name": entity.name}})
 
@@ -203,13 +202,13 @@ def _own_keys(client: AdminClient, entity: Entity) -> set[str]:
 
 def _described(client: AdminClient, entities: Sequence[Entity]) -> Sequence[pb.DescribeConfigsResult]:
     from kraftlab.admin.v1 import admin_pb2 as pb
-    from kraftlab.client import raise_first_error
+    from kraftlab.client import answer_of, raise_first_error
     from kraftlab.metadata.errors import ErrorCode
 
     from ..output import BadInput
 
     resources = [pb.DescribeConfigsResource(resource_type=each.kind.number, resource_name=each.name or "") for each in entities]
-    results = client.describe_configs(resources).results if resources else []
+    results = answer_of(lambda: client.describe_configs(resources)).results if resources else []
     for entity, result in zip(entities, results, strict=True):
         if entity.kind.number == ResourceType.TOPIC and result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise BadInput(f"The topic '{entity.name}' does not exist.")

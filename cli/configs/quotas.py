@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.client import raise_first_error
 
 from ..output import Output
 from ..security import scram_command
@@ -38,7 +37,7 @@ def _alter(client: AdminClient, out: Output, entities: Sequence[Entity], changes
             *(pb.ClientQuotaOperation(key=key, remove=True) for key in changes.deleted),
         ],
     )
-    raise_first_error(client.alter_client_quotas([entry]).entries)
+    client.alter_client_quotas([entry])
     out.lines([updated_line(entities[0])])
     out.result({"updated": [{"type": entity.kind.quota_type, "name": entity.name} for entity in entities]})
 

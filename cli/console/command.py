@@ -30,10 +30,11 @@ _topic_option = click.option("--topic", required=True, metavar="NAME", shell_com
 
 def _partitions(admin: AdminClient, topic: str, partition: int | None) -> list[int]:
     """Return the partition of the option, or all partitions of the topic, sorted."""
+    from kraftlab.client import answer_of
     from kraftlab.client.errors import api_error
     from kraftlab.metadata.errors import ErrorCode
 
-    (found,) = admin.describe_topics([topic]).topics
+    (found,) = answer_of(lambda: admin.describe_topics([topic])).topics
     if found.error_code:
         if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise CommandFailed(f"Error: Topic {topic} does not exist; create it with kraftlab topics --create --topic {topic}")

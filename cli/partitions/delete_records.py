@@ -34,11 +34,13 @@ Records below the offset are deleted; offset -1 deletes all committed records.""
 @json_option
 def delete_records(offset_json_file: Path, as_json: bool) -> int:
     """Delete the records below given offsets, permanently."""
+    from kraftlab.client import answer_of
+
     out = Output(as_json)
     offsets = read_partitions(offset_json_file, _EXAMPLE, with_offsets=True)
     out.lines(["Executing records delete operation"])
     with connect() as client:
-        results = client.delete_records(offsets)
+        results = answer_of(lambda: client.delete_records(offsets))
     out.lines(["Records delete operation completed:"])
     out.lines(
         f"partition: {topic}-{partition}\tlow_watermark: {result.low_watermark}"

@@ -72,6 +72,8 @@ def leader_election(
     as_json: bool,
 ) -> int:
     """Elect leaders for partitions: one (--topic, --partition), those in a file, or all."""
+    from kraftlab.client import answer_of
+
     check_usage(topic, partition, path_to_json_file, all_topic_partitions)
     partitions: list[tuple[str, int]] | None = None
     if path_to_json_file is not None:
@@ -79,7 +81,7 @@ def leader_election(
     if topic is not None and partition is not None:
         partitions = [(topic, partition)]
     with connect() as client:
-        response = client.elect_leaders(_TYPES[election_type.lower()], partitions)
+        response = answer_of(lambda: client.elect_leaders(_TYPES[election_type.lower()], partitions))
     return report(response, election_type.upper(), Output(as_json))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import click
 import msgspec
 
-from kraftlab.client import AdminClient
+from kraftlab.client import AdminClient, answer_of
 from kraftlab.client.log_dirs import LogDirFilter, moves_of
 from kraftlab.client.results import AllLogDirs, LogDirMoves
 
@@ -120,7 +120,7 @@ def _filter(client: AdminClient, wanted: Wanted) -> LogDirFilter:
     topics = sorted({*wanted.topics.split(",")}) if wanted.topics else None
     partitions = [_partition(name) for name in wanted.partitions.split(",")] if wanted.partitions else None
     names = sorted({*(topics or ()), *(topic for topic, _ in partitions or ())})
-    described = client.describe_topics(names).topics if names else ()
+    described = answer_of(lambda: client.describe_topics(names)).topics if names else ()
     missing = [topic.name for topic in described if topic.error_code == UNKNOWN_TOPIC]
     if missing:
         option = "--topic-list" if topics and {*missing} & {*topics} else "--partition-list"

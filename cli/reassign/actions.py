@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.client import AdminClient, ClusterUnreachable, MoveOptions, OutcomeUnknown
+from kraftlab.client import AdminClient, ClusterUnreachable, MoveOptions, OutcomeUnknown, answer_of
 from kraftlab.client.config_parts import config_changes
 from kraftlab.client.errors import api_error
 from kraftlab.client.moves import NO_OPTIONS
@@ -37,7 +37,7 @@ PrintLines = Callable[[Iterable[str]], None]
 
 def describe(client: AdminClient, topics: Iterable[str]) -> dict[str, pb.DescribedTopic]:
     """Return the existing topics by name."""
-    response = client.describe_topics(topics)
+    response = answer_of(lambda: client.describe_topics(topics))
     return {topic.name: topic for topic in response.topics if not topic.error_code}
 
 
@@ -223,11 +223,13 @@ class Execution:
         self._print(text.preview_lines(after_of(response)))
 
     def _request(self, current: Mapping[TopicPartition, Sequence[int]]) -> pb.AlterPartitionReassignmentsResponse:
-        return self._client.alter_partition_reassignments(
-            self._plan.targets(),
-            allow_replication_factor_change=self._allow_change,
-            expected=current if self._expects_current else None,
-            options=self._options,
+        return answer_of(
+            lambda: self._client.alter_partition_reassignments(
+                self._plan.targets(),
+                allow_replication_factor_change=self._allow_change,
+                expected=current if self._expects_current else None,
+                options=self._options,
+            )
         )
 
     def _set_throttles(self, current: Mapping[TopicPartition, Sequence[int]], running: Mapping[TopicPartition, Ongoing]) -> None:
@@ -310,7 +312,7 @@ def alter_configs(client: AdminClient, resources: Sequence[pb.AlterConfigsResour
     refused = [
         f"Error: cannot change configs of {ResourceType(result.resource_type).name.lower()} {result.resource_name}: "
         f"{api_error(result.error_code, result.error_message).message}"
-        for result in client.incremental_alter_configs(resources).responses
+        for result in answer_of(lambda: client.incremental_alter_configs(resources)).responses
         if result.error_code
     ]
     if refused:
@@ -435,11 +437,11 @@ def _request_cancel(
     """Request the cancel; return None if no reassignment of the plan runs or waits."""
     try:
         if plan is None:
-            return client.cancel_partition_reassignments(topics, options=options)
+            return answer_of(lambda: client.cancel_partition_reassignments(topics, options=options))
         listing = client.list_partition_reassignments()
         busy = [*ongoing_of(listing), *queued_of(listing)]
-        wanted = [key for key in busy if key in plan.targets()]
-        return client.alter_partition_reassignments(dict.fromkeys(wanted), options=options) if wanted else None
+        wanted = dict.fromkeys(key for key in busy if key in plan.targets())
+        return answer_of(lambda: client.alter_partition_reassignments(wanted, options=options)) if wanted else None
     except ApiError as error:
         raise ReassignmentFailed(f"Error: {error.message or error}") from None
 

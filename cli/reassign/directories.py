@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import partial
 
-from kraftlab.client import AdminClient, ClusterUnreachable
+from kraftlab.client import AdminClient, ClusterUnreachable, answer_of
 from kraftlab.client.errors import api_error
 from kraftlab.client.log_dirs import LogDirFilter
 from kraftlab.client.results import BrokerLogDirs
@@ -88,7 +89,7 @@ def alter_directories(client: AdminClient, moves: Mapping[TopicPartitionReplica,
     errors: dict[TopicPartitionReplica, ApiError] = {}
     for broker, paths in by_broker.items():
         try:
-            response = client.alter_replica_log_dirs(broker, paths)
+            response = answer_of(partial(client.alter_replica_log_dirs, broker, paths))
         except (ApiError, ClusterUnreachable) as error:
             failure = error if isinstance(error, ApiError) else ApiError(ErrorCode.BROKER_NOT_AVAILABLE, str(error))
             errors |= {(*partition, broker): failure for partition in paths}

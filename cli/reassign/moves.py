@@ -7,7 +7,7 @@ from collections.abc import Mapping, Set
 import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.client import AdminClient, MoveOptions
+from kraftlab.client import AdminClient, MoveOptions, answer_of
 from kraftlab.client.log_dirs import LogDirFilter, moves_of
 from kraftlab.client.results import AllLogDirs, LogDirMove, LogDirMoves, LogDirReplica
 from kraftlab.metadata.errors import ApiError
@@ -51,7 +51,7 @@ def roll_back(client: AdminClient, plan_id: str, options: MoveOptions, timeout_m
 
 def _request_rollback(client: AdminClient, plan_id: str, options: MoveOptions) -> pb.AlterPartitionReassignmentsResponse:
     try:
-        response = client.rollback_reassignment(plan_id, options=options)
+        response = answer_of(lambda: client.rollback_reassignment(plan_id, options=options))
     except ApiError as error:
         raise ReassignmentFailed(f"Error: {error.message or error}") from None
     errors = partition_errors(response)

@@ -180,7 +180,6 @@ def _list(client: AdminClient, out: Output, options: Options) -> None:
 
 def _add(client: AdminClient, out: Output, options: Options) -> None:
     from kraftlab.admin.v1 import admin_pb2 as pb
-    from kraftlab.client import raise_first_error
 
     wanted = rules(options)
     if not all(wanted.values()):
@@ -207,14 +206,13 @@ def _add(client: AdminClient, out: Output, options: Options) -> None:
                 )
                 for entry in new
             ]
-            raise_first_error(client.create_acls(creations).results)
+            client.create_acls(creations)
             added += [document(pattern, entry) for entry in new]
     out.result({"added": added, "existing": existing})
 
 
 def _remove(client: AdminClient, out: Output, options: Options) -> None:
     from kraftlab.admin.v1 import admin_pb2 as pb
-    from kraftlab.client import raise_first_error
 
     if out.as_json and not options.force:
         raise AclUsageError("With --json there is no prompt; add --force to remove rules")
@@ -237,7 +235,6 @@ def _remove(client: AdminClient, out: Output, options: Options) -> None:
         ]
         filters = filters or [pb.DeleteAclsFilter(**whole)]
         results = client.delete_acls(filters).filter_results
-        raise_first_error(results)
         removed += [_document_of(acl) for result in results for acl in result.matching_acls]
     out.result({"removed": removed})
 

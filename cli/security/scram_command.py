@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.client import raise_first_error
+from kraftlab.client import answer_of, raise_first_error
 from kraftlab.client.credentials import DEFAULT_ITERATIONS, scram_credential
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.scram import ScramMechanism
@@ -51,7 +51,7 @@ def alter(client: AdminClient, out: Output, entities: Sequence[Entity], changes:
         raise BadInput(f"SCRAM credentials are changed alone; change {', '.join(others)} with another command")
     upsertions = [_upsertion(user.name, key, value) for key, value in changes.added.items()]
     deletions = [pb.ScramCredentialDeletion(name=user.name, mechanism=MECHANISMS[key]) for key in changes.deleted]
-    raise_first_error(client.alter_user_scram_credentials(upsertions, deletions).results)
+    client.alter_user_scram_credentials(upsertions, deletions)
     out.lines([updated_line(user), *([NOT_USED] if upsertions and not client.speaks_kafka else [])])
     out.result({"updated": {"type": user.kind.singular, "name": user.name}})
 
@@ -83,7 +83,8 @@ def find(client: AdminClient, entities: Sequence[Entity]) -> list[Credential]:
     user = entities[0]
     if len(entities) > 1 or user.kind.plural != "users" or (user.name is None and not user.is_any):
         return []
-    response = client.describe_user_scram_credentials(None if user.name is None else [user.name])
+    users = None if user.name is None else [user.name]
+    response = answer_of(lambda: client.describe_user_scram_credentials(users))
     results = [result for result in response.results if result.error_code != ErrorCode.RESOURCE_NOT_FOUND]
     raise_first_error(results)
     return [

@@ -181,7 +181,7 @@ def topics(as_json: bool, **values: object) -> int:
 
 def _create(client: AdminClient, out: Output, options: Options) -> None:
     from kraftlab.admin.v1 import admin_pb2 as pb
-    from kraftlab.client import raise_first_error
+    from kraftlab.client import answer_of, raise_first_error
     from kraftlab.metadata.errors import ErrorCode
 
     from .text import parse_assignment, parse_configs
@@ -196,7 +196,7 @@ def _create(client: AdminClient, out: Output, options: Options) -> None:
     if options.replica_assignment is not None:
         for partition, replicas in parse_assignment(options.replica_assignment).items():
             topic.assignments.append(pb.CreatableReplicaAssignment(partition_index=partition, broker_ids=replicas))
-    results = client.create_topics([topic]).topics
+    results = answer_of(lambda: client.create_topics([topic])).topics
     exists = results[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS and options.if_not_exists
     if not exists:
         raise_first_error(results)
@@ -225,17 +225,16 @@ def _list(client: AdminClient, out: Output, options: Options) -> None:
 
 
 def _delete(client: AdminClient, out: Output, options: Options) -> None:
-    from kraftlab.client import raise_first_error
 
     names = _all_names(client, options)
     if names:
-        raise_first_error(client.delete_topics(names).responses)
+        client.delete_topics(names)
     out.result({"deleted": names})
 
 
 def _alter(client: AdminClient, out: Output, options: Options) -> None:
     """Alter partition counts without output, as Kafka's tool does, or replication factors with their plan (KIP-179)."""
-    from kraftlab.client import MoveOptions, raise_first_error
+    from kraftlab.client import MoveOptions
 
     from .text import factor_lines
 
@@ -244,14 +243,13 @@ def _alter(client: AdminClient, out: Output, options: Options) -> None:
         if options.replica_assignment is not None:
             _grow_as_assigned(client, names, options.partitions, options.replica_assignment)
         elif names:
-            raise_first_error(client.alter_partition_counts(dict.fromkeys(names, options.partitions)).topics)
+            client.alter_partition_counts(dict.fromkeys(names, options.partitions))
         out.result({"topics": names, "partitions": options.partitions})
         return
     moves = MoveOptions(
         validate_only=options.validate_only, queued=options.queue, throttle=options.throttle, plan_id=options.plan_id
     )
     results = client.alter_replication_factors(dict.fromkeys(names, options.replication_factor or 0), options=moves).topics
-    raise_first_error(results)
     plan = {
         (topic.name, entry.partition_index): (tuple(entry.replicas), tuple(entry.target_replicas), entry.queued)
         for topic in results
@@ -273,14 +271,15 @@ def _grow_as_assigned(client: AdminClient, names: list[str], count: int, assigne
     """Add partitions as assigned. As in Kafka's tool, the assignment begins with partition 0, and existing partitions keep their
     replicas.
     """
-    from kraftlab.client import NewPartitions, raise_first_error
+    from kraftlab.client import NewPartitions
 
     from .text import parse_assignment
 
     assignment = list(parse_assignment(assigned).values())
     counts = {topic.name: len(topic.partitions) for topic in client.describe_topics(names).topics}
     wanted = {name: NewPartitions(count, assignment[counts[name] :]) for name in names}
-    raise_first_error(client.create_partitions(wanted).results if wanted else [])
+    if wanted:
+        client.create_partitions(wanted)
 
 
 def _describe(client: AdminClient, out: Output, options: Options) -> None:
@@ -297,12 +296,13 @@ def _describe(client: AdminClient, out: Output, options: Options) -> None:
 def topic_views(client: AdminClient, names: list[str]) -> list[TopicView]:
     """Return topics as of one metadata offset, with every config that is not a default."""
     from kraftlab.admin.v1 import admin_pb2 as pb
+    from kraftlab.client import answer_of
 
     from .text import PartitionView, TopicView
 
-    described = [topic for topic in client.describe_topics(names).topics if not topic.error_code]
+    described = [topic for topic in answer_of(lambda: client.describe_topics(names)).topics if not topic.error_code]
     resources = [pb.DescribeConfigsResource(resource_type=ResourceType.TOPIC, resource_name=topic.name) for topic in described]
-    entries = {result.resource_name: result.configs for result in client.describe_configs(resources).results}
+    entries = {result.resource_name: result.configs for result in answer_of(lambda: client.describe_configs(resources)).results}
     views = []
     for topic in described:
         configs = sorted(entries.get(topic.name, ()), key=lambda entry: entry.name)

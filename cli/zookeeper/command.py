@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -133,7 +134,7 @@ def apply_plan(
         _place(client, plan)
     startable = {key: target for key, target in moving.items() if not validate_only or key[0] in existing}
     if startable:
-        from kraftlab.client.moves import MoveOptions
+        from kraftlab.client import MoveOptions, answer_of
 
         from ..reassign.actions import partition_errors
 
@@ -141,7 +142,8 @@ def apply_plan(
         refused: dict[TopicPartition, str] = {}
         for portion in _portions(dict.fromkeys(startable, 1)):
             targets = {key: startable[key] for key in portion}
-            refused |= partition_errors(client.alter_partition_reassignments(targets, options=options))
+            start = partial(client.alter_partition_reassignments, targets, options=options)
+            refused |= partition_errors(answer_of(start))
         if refused:
             (topic, partition), reason = min(refused.items())
             raise CommandFailed(
@@ -182,6 +184,7 @@ def _existing(client: AdminClient, topics: Sequence[TopicZnode], plan: Sequence[
 
 def create_topics(client: AdminClient, plan: Sequence[PartitionImport], validate_only: bool) -> None:
     from kraftlab.admin.v1 import admin_pb2 as pb
+    from kraftlab.client import answer_of
 
     creations: dict[str, pb.CreatableTopic] = {}
     for entry in plan:
@@ -189,7 +192,8 @@ def create_topics(client: AdminClient, plan: Sequence[PartitionImport], validate
         topic.assignments.add(partition_index=entry.partition, broker_ids=entry.original)
     refused = []
     for portion in _portions({name: 1 + len(topic.assignments) for name, topic in creations.items()}):
-        answer = client.create_topics([creations[name] for name in portion], validate_only=validate_only)
+        create = partial(client.create_topics, [creations[name] for name in portion], validate_only=validate_only)
+        answer = answer_of(create)
         refused += [result for result in answer.topics if result.error_code]
     if refused:
         raise CommandFailed(

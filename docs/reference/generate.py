@@ -152,6 +152,7 @@ def calls() -> Iterator[str]:
     yield (
         "# Calls of the admin API\n\nThe gRPC service `kraftlab.admin.v1.Admin`. `AdminClient` has a method for each call, "
         "and `topics`, `cluster`, `reassignments`, `log_dirs`, `create_topic` with plain, frozen values (`client/results.py`). "
+        "A method raises `EntriesFailed` for refused topics, partitions and others of a response (`client/entries.py`). "
         "Requests begin with `RequestHeader header`, responses with `ResponseHeader header`."
     )
     for comment, name, request, response in re.findall(

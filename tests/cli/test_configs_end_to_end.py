@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.client import AdminClient
+from kraftlab.client import AdminClient, answer_of
 from kraftlab.lab import LocalCluster
 
 ELR = "eligible.leader.replicas.version"
@@ -161,7 +161,7 @@ def test_a_quota_of_a_client_id_throttles_that_client(cluster: LocalCluster, run
     for client_id in ("loader", "loader", "other"):
         with AdminClient(str(cluster.node(0).grpc), client_id=client_id) as client:
             topic = pb.CreatableTopic(name=f"by-{client_id}-{len(codes)}", num_partitions=50, replication_factor=1)
-            codes.append(client.create_topics([topic]).topics[0].error_code)
+            codes.append(answer_of(lambda topic=topic: client.create_topics([topic])).topics[0].error_code)
     assert run("configs", "--alter", "--client", "loader", "--delete-config", "controller_mutation_rate").code == 0
     assert codes == [0, 89, 0]
 

@@ -14,6 +14,7 @@ import pytest
 from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.client import AdminClient, DataClient
 from kraftlab.lab import LocalCluster
+from kraftlab.metadata.errors import ApiError
 
 DEADLINE_S = 30.0
 RATE = 200_000
@@ -203,9 +204,12 @@ def test_everything_is_cancelled_in_one_call(admin: AdminClient, run: Run, reass
 
 def test_a_wrong_expected_assignment_changes_nothing(admin: AdminClient, run: Run, reassign: Run, tmp_path: Path) -> None:
     make_topic(admin, run, "expect", "0")
-    response = admin.alter_partition_reassignments({("expect", 0): [1]}, expected={("expect", 0): [2]})
-    [answer] = response.responses[0].partitions
-    assert (answer.error_code, "[0], not [2]" in answer.error_message) == (95, True)
+    with pytest.raises(ApiError, match=r"^partition expect-0: INVALID_UPDATE_VERSION\(95\): .*\[0\], not \[2\]"):
+        admin.alter_partition_reassignments({("expect", 0): [1]}, expected={("expect", 0): [2]})
+    with pytest.raises(ApiError, match=r"^partition expect-0: INVALID_REPLICA_ASSIGNMENT\(39\): .*9"):
+        admin.alter_partition_reassignments({("expect", 0): [9]})
+    with pytest.raises(ApiError, match=r"^topic nope: UNKNOWN_TOPIC_OR_PARTITION\(3\): "):
+        admin.delete_topics(["nope"])
     path = plan_file(tmp_path, "expect", {0: [1]})
     preview = reassign("--execute", "--reassignment-json-file", path, "--validate-only", "--if-unchanged")
     assert "expect-0: would be replicas: 1,0. adding: 1. removing: 0." in preview.out

@@ -207,13 +207,14 @@ def test_a_read_is_never_older_than_an_earlier_answer(cluster) -> None:
     assert asked == [42, 50]
 
 
-def test_errors_of_entries_stay_in_the_response_until_asked_for(cluster) -> None:
+def test_errors_of_entries_are_raised(cluster) -> None:
     entry = pb.CreatableTopicResult(name="t", error_code=36, error_message="Topic 't' already exists.")
     cluster.nodes[0].answers["CreateTopics"] = lambda _: pb.CreateTopicsResponse(topics=[entry])
-    with AdminClient(cluster.nodes[0].server) as client:
-        response = client.create_topics([pb.CreatableTopic(name="t")])
-        with pytest.raises(ApiError, match="already exists"):
-            raise_first_error(response.topics)
+    with AdminClient(cluster.nodes[0].server) as client, pytest.raises(ApiError, match="already exists") as raised:
+        client.create_topics([pb.CreatableTopic(name="t")])
+    assert raised.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
+    with pytest.raises(ApiError, match="already exists"):
+        raise_first_error([entry])
 
 
 def test_requests_carry_the_time_that_is_left_and_the_cluster_id(cluster) -> None:

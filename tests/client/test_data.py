@@ -9,7 +9,7 @@ import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.broker.log.record_batch import Record, build_batch
-from kraftlab.client import AdminClient, ClusterUnreachable, DataClient
+from kraftlab.client import AdminClient, ClusterUnreachable, DataClient, answer_of
 from kraftlab.client.data import PeerConnection
 from kraftlab.metadata.errors import ApiError
 from kraftlab.metadata.peer_rpc import (
@@ -226,7 +226,7 @@ def test_a_leader_may_refuse_a_deletion_with_a_code_of_a_later_version(cluster) 
     answer.topics.add(name="t").partitions.add(partition_index=0, error_code=777, error_message="not today")
     cluster.nodes[0].answers["DeleteRecords"] = lambda _: answer
     with AdminClient(cluster.nodes[0].server) as admin:
-        error = admin.delete_records({("t", 0): 1})["t", 0].error
+        error = answer_of(lambda: admin.delete_records({("t", 0): 1}))["t", 0].error
     assert error is not None
     assert str(error) == "UNKNOWN_SERVER_ERROR(-1): error code 777: not today"
 
@@ -250,7 +250,7 @@ def test_a_refusal_of_one_leader_keeps_the_deletions_of_another(cluster) -> None
     with AdminClient(cluster.nodes[0].server) as admin:
         admin.describe_cluster()
         cluster.nodes[1].leader = cluster.nodes[1]
-        results = admin.delete_records({("t", 0): 5, ("u", 0): 5})
+        results = answer_of(lambda: admin.delete_records({("t", 0): 5, ("u", 0): 5}))
     assert results["t", 0] == (5, None)
     assert str(results["u", 0].error) == "UNKNOWN_SERVER_ERROR(-1): DeleteRecords failed on this node"
 
@@ -263,7 +263,7 @@ def test_answers_of_a_leader_may_come_in_any_order(cluster) -> None:
     answer.topics.add(name="t").partitions.add(partition_index=0, low_watermark=-1, error_code=29)
     cluster.nodes[0].answers["DeleteRecords"] = lambda _: answer
     with AdminClient(cluster.nodes[0].server) as admin:
-        results = admin.delete_records({("t", 0): 5, ("u", 0): 5})
+        results = answer_of(lambda: admin.delete_records({("t", 0): 5, ("u", 0): 5}))
     assert results["u", 0] == (5, None)
     assert results["t", 0].error is not None and results["t", 0].error.code == 29
 

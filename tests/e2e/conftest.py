@@ -26,7 +26,6 @@ from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.cli import main
 from kraftlab.client import AdminClient, ClusterUnreachable
-from kraftlab.client.admin import raise_first_error
 from kraftlab.client.config_parts import config_changes
 from kraftlab.config import meta_properties, properties
 from kraftlab.config.resources import ResourceType
@@ -144,7 +143,7 @@ class Workbench(Lab):
             ],
             configs=[pb.CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
         )
-        raise_first_error(self.admin.create_topics([topic]).topics)
+        self.admin.create_topics([topic])
         self.data.refresh()
         wait_until(f"{name} is there", lambda: self.replicas_are_equal(name))
 
@@ -156,8 +155,7 @@ class Workbench(Lab):
             self.data.produce(topic, partition, build_batch([Record(None, value, now_ms)] * 20))
 
     def reassign(self, targets: dict[TopicPartition, list[int] | None]) -> None:
-        answer = self.admin.alter_partition_reassignments(targets)
-        raise_first_error(item for topic in answer.responses for item in topic.partitions)
+        self.admin.alter_partition_reassignments(targets)
 
     def throttle(self, topic: str, rate: int | None) -> None:
         """Throttles every replica of a topic to `rate` bytes per second; None takes throttles away."""
@@ -170,7 +168,7 @@ class Workbench(Lab):
 
     def set_topic_configs(self, topic: str, configs: dict[str, str | None]) -> None:
         resource = config_changes(ResourceType.TOPIC, topic, configs)
-        raise_first_error(self.admin.incremental_alter_configs([resource]).responses)
+        self.admin.incremental_alter_configs([resource])
 
     def topic_configs(self, topic: str) -> dict[str, str]:
         """Dynamic configs of a topic."""
@@ -278,8 +276,7 @@ class TopicMaker(threading.Thread):
                 name = f"{self._prefix}-{number}"
                 number += 1
                 try:
-                    result = admin.create_topics([pb.CreatableTopic(name=name, num_partitions=1, replication_factor=1)])
-                    raise_first_error(result.topics)
+                    admin.create_topics([pb.CreatableTopic(name=name, num_partitions=1, replication_factor=1)])
                 except (ApiError, ClusterUnreachable):
                     continue
                 self.acknowledged[name] = time.monotonic()

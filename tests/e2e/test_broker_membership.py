@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.client.admin import raise_first_error
 from kraftlab.demo.lab import wait_until
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
@@ -107,7 +106,7 @@ def test_a_broker_whose_directories_are_all_cordoned_gets_replicas_only_by_name(
     def cordon(value: str | None) -> None:
         change = pb.AlterableConfig(name="cordoned.log.dirs", config_operation=0 if value else 1, value=value)
         entry = pb.AlterConfigsResource(resource_type=4, resource_name="2", configs=[change])
-        raise_first_error(lab.admin.incremental_alter_configs([entry]).responses)
+        lab.admin.incremental_alter_configs([entry])
 
     def cordoned() -> int:
         (broker,) = (broker for broker in lab.admin.describe_cluster().brokers if broker.broker_id == 2)
@@ -117,7 +116,7 @@ def test_a_broker_whose_directories_are_all_cordoned_gets_replicas_only_by_name(
     try:
         wait_until("the controller knows", lambda: cordoned() == 2)
         placed = pb.CreatableTopic(name="placed", num_partitions=3, replication_factor=2)
-        raise_first_error(lab.admin.create_topics([placed]).topics)
+        lab.admin.create_topics([placed])
         replicas = {broker for (name, _), item in lab.partitions().items() if name == "placed" for broker in item.replica_nodes}
         assert replicas == {0, 1}
         lab.create_topic("named", [2])

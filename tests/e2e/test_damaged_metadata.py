@@ -11,7 +11,6 @@ import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient
-from kraftlab.client.admin import raise_first_error
 from kraftlab.demo.lab import wait_until
 from kraftlab.quorum.core.batch import HEADER_BYTES, BatchHeader
 from kraftlab.quorum.storage.recovery import scan
@@ -42,7 +41,7 @@ def segment(node_files: Any) -> pathlib.Path:
         for value in range(1, WRITES + 1):
             change = pb.AlterableConfig(name=KEY, config_operation=0, value=str(value))
             resource = pb.AlterConfigsResource(resource_type=4, resource_name="", configs=[change])
-            raise_first_error(admin.incremental_alter_configs([resource]).responses)
+            admin.incremental_alter_configs([resource])
         before = admin.describe_quorum().high_watermark
         wait_until("it is idle", lambda: admin.describe_quorum().high_watermark >= before + 2)
     (found,) = (node_files.home("controller") / "metadata").glob("*/*.log")

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from kraftlab.broker.log.record_batch import Record, build_batch
-from kraftlab.client import ClusterUnreachable
-from kraftlab.client.admin import raise_first_error
+from kraftlab.client import ClusterUnreachable, answer_of
 from kraftlab.demo.lab import wait_until
 from kraftlab.demo.load import missing
 from kraftlab.lab import LocalCluster
@@ -72,8 +71,7 @@ class Disks:
         wait_until(f"{topic} is in {log_dir}", lambda: self.place_of(topic) == str(log_dir))
 
     def move(self, topic: str, log_dir: Path | str) -> None:
-        answer = self.lab.admin.alter_replica_log_dirs(0, {(topic, 0): str(log_dir)})
-        raise_first_error(item for result in answer.results for item in result.partitions)
+        self.lab.admin.alter_replica_log_dirs(0, {(topic, 0): str(log_dir)})
 
     def place_of(self, topic: str, *, is_future: bool = False) -> str | None:
         rows = self.lab.replicas_on_disk().get((topic, 0), [])
@@ -103,7 +101,7 @@ class Disks:
         for topic in ("bad", "good"):
             wait_until(f"{topic} is in sync", lambda topic=topic: sorted(self.lab.partitions()[topic, 0].isr_nodes) == [0, 1])
             if self.leader_of(topic) != 0:
-                self.lab.admin.elect_leaders(PREFERRED, [(topic, 0)])
+                answer_of(lambda topic=topic: self.lab.admin.elect_leaders(PREFERRED, [(topic, 0)]))
                 wait_until(f"broker 0 leads {topic}", lambda topic=topic: self.leader_of(topic) == 0)
         self.lab.data.refresh()
 
@@ -125,7 +123,7 @@ def compact(disks: Disks) -> None:
 
 
 def delete_a_topic(disks: Disks) -> None:
-    raise_first_error(disks.lab.admin.delete_topics([f"doomed{disks.doomed}"]).responses)
+    disks.lab.admin.delete_topics([f"doomed{disks.doomed}"])
 
 
 def move_in(disks: Disks) -> None:
@@ -246,7 +244,7 @@ def end(disks: Disks, operation: Operation) -> None:
     """Remove what `prepare` has made, once the directory works again."""
     disks.lab.admin.online_log_dir(0, str(disks.bad_dir))
     if operation.cause is move_in:
-        raise_first_error(disks.lab.admin.delete_topics(["mover"]).responses)
+        disks.lab.admin.delete_topics(["mover"])
     if operation.cause is move_out:
         disks.move("bad", disks.bad_dir)
         wait_until("the move is cancelled", lambda: disks.place_of("bad", is_future=True) is None)

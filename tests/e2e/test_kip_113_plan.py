@@ -40,8 +40,7 @@ from typing import Any
 import pytest
 
 from kraftlab.broker.log.record_batch import Record, build_batch, decode_records
-from kraftlab.client import AdminClient, ClusterUnreachable, DataClient
-from kraftlab.client.admin import raise_first_error
+from kraftlab.client import AdminClient, ClusterUnreachable, DataClient, answer_of
 from kraftlab.demo.lab import wait_until
 from kraftlab.lab import LocalCluster
 from kraftlab.lab.cluster_plan import ClusterError
@@ -243,8 +242,7 @@ def test_a_future_replica_that_leaves_its_broker_leaves_no_trace(plan: Plan, pai
     plan.lab.create_topic("leaving", [0, 1])
     plan.lab.fill("leaving", 400_000)
     source = plan.places("leaving")[0][0]
-    answer = plan.lab.admin.alter_replica_log_dirs(0, {("leaving", 0): plan.other_directory(0, source)})
-    raise_first_error(item for result in answer.results for item in result.partitions)
+    plan.lab.admin.alter_replica_log_dirs(0, {("leaving", 0): plan.other_directory(0, source)})
 
     def rows() -> dict[bool, Any]:
         return {row.is_future: row for row in plan.lab.replicas_on_disk().get(("leaving", 0), []) if row.broker == 0}
@@ -269,7 +267,7 @@ def test_a_follower_moves_while_leaders_change(plan: Plan, pairs: Callable[..., 
         for broker, log_dir in moved.items():
             plan.lab.admin.alter_replica_log_dirs(broker, {("led", 0): log_dir})
         plan.lab.reassign({("led", 0): [leader, *(broker for broker in BROKERS if broker != leader)]})
-        plan.lab.admin.elect_leaders(0, [("led", 0)])
+        answer_of(lambda: plan.lab.admin.elect_leaders(0, [("led", 0)]))
         wait_until(f"broker {leader} leads", lambda leader=leader: plan.lab.partitions()["led", 0].leader_id == leader)
         wait_until("all have moved", lambda moved=moved: plan.places("led")[0] == moved)
         pair.goes_on()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Protocol
 
+from kraftlab.client import answer_of
+
 CHANGE_TIMEOUT_MS = 5_000
 
 Replica = tuple[str, int]
@@ -18,7 +20,7 @@ class Directories(Protocol):
         """Return the results of DescribeLogDirs."""
 
     def moved(self, broker: int, paths: Mapping[Replica, str]) -> Awaitable[None] | None:
-        """Tell the broker to move these replicas to these directories."""
+        """Tell the broker to move these replicas to these directories. A replica that it refuses stays."""
 
 
 class ProcessDirectories:
@@ -33,4 +35,4 @@ class ProcessDirectories:
 
     def moved(self, broker: int, paths: Mapping[Replica, str]) -> None:
         with self._cluster.admin(timeout_ms=CHANGE_TIMEOUT_MS) as client:
-            client.alter_replica_log_dirs(broker, dict(paths))
+            answer_of(lambda: client.alter_replica_log_dirs(broker, dict(paths)))

@@ -13,9 +13,9 @@ import grpc
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.client import AdminClient
-from kraftlab.client.admin import raise_first_error
 from kraftlab.client.channels import Channels
 from kraftlab.client.data import DataClient
+from kraftlab.client.entries import raise_first_error
 from kraftlab.lab import LocalCluster
 from kraftlab.metadata.errors import ApiError
 from kraftlab.quorum.core.types import Endpoint
