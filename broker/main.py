@@ -372,6 +372,7 @@ class BrokerNode:
             self._config.access,
             _identity_of(self._config),
             {"JoinGroup": membership.join},
+            lambda: self.driver.describe().voters,
         )
         # The controller trusts the broker as it trusts a super user; only such a name gets past its rules.
         principal = min(self._config.access.super_users, default=ANONYMOUS)

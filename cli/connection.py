@@ -155,9 +155,9 @@ def connect(servers: str | None = None, **options: Any) -> AdminClient:
         named = servers if servers.startswith(f"{KAFKA}://") else f"{KAFKA}://{servers}"
         return AdminClient(named, kafka=kafka, **options)
     if user is None:
-        return AdminClient(servers, **options)
+        return AdminClient(servers, on_wait=_report, **options)
     try:
-        return AdminClient(servers, user=user, password=password, **options)
+        return AdminClient(servers, user=user, password=password, on_wait=_report, **options)
     except ValueError as error:
         raise CommandFailed(f"Error: {error}") from None
 
@@ -178,6 +178,11 @@ def _kafka(servers: str, path: str | None, user: str | None, password: str | Non
     from kraftlab.client.kafka_security import kafka_security
 
     return kafka_security(values, user, password, path or "--user")
+
+
+def _report(finding: str) -> None:
+    """Tell the caller on stderr why a command waits."""
+    click.echo(f"Still waiting: {finding}", err=True)
 
 
 def _show_waiting() -> None:

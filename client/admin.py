@@ -2,12 +2,12 @@
 
 Theory of operation. A call goes to the active controller if it is known, otherwise to the next bootstrap server; any node will
 do, since brokers forward. Every answer names the active controller, so the second call goes there directly. NOT_CONTROLLER and
-broken connections move a call to the next node, with a short growing pause, until the call's deadline; then `ClusterUnreachable`
-names the nodes that were asked. All attempts of a write carry the same id (`rpc/request_ids.py`): at most one of them takes
-effect, and the answer is of that attempt. Without ids a write may take effect before its connection breaks, and the answer to the
-next attempt shows that (TOPIC_ALREADY_EXISTS, for example). An error of the whole request raises `ApiError`. If a request names
-several topics, partitions or others, and some of them are refused, `EntriesFailed` has the error of each (`entries.py`); it is an
-ApiError too.
+broken connections move a call to the next node, with a short growing pause, until the call's deadline; then
+`ClusterUnreachable` names the nodes that were asked, or the voters that are silent (`waiting.py`). All attempts of a write
+carry the same id (`rpc/request_ids.py`): at most one of them takes effect, and the answer is of that attempt. Without ids a
+write may take effect before its connection breaks, and the answer to the next attempt shows that (TOPIC_ALREADY_EXISTS, for
+example). An error of the whole request raises `ApiError`. If a request names several topics, partitions or others, and some of
+them are refused, `EntriesFailed` has the error of each (`entries.py`); it is an ApiError too.
 
 Reads return committed state, which may be slightly old. `min_offset` includes the caller's last write, at every node.
 `linearizable` includes all acknowledged writes: a majority of the controllers confirms that the answering one still leads.
@@ -18,10 +18,11 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import grpc
+from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.config.endpoints import KAFKA, named_protocol, parse_servers
@@ -46,6 +47,7 @@ from .partitions import (
     describe_whole,
     elect_leaders_request,
 )
+from .quorum_probe import ROUND_S, no_majority
 from .results import (
     Cluster,
     LogDir,
@@ -57,6 +59,7 @@ from .results import (
     topics_of,
 )
 from .stream import CallStream
+from .waiting import Waiting
 
 if TYPE_CHECKING:
     from .kafka_security import KafkaSecurity
@@ -92,7 +95,8 @@ class AdminClient(LogDirCalls):
     `bootstrap_servers` is `host:port[,…]` of any nodes' gRPC endpoints. `timeout_ms` limits each call with its retries.
     `linearizable` is the default for describe and list calls. `user` and `password` authenticate the calls, which are from
     ANONYMOUS without them; a node that does not know them raises ApiError SASL_AUTHENTICATION_FAILED. `client_id` is the client's
-    name for quotas. `exactly_once`: writes get ids, and a repeated write takes effect once.
+    name for quotas. `exactly_once`: writes get ids, and a repeated write takes effect once. `on_wait` gets a line, in another
+    thread, when a call has waited for 3 s because no majority of the voters answers.
 
     `kafka://host:port[,…]` names KAFKA listeners, or brokers of Apache Kafka; `kafka` has keys and a user for them. The Kafka
     protocol has no ids of writes and no linearizable reads; UNSUPPORTED_VERSION refuses what a cluster cannot do.
@@ -110,6 +114,7 @@ class AdminClient(LogDirCalls):
         client_id: str = "",
         exactly_once: bool = True,
         kafka: KafkaSecurity | None = None,
+        on_wait: Callable[[str], None] | None = None,
     ) -> None:
         self._bootstrap = parse_servers(bootstrap_servers)
         speaks_kafka = named_protocol(bootstrap_servers) == KAFKA
@@ -119,6 +124,7 @@ class AdminClient(LogDirCalls):
         self._channels: Transport = (
             _kafka_channels(kafka, user, client_id) if speaks_kafka else Channels(user, password, client_id)
         )
+        self._on_wait = on_wait
         self._request_ids = RequestIds(exactly_once and not speaks_kafka)
         self._leader: Endpoint | None = None
         self._newest_offset = 0
@@ -171,8 +177,21 @@ class AdminClient(LogDirCalls):
         `attempt_timeout_s`. With `once`, a request without an id is not repeated after an attempt that may have taken effect:
         ApiError NETWORK_EXCEPTION or OutcomeUnknown.
         """
-        with self._request_ids.of(API_OF_RESPONSE[answer], request) as is_named:
+        with (
+            self._request_ids.of(API_OF_RESPONSE[answer], request) as is_named,
+            Waiting(API_OF_RESPONSE[answer], self._probe, self._on_wait),
+        ):
             return self._call(answer, request, timeout_ms, attempt_timeout_s, once and not is_named, is_named)
+
+    def _probe(self) -> str | None:
+        """Ask the voters for a sign of life. Return "1 of 3 voters answers: no majority", None with a majority."""
+        if self.speaks_kafka:
+            return None
+        known = dict(self._controllers)
+        return no_majority(self._ask_once, (*self._bootstrap, *known.values()))
+
+    def _ask_once(self, endpoint: Endpoint, api: str, request: Message) -> Message:
+        return self._channels.unary(endpoint, api)(request, timeout=ROUND_S)
 
     def _call(
         self,

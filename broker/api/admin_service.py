@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Protocol
 
 import msgspec
@@ -28,6 +29,7 @@ from kraftlab.metadata.errors import ApiError, ErrorCode, describe
 from kraftlab.metadata.peer_rpc import Api, EnvelopeRequest, EnvelopeResponse, ForwardingBroker
 from kraftlab.node import logger_configs
 from kraftlab.quorum.core.decoding import Decoder
+from kraftlab.quorum.driver.quorum_description import ReplicaDescription
 from kraftlab.rpc.endpoint_types import BROKERS, check_endpoint_type
 from kraftlab.rpc.methods import METHODS, LocalCall, Method, fault
 from kraftlab.rpc.request_ids import ONCE, can_be_named, is_named
@@ -89,7 +91,7 @@ CallerCall = Callable[[Message, Call], Awaitable[Message]]
 
 class AdminService:
     """`dispatch` of the broker's AdminServer. `local` and `of_callers` hold the calls that this broker answers itself, by method
-    name. Without `access`, every principal may make them.
+    name. Without `access`, every principal may make them. `voters` returns those of the metadata quorum.
     """
 
     def __init__(
@@ -101,6 +103,7 @@ class AdminService:
         access: AccessSettings | None = None,
         identity: ForwardingBroker | None = None,
         of_callers: Mapping[str, CallerCall] = {},
+        voters: Callable[[], Iterable[ReplicaDescription]] | None = None,
     ) -> None:
         self._cluster_id = cluster_id
         self._identity = identity
@@ -109,6 +112,7 @@ class AdminService:
         self._publisher = publisher
         self._local = local
         self._of_callers = of_callers
+        self._voters = voters
 
     async def dispatch(self, call: Call) -> Message:
         method = METHODS[call.api]
@@ -288,7 +292,20 @@ class AdminService:
             text = f"{call.api} was passed on and not answered in time; whether it was carried out is unknown ({reason})"
             return _unknown(method, text, ErrorCode.REQUEST_TIMED_OUT)
         text = f"{call.api} could not be passed on to the active controller in time: {reason}"
-        return fault(method, text, ErrorCode.REQUEST_TIMED_OUT)
+        return self._naming_voters(call, fault(method, text, ErrorCode.REQUEST_TIMED_OUT))
+
+    def _naming_voters(self, call: Call, refusal: Message) -> Message:
+        """Add the voters that this broker knows to a refusal of DescribeQuorum, so that a client can ask them itself."""
+        if isinstance(refusal, admin_pb2.DescribeQuorumResponse) and self._voters is not None:
+            with suppress(ApiError):
+                self._admit(call)
+                controllers = self._publisher.image.cluster.controllers
+                for voter in self._voters():
+                    listed = refusal.current_voters.add(replica_id=voter.node_id)
+                    registered = controllers.get(voter.node_id)
+                    for listener in registered.listeners if registered is not None else ():
+                        listed.endpoints.add(name=listener.name, host=listener.host, port=listener.port)
+        return refusal
 
 
 def _unknown(method: Method, text: str, code: ErrorCode = ErrorCode.NETWORK_EXCEPTION) -> Message:

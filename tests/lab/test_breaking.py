@@ -153,6 +153,21 @@ def test_a_leader_that_gets_no_messages_is_replaced(lab: Lab, order: Order) -> N
     lab.wait_for_another(old)
 
 
+def test_a_client_that_knows_only_a_broker_names_the_silent_voters_of_a_lost_quorum(lab: Lab, order: Order) -> None:
+    leader = lab.leader()
+    survivor, *lost = lab.others(leader)
+    order("kill", ",".join(map(lab.name, (leader, *lost))))
+    said: list[str] = []
+    broker = str(lab.cluster.node(0).grpc)
+    failures = (ApiError, ClusterUnreachable)
+    with AdminClient(broker, timeout_ms=4500, on_wait=said.append) as admin, pytest.raises(failures) as raised:
+        admin.create_topics([pb.CreatableTopic(name="without-a-majority", num_partitions=1, replication_factor=1)])
+    silent = ", ".join(f"{node_id} at {lab.cluster.node(node_id).grpc}" for node_id in sorted((leader, *lost)))
+    answering = f"{survivor} at {lab.cluster.node(survivor).grpc}"
+    assert said == [f"1 of 3 voters answers: no majority (silent: {silent}; answering: {answering})"]
+    assert f"{said[0]}; " in str(raised.value)
+
+
 def test_a_cut_between_two_followers_disturbs_nobody(lab: Lab, order: Order) -> None:
     leader = lab.leader()
     _, epoch = lab.view_of(leader)
