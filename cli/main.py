@@ -60,6 +60,8 @@ COMMANDS = {
 
 COMPLETION = "_KRAFTLAB_COMPLETE"
 """Environment variable with which a shell asks for completions; the arguments are empty then."""
+_EXPECTED = ("ClusterError", "ClusterUnreachable", "CorruptBatch")
+"""Names of further errors that a user can act on, whose modules are not loaded for every command."""
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as in shells."""
 OUT_OF_RANGE = "Value out of range: "
@@ -160,7 +162,7 @@ def known_failure(error: Exception) -> str | None:
         return f"{number} is out of range for this field; give a number closer to 0"
     if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
         return f"{error.object!r} is not UTF-8; give names and texts in UTF-8"
-    if isinstance(error, BadInput | ConfigError | StorageError) or type(error).__name__ in ("ClusterError", "ClusterUnreachable"):
+    if isinstance(error, BadInput | ConfigError | StorageError) or type(error).__name__ in _EXPECTED:
         return str(error)
     return None
 

@@ -144,7 +144,9 @@ class KafkaDataClient(DataClient):
 
 
 def whole_batches(records: memoryview) -> memoryview:
-    """Return records without the batch that a broker cut off at the end."""
+    """Return records without the batch that a broker cut off at the end. The first batch is always whole, so a first batch that
+    is larger than the records has a damaged size, and stays for its reader to report.
+    """
     end = 0
     while len(records) - end >= _SIZE_AT + _SIZE.size:
         (size,) = _SIZE.unpack_from(records, end + _SIZE_AT)
@@ -152,7 +154,7 @@ def whole_batches(records: memoryview) -> memoryview:
         if size < 0 or following > len(records):
             break
         end = following
-    return records[:end]
+    return records[:end] if end else records
 
 
 def _only(topics: Sequence[Any], partitions: str) -> Any:

@@ -254,14 +254,19 @@ def decode_records(data: bytes | bytearray | memoryview) -> Iterator[StoredRecor
 
 
 def records_of(header: BatchHeader, records: bytes, position: int = 0) -> Iterator[StoredRecord]:
-    """Yield the records of one data batch, without its header and decompressed. CorruptBatch names `position`."""
+    """Yield the records of one data batch, without its header and decompressed. CorruptBatch names `position`.
+
+    Names of headers that are not UTF-8 have replacement characters, as in Kafka's own consumer.
+    """
     at = 0
     try:
         for _ in range(header.record_count):
             length, at = get_varint(records, at)
+            if not 0 <= length <= len(records) - at:
+                raise IndexError(f"a record of {length} bytes does not fit")
             yield _decode_record(records, at, header)
             at += length
-    except (IndexError, UnicodeDecodeError) as error:
+    except IndexError as error:
         raise CorruptBatch(position, f"its records cannot be read: {error}") from error
     if at != len(records):
         raise CorruptBatch(position, f"its {header.record_count} records take {at} of {len(records)} bytes")
@@ -290,9 +295,11 @@ def _decode_record(data: bytes, at: int, header: BatchHeader) -> StoredRecord:
     for _ in range(count):
         name, at = _get_bytes(data, at)
         content, at = _get_bytes(data, at)
-        headers.append(((name or b"").decode(), content))
+        headers.append(((name or b"").decode(errors="replace"), content))
     is_leaders = header.attributes & APPEND_TIME
     timestamp_ms = header.max_timestamp_ms if is_leaders else header.base_timestamp_ms + timestamp_delta_ms
+    if not (0 <= offset_delta <= header.last_offset_delta and -(1 << 63) <= timestamp_ms < 1 << 63):
+        raise IndexError(f"offset delta {offset_delta} or timestamp delta {timestamp_delta_ms} is outside of the batch")
     return StoredRecord(header.base_offset + offset_delta, key, value, timestamp_ms, tuple(headers))
 
 

@@ -15,10 +15,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from kraftlab.broker.log.record_batch import Record, StoredRecord, build_batch, validate
+from kraftlab.broker.log.errors import CorruptBatch
+from kraftlab.broker.log.record_batch import BatchHeader, Record, StoredRecord, build_batch, check_crc, iterate
 from kraftlab.client import AdminClient, DataClient
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
+from ..output import BadInput
 from ..stored_batches import Unreadable, stored_records
 from .lines import partition_of_key
 
@@ -125,10 +127,13 @@ class Consumed(NamedTuple):
 
 
 class Consumer:
-    """A consumer of one topic. `positions`: partition → next offset. `warn` gets a line for skipped records."""
+    """A consumer of one topic. `positions`: partition → next offset. `warn` gets a line for skipped records. `has_skipped`: a
+    batch could not be decompressed or decoded. BadInput at a damaged batch, whose end is unknown.
+    """
 
     def __init__(self, data: DataClient, topic: str, positions: dict[int, int], warn: Callable[[str], None]) -> None:
         self.positions = positions
+        self.has_skipped = False
         self._data = data
         self._topic = topic
         self._warn = warn
@@ -163,14 +168,33 @@ class Consumer:
             self._move_to_existing_offset(partition)
             return []
         found: list[Consumed] = []
-        for start, header in validate(fetched):
-            try:
-                if not header.is_control:
-                    records = stored_records(header, bytes(fetched[start : start + header.size_bytes]))
-                    found.extend(Consumed(partition, record) for record in records if record.offset >= position)
-            except Unreadable as error:
-                self._warn(f"{self._topic}-{partition} from offset {header.base_offset} to {header.last_offset}: {error}")
-            self.positions[partition] = max(header.end_offset, position)
+        is_first, after = True, position + 1
+        try:
+            for start, header in iterate(fetched):
+                after = max(after, header.end_offset)
+                check_crc(fetched, start, header)
+                found += self._records_in(partition, header, bytes(fetched[start : start + header.size_bytes]))
+                self.positions[partition] = max(header.end_offset, position)
+                is_first = False
+        except CorruptBatch as error:
+            # The records before it are printed first: the next fetch begins at the damaged batch.
+            if is_first:
+                where, next_step = f"{self._topic}-{partition}", f"--partition {partition} --offset {after}"
+                raise BadInput(
+                    f"{where}: the batch at offset {position} is damaged ({error.reason}); read on after it with {next_step}, "
+                    "and look at its file on the leader with kraftlab dump-log"
+                ) from None
+        return [each for each in found if each.record.offset >= position]
+
+    def _records_in(self, partition: int, header: BatchHeader, batch: bytes) -> list[Consumed]:
+        """Return the records of a batch, those that can be read with a warning if some cannot."""
+        found: list[Consumed] = []
+        try:
+            if not header.is_control:
+                found.extend(Consumed(partition, record) for record in stored_records(header, batch))
+        except Unreadable as error:
+            self.has_skipped = True
+            self._warn(f"{self._topic}-{partition} from offset {header.base_offset} to {header.last_offset}: {error}")
         return found
 
     def _move_to_existing_offset(self, partition: int) -> None:

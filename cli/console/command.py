@@ -12,7 +12,7 @@ import click
 
 from ..completion.values import complete_topics
 from ..connection import bootstrap_option, caller_options, connect
-from ..output import DONE, CommandFailed, Output, json_option, print_json
+from ..output import DONE, FAILED, CommandFailed, Output, json_option, print_json
 
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient, DataClient
@@ -244,8 +244,9 @@ def console_consumer(
                 if count == max_messages:
                     break
         finally:
+            stdout.flush()
             click.echo(f"Processed a total of {count} {'message' if count == 1 else 'messages'}", err=True)
-    return DONE
+    return FAILED if consumer.has_skipped else DONE
 
 
 def _start(partition: int | None, from_beginning: bool, offset: str | None) -> int | str:

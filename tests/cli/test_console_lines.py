@@ -9,11 +9,21 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import cramjam
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftlab.broker.log.record_batch import HEADER_BYTES, Record, StoredRecord, build_batch, decode_records, validate
+from kraftlab.broker.log.record_batch import (
+    HEADER_BYTES,
+    Record,
+    StoredRecord,
+    build_batch,
+    crc_of,
+    decode_records,
+    encode_batch,
+    validate,
+)
 from kraftlab.cli.console.client import Consumer, Lines, Producer
 from kraftlab.cli.console.lines import (
     BadLine,
@@ -25,7 +35,9 @@ from kraftlab.cli.console.lines import (
     properties_from,
     record_document,
 )
+from kraftlab.cli.output import BadInput
 from kraftlab.cli.stored_batches import stored_records
+from kraftlab.client.kafka_data import whole_batches
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.peer_rpc import FetchedPartition, ProduceResponse
 
@@ -255,6 +267,88 @@ def test_an_unreadable_batch_is_reported_and_skipped() -> None:
         "t-0 from offset 0 to 0: its records cannot be decompressed (zstd): Unknown frame descriptor",
         "t-0 from offset 1 to 1: compressed with an unknown codec (codec-7)",
     ]
+
+
+class Serving(Leaders):
+    """Serves these batches, from the one with the wanted offset on."""
+
+    def __init__(self, *batches: tuple[int, bytes]) -> None:
+        super().__init__()
+        self.stored = batches
+
+    def fetch(self, topic: str, partition: int, offset: int, *, max_wait_ms: int) -> FetchedPartition:
+        records = b"".join(batch for last, batch in self.stored if last >= offset)
+        return FetchedPartition(TOPIC_ID, partition, 0, records=memoryview(records))
+
+
+def _changed(batch: bytes, at: int, value: bytes) -> bytes:
+    return batch[:at] + value + batch[at + len(value) :]
+
+
+GOOD = build_batch([record(b"a"), record(b"b")], base_offset=0)
+NEXT = build_batch([record(b"c"), record(b"d")], base_offset=2)
+
+
+@pytest.mark.parametrize(
+    ("damaged", "reason", "behind"),
+    [
+        (_changed(NEXT, len(NEXT) - 2, b"!"), "crc is ", 4),
+        (_changed(NEXT, 16, b"\x01"), "magic is 1, only record format 2 is known", 3),
+        (_changed(NEXT, 16, b"\x00"), "magic is 0, only record format 2 is known", 3),
+        (NEXT[:-1], "cut short: ", 3),
+        (NEXT[:20], "20 bytes are too few for a header", 3),
+        (_changed(NEXT, 8, b"\x7f\xff\xff\xff"), "length 2147483647 is not between", 3),
+        (_changed(NEXT, 8, b"\xff\xff\xff\xff"), "length -1 is not between", 3),
+    ],
+)
+def test_a_damaged_batch_ends_the_consumer_after_the_records_before_it(damaged: bytes, reason: str, behind: int) -> None:
+    found = Consumer(Serving((1, GOOD), (3, damaged)), "t", {0: 0}, pytest.fail).records(timeout_ms=1)  # type: ignore[arg-type]
+    assert [each.record.value for each in next(found)] == [b"a", b"b"]
+    with pytest.raises(BadInput) as failed:
+        next(found)
+    assert str(failed.value).startswith(f"t-0: the batch at offset 2 is damaged ({reason}")
+    assert f"--partition 0 --offset {behind}, " in str(failed.value)
+
+
+def test_the_readable_records_of_a_batch_come_before_its_warning() -> None:
+    [(_, header)] = validate(NEXT)
+    rotten = encode_batch(header, NEXT[HEADER_BYTES:-3])
+    leaders: Any = Serving((3, rotten))
+    warnings: list[str] = []
+    consumer = Consumer(leaders, "t", {0: 2}, warnings.append)
+    assert [each.record.value for some in consumer.records(timeout_ms=1) for each in some] == [b"c"]
+    assert consumer.has_skipped
+    assert len(warnings) == 1 and warnings[0].startswith("t-0 from offset 2 to 3: its records cannot be read: ")
+
+
+@given(st.integers(0, len(NEXT) - 1), st.binary(min_size=1, max_size=9))
+def test_no_byte_of_a_batch_ends_a_consumer_with_another_error(at: int, value: bytes) -> None:
+    """The CRC is right, so that the records are read."""
+    changed = bytearray(_changed(NEXT, at, value)[: len(NEXT)])
+    changed[17:21] = crc_of(changed, 21, len(changed)).to_bytes(4, "big")
+    consumer = Consumer(Serving((3, bytes(changed))), "t", {0: 2}, lambda line: None)  # type: ignore[arg-type]
+    try:
+        for some in consumer.records(timeout_ms=1):
+            for each in some:
+                format_record(each.record, 0, FormatterProperties(print_headers=True))
+                msgspec.json.encode(record_document(each.record, "t", 0))
+    except BadInput as error:
+        assert "is damaged" in str(error)
+
+
+def test_names_of_headers_that_are_not_utf_8_are_shown_with_replacement_characters() -> None:
+    [(_, header)] = validate(batch := build_batch([Record(b"k", b"\xfe", 7, (("ab", b"\xff"),))]))
+    body = batch[HEADER_BYTES:].replace(b"ab", b"\xffb")
+    [found] = stored_records(header, encode_batch(header, body))
+    assert found.headers == (("\ufffdb", b"\xff"),)
+    assert record_document(found, "t", 0)["headers"] == [{"name": "\ufffdb", "value_base64": b"\xff"}]
+
+
+def test_a_first_batch_that_is_larger_than_the_answer_of_a_kafka_broker_is_kept_to_be_reported() -> None:
+    assert bytes(whole_batches(memoryview(GOOD + NEXT[:-1]))) == GOOD
+    huge = _changed(GOOD, 8, b"\x00\xff\xff\xff")
+    assert bytes(whole_batches(memoryview(huge))) == huge
+    assert bytes(whole_batches(memoryview(b""))) == b""
 
 
 def _xerial(body: bytes) -> bytes:

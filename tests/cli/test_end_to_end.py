@@ -547,3 +547,23 @@ def test_errors_are_json_where_json_was_asked_for(capsys: pytest.CaptureFixture[
     printed = capsys.readouterr()
     assert "there is no file /nope" in json.loads(printed.out)["error"]["message"]
     assert printed.err == ""
+
+
+def test_a_consumer_prints_the_records_before_a_damaged_batch_and_names_the_next_step(run: Run, cluster: LocalCluster) -> None:
+    run("topics", "--create", "--topic", "rotten", "--replica-assignment", "1")
+    with AdminClient(str(cluster.node(1).grpc)) as admin, DataClient(admin) as data:
+        for value in (b"first", b"second", b"third"):
+            data.produce("rotten", 0, build_batch([Record(None, value, 1)]))
+    [segment] = [path for log_dir in cluster.log_dirs(1) for path in log_dir.glob("rotten-0/*.log")]
+    content = bytearray(segment.read_bytes())
+    content[content.index(b"second")] ^= 0xFF
+    with open(segment, "r+b") as file:
+        file.write(content)
+    words = ("console-consumer", "--topic", "rotten", "--timeout-ms", "1000")
+    ran = run(*words, "--from-beginning")
+    assert (ran.code, ran.out) == (1, "first\n")
+    processed, error = ran.err.splitlines()
+    assert processed == "Processed a total of 1 message"
+    assert error.startswith("Error: rotten-0: the batch at offset 1 is damaged (crc is ")
+    assert "read on after it with --partition 0 --offset 2, " in error
+    assert run(*words, "--partition", "0", "--offset", "2").out == "third\n"
