@@ -10,7 +10,7 @@ from kio.index import load_request_schema
 from kio.serial import entity_writer
 from kio.static.protocol import RequestPayload, ResponsePayload
 
-from .unknown_tags import read_entity
+from .frame_check import RESPONSE_ELEMENTS_MAX, read_entity
 
 _LENGTH = struct.Struct(">i")
 Answer = TypeVar("Answer", bound=ResponsePayload)
@@ -48,8 +48,8 @@ def decode_response(frame: bytes, kind: type[Answer]) -> Answer:
     """
     schema: Any = kind
     try:
-        _, size = read_entity(schema.__header_schema__, frame, 0)
-        body: Answer = read_entity(kind, frame, size)[0]
+        _, size = read_entity(schema.__header_schema__, frame, 0, RESPONSE_ELEMENTS_MAX)
+        body: Answer = read_entity(kind, frame, size, RESPONSE_ELEMENTS_MAX)[0]
     except Exception as error:  # kio raises errors of several kinds for bytes that do not fit
         raise MalformedResponse(f"{kind.__name__} version {schema.__version__}: {type(error).__name__}: {error}") from error
     return body

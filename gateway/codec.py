@@ -18,8 +18,8 @@ from kio.static.protocol import ResponsePayload
 
 from kraftlab.wire.parts import InMemory, Part, part_bytes
 
+from .frame_check import REQUEST_ELEMENTS_MAX, read_entity
 from .generated import ENCODERS
-from .unknown_tags import read_entity
 
 _PREFIX = struct.Struct(">hhi")
 _LENGTH = struct.Struct(">i")
@@ -65,8 +65,8 @@ def decode_request(frame: InMemory) -> KafkaRequest:
     except UnknownEntity as error:  # Produce before version 3: clients look for version 0 among the offers
         raise MalformedRequest(f"API {head.key} version {head.version} is no longer served; use a newer version") from error
     try:
-        header, size = read_entity(schema.__header_schema__, frame, 0)
-        body, _ = read_entity(schema, frame, size)
+        header, size = read_entity(schema.__header_schema__, frame, 0, REQUEST_ELEMENTS_MAX)
+        body, _ = read_entity(schema, frame, size, REQUEST_ELEMENTS_MAX)
     except Exception as error:  # kio raises errors of several kinds for bytes that do not fit
         raise MalformedRequest(f"{schema.__name__} version {head.version}: {type(error).__name__}: {error}") from error
     return KafkaRequest(head, header.client_id or "", body)
