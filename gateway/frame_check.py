@@ -5,9 +5,9 @@ process. So one walk over the frame comes first, along the fields of kio's class
 bytes that are left; an array needs its count times the fewest bytes of an element. The elements of all arrays together are
 bounded, because an object in memory is many times larger than its bytes. Values are not looked into: kio judges them.
 
-The walk also notes what kio cannot read although it is right: tagged fields of newer software (KIP-482), which are skipped, and
-times beyond those of Python, which become the last that Python knows. kio then reads a copy with these changes. A frame without
-them is not copied.
+The walk also notes what kio cannot read although it is right: tagged fields of newer software (KIP-482), which are skipped; a
+true that is not 1; times beyond those of Python, which become the last that Python knows; and errors of newer brokers. kio then
+reads a copy with these changes. A frame without them is not copied.
 
 The steps of a class are worked out once. Each is a function that takes the walk and a position, and returns the position after
 its field. Only large counts and lengths are compared with the bytes that are left: the position after the last field shows
@@ -17,7 +17,6 @@ whether short fields fitted too, and a step that reads beyond the frame is an In
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import functools
 import struct
 import types
@@ -25,6 +24,7 @@ import typing
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
+from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader
 from kio.static.protocol import Entity
 
@@ -38,25 +38,26 @@ REQUEST_ELEMENTS_MAX = 1_000_000
 RESPONSE_ELEMENTS_MAX = 8_000_000
 """Elements of all arrays of a response."""
 _KINDS = {
-    1: ("bool", "int8", "uint8"),
-    2: ("int16", "uint16", "error_code"),
+    1: ("int8", "uint8"),
+    2: ("int16", "uint16"),
     4: ("int32", "uint32", "timedelta_i32"),
-    8: ("int64", "uint64", "float64", "timedelta_i64", "datetime_i64"),
+    8: ("int64", "uint64", "float64"),
     16: ("uuid",),
 }
 _SIZES = {kind: size for size, kinds in _KINDS.items() for kind in kinds}
-"""Kafka type → number of bytes. The other types have a length in front."""
-_MILLISECOND = datetime.timedelta(milliseconds=1)
-_EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
-_TIMES = {
-    "timedelta_i64": (datetime.timedelta.min // _MILLISECOND + 1, datetime.timedelta.max // _MILLISECOND),
-    "datetime_i64": (
-        (datetime.datetime.min.replace(tzinfo=datetime.UTC) - _EPOCH) // _MILLISECOND + 1,
-        (datetime.datetime.max.replace(tzinfo=datetime.UTC) - _EPOCH) // _MILLISECOND,
-    ),
-}
-"""Kafka type → the least and the greatest number of milliseconds that Python's type holds."""
+"""Kafka type → number of bytes. Types that are neither here nor in `_READABLE` have a length in front."""
 _INT16, _INT32, _INT64 = (struct.Struct(f">{code}") for code in "hiq")
+_DURATION_MS_MAX = 2**63 // 1000 - 1
+_DATE_MS_MAX = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
+_ERRORS = frozenset(int(code) for code in ErrorCode)
+_READABLE: dict[str, tuple[struct.Struct, Callable[[int], int]]] = {
+    "bool": (struct.Struct(">B"), lambda value: min(value, 1)),
+    "error_code": (_INT16, lambda value: value if value in _ERRORS else ErrorCode.unknown_server_error.value),
+    "timedelta_i64": (_INT64, lambda value: min(max(value, -_DURATION_MS_MAX), _DURATION_MS_MAX)),
+    "datetime_i64": (_INT64, lambda value: min(max(value, -1), _DATE_MS_MAX)),
+}
+"""Kafka type → its format, and the number that kio reads for a number: kio's type does not hold every one."""
 _VARINT_BYTES_MAX = 5
 
 
@@ -139,16 +140,16 @@ def _skip(size: int) -> _Layout:
     return _Layout(lambda walk, at: at + size, size, is_fixed=True)
 
 
-def _time(kafka_type: str) -> _Layout:
-    least, greatest = _TIMES[kafka_type]
+def _readable(form: struct.Struct, readable: Callable[[int], int]) -> _Layout:
+    unpack, size = form.unpack_from, form.size
 
     def step(walk: _Walk, at: int) -> int:
-        value: int = _INT64.unpack_from(walk.data, at)[0]
-        if not least <= value <= greatest:
-            walk.changes.append((at, at + 8, _INT64.pack(min(max(value, least), greatest))))
-        return at + 8
+        value: int = unpack(walk.data, at)[0]
+        if value != (known := readable(value)):
+            walk.changes.append((at, at + size, form.pack(known)))
+        return at + size
 
-    return _Layout(step, 8)
+    return _Layout(step, size)
 
 
 def _compact_bytes(walk: _Walk, at: int) -> int:
@@ -304,8 +305,8 @@ def _field(field: dataclasses.Field[Any], kind: type[Entity]) -> _Layout:
 
 
 def _scalar(kafka_type: str, is_compact: bool) -> _Layout:
-    if kafka_type in _TIMES:
-        return _time(kafka_type)
+    if kafka_type in _READABLE:
+        return _readable(*_READABLE[kafka_type])
     if kafka_type in _SIZES:
         return _skip(_SIZES[kafka_type])
     if is_compact:

@@ -5,10 +5,15 @@ Admin calls are not here: they are the protobuf messages of `kraftlab.admin.v1` 
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from .records import Listener
 from .uuids import Uuid
+
+Number = Annotated[int, msgspec.Meta(le=2**63 - 1)]
+"""Number of a message: an int64. MessagePack has greater ones, which no file and no answer holds: they are refused."""
 
 
 class Api:
@@ -31,27 +36,27 @@ class Api:
 
 
 class BrokerRegistrationRequest(msgspec.Struct, frozen=True, array_like=True):
-    broker_id: int
+    broker_id: Number
     cluster_id: str
     incarnation_id: Uuid
     listeners: tuple[Listener, ...]
-    features: tuple[tuple[str, int, int], ...]
+    features: tuple[tuple[str, Number, Number], ...]
     rack: str | None
     log_dirs: tuple[Uuid, ...]
-    previous_broker_epoch: int = -1
+    previous_broker_epoch: Number = -1
     """Epoch of the last clean shutdown, -1 if unknown or unclean."""
 
 
 class BrokerRegistrationResponse(msgspec.Struct, frozen=True, array_like=True):
-    error: int
+    error: Number
     message: str | None = None
-    broker_epoch: int = -1
+    broker_epoch: Number = -1
 
 
 class BrokerHeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
-    broker_id: int
-    broker_epoch: int
-    current_metadata_offset: int
+    broker_id: Number
+    broker_epoch: Number
+    current_metadata_offset: Number
     """End offset (exclusive) of the image that the broker has published."""
     want_fence: bool
     want_shutdown: bool
@@ -61,7 +66,7 @@ class BrokerHeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class BrokerHeartbeatResponse(msgspec.Struct, frozen=True, array_like=True):
-    error: int
+    error: Number
     message: str | None = None
     is_caught_up: bool = False
     is_fenced: bool = True
@@ -72,9 +77,9 @@ class MoveProgress(msgspec.Struct, frozen=True, array_like=True):
     """A replica of a running move that is out of sync. `bytes_left` -1: unknown yet. `error`: the obstacle, or ""."""
 
     topic_id: Uuid
-    partition: int
-    bytes_done: int
-    bytes_left: int
+    partition: Number
+    bytes_done: Number
+    bytes_left: Number
     bytes_per_second: float
     is_throttled: bool = False
     error: str = ""
@@ -84,33 +89,33 @@ class PartitionSize(msgspec.Struct, frozen=True, array_like=True):
     """Size of a partition that moves or is queued for a move, reported by its leader."""
 
     topic_id: Uuid
-    partition: int
-    size_bytes: int
+    partition: Number
+    size_bytes: Number
 
 
 class MoveProgressRequest(msgspec.Struct, frozen=True, array_like=True):
     """A broker's whole report about moves, sent to the active controller every second. It replaces the last report."""
 
-    broker_id: int
-    broker_epoch: int
+    broker_id: Number
+    broker_epoch: Number
     replicas: tuple[MoveProgress, ...] = ()
     sizes: tuple[PartitionSize, ...] = ()
 
 
 class MoveProgressResponse(msgspec.Struct, frozen=True, array_like=True):
-    error: int
+    error: Number
     message: str | None = None
 
 
 class ControllerRegistrationRequest(msgspec.Struct, frozen=True, array_like=True):
-    controller_id: int
+    controller_id: Number
     incarnation_id: Uuid
     listeners: tuple[Listener, ...]
-    features: tuple[tuple[str, int, int], ...] = ()
+    features: tuple[tuple[str, Number, Number], ...] = ()
 
 
 class ControllerRegistrationResponse(msgspec.Struct, frozen=True, array_like=True):
-    error: int
+    error: Number
     message: str | None = None
 
 
@@ -120,32 +125,32 @@ class IsrChange(msgspec.Struct, frozen=True, array_like=True):
     """
 
     topic_id: Uuid
-    partition: int
-    leader_epoch: int
-    isr: tuple[tuple[int, int], ...]
-    leader_recovery_state: int
-    partition_epoch: int
+    partition: Number
+    leader_epoch: Number
+    isr: tuple[tuple[Number, Number], ...]
+    leader_recovery_state: Number
+    partition_epoch: Number
 
 
 class AlterPartitionRequest(msgspec.Struct, frozen=True, array_like=True):
-    broker_id: int
-    broker_epoch: int
+    broker_id: Number
+    broker_epoch: Number
     changes: tuple[IsrChange, ...]
 
 
 class IsrChangeResult(msgspec.Struct, frozen=True, array_like=True):
     topic_id: Uuid
-    partition: int
-    error: int
-    leader: int = -1
-    leader_epoch: int = -1
-    isr: tuple[int, ...] = ()
-    leader_recovery_state: int = 0
-    partition_epoch: int = -1
+    partition: Number
+    error: Number
+    leader: Number = -1
+    leader_epoch: Number = -1
+    isr: tuple[Number, ...] = ()
+    leader_recovery_state: Number = 0
+    partition_epoch: Number = -1
 
 
 class AlterPartitionResponse(msgspec.Struct, frozen=True, array_like=True):
-    error: int
+    error: Number
     message: str | None = None
     results: tuple[IsrChangeResult, ...] = ()
 
@@ -153,25 +158,25 @@ class AlterPartitionResponse(msgspec.Struct, frozen=True, array_like=True):
 class DirectoryAssignment(msgspec.Struct, frozen=True, array_like=True):
     directory_id: Uuid
     topic_id: Uuid
-    partition: int
+    partition: Number
 
 
 class AssignReplicasToDirsRequest(msgspec.Struct, frozen=True, array_like=True):
     """At most 2250 assignments (KIP-858)."""
 
-    broker_id: int
-    broker_epoch: int
+    broker_id: Number
+    broker_epoch: Number
     assignments: tuple[DirectoryAssignment, ...]
 
 
 class DirectoryAssignmentResult(msgspec.Struct, frozen=True, array_like=True):
     topic_id: Uuid
-    partition: int
-    error: int
+    partition: Number
+    error: Number
 
 
 class AssignReplicasToDirsResponse(msgspec.Struct, frozen=True, array_like=True):
-    error: int
+    error: Number
     message: str | None = None
     results: tuple[DirectoryAssignmentResult, ...] = ()
 
@@ -179,23 +184,23 @@ class AssignReplicasToDirsResponse(msgspec.Struct, frozen=True, array_like=True)
 class AllocateProducerIdsRequest(msgspec.Struct, frozen=True, array_like=True):
     """Requests a block of producer ids (KIP-730)."""
 
-    broker_id: int
-    broker_epoch: int
+    broker_id: Number
+    broker_epoch: Number
 
 
 class AllocateProducerIdsResponse(msgspec.Struct, frozen=True, array_like=True):
     """`producer_id_len` ids from `producer_id_start` on belong to the requesting broker alone."""
 
-    error: int
+    error: Number
     message: str | None = None
-    producer_id_start: int = 0
-    producer_id_len: int = 0
+    producer_id_start: Number = 0
+    producer_id_len: Number = 0
 
 
 class ForwardingBroker(msgspec.Struct, frozen=True, array_like=True):
     """The broker that forwards a call, if the answer depends on it: its id and its server.properties."""
 
-    node_id: int
+    node_id: Number
     static: dict[str, str] = {}
 
 
@@ -222,7 +227,7 @@ class EnvelopeResponse(msgspec.Struct, frozen=True, array_like=True):
     On NOT_CONTROLLER the broker looks for the active controller again and retries.
     """
 
-    error: int
+    error: Number
     message: str | None = None
     response: bytes = b""
 
@@ -231,13 +236,13 @@ class FetchPartition(msgspec.Struct, frozen=True, array_like=True):
     """One partition in a replica fetch. Offsets are the follower's; `last_fetched_epoch` is -1 for an empty log."""
 
     topic_id: Uuid
-    partition: int
-    leader_epoch: int
-    fetch_offset: int
-    last_fetched_epoch: int
-    log_start_offset: int
-    max_bytes: int
-    high_watermark: int = -1
+    partition: Number
+    leader_epoch: Number
+    fetch_offset: Number
+    last_fetched_epoch: Number
+    log_start_offset: Number
+    max_bytes: Number
+    high_watermark: Number = -1
     """The follower's high watermark. A leader with a newer one answers at once, with or without data (KIP-1166). -1: unknown."""
 
 
@@ -249,20 +254,20 @@ class ReplicaFetchRequest(msgspec.Struct, frozen=True, array_like=True):
     removed ones.
     """
 
-    replica_id: int
-    broker_epoch: int
-    max_wait_ms: int
-    min_bytes: int
-    max_bytes: int
+    replica_id: Number
+    broker_epoch: Number
+    max_wait_ms: Number
+    min_bytes: Number
+    max_bytes: Number
     partitions: tuple[FetchPartition, ...]
-    lane: int = 0
+    lane: Number = 0
     """A newer fetch of the same replica and lane ends a parked one."""
-    session_id: int = 0
-    session_epoch: int = -1
+    session_id: Number = 0
+    session_epoch: Number = -1
     """-1: no session, and the named one ends; 0: a full fetch that begins a session; otherwise the number of this fetch in its
     session.
     """
-    forgotten: tuple[tuple[Uuid, int], ...] = ()
+    forgotten: tuple[tuple[Uuid, Number], ...] = ()
     any_replica: bool = False
     """A consumer may read from a follower, up to the high watermark that it knows (KIP-392)."""
 
@@ -271,24 +276,24 @@ class FetchedPartition(msgspec.Struct, frozen=True, array_like=True):
     """`diverging` is (epoch, end offset) if the follower must truncate first. `records` holds whole batches."""
 
     topic_id: Uuid
-    partition: int
-    error: int
-    high_watermark: int = -1
-    log_start_offset: int = -1
-    log_end_offset: int = -1
-    diverging: tuple[int, int] | None = None
+    partition: Number
+    error: Number
+    high_watermark: Number = -1
+    log_start_offset: Number = -1
+    log_end_offset: Number = -1
+    diverging: tuple[Number, Number] | None = None
     records: memoryview = memoryview(b"")
-    bytes_left: int = -1
+    bytes_left: Number = -1
     """For a replica that is out of sync: bytes in the leader's log after `records`. -1: not reported."""
 
 
 class ReplicaFetchResponse(msgspec.Struct, frozen=True, array_like=True):
     """`error` FETCH_SESSION_ID_NOT_FOUND or INVALID_FETCH_SESSION_EPOCH: no partition was read; send a full fetch."""
 
-    error: int
+    error: Number
     message: str | None = None
     partitions: tuple[FetchedPartition, ...] = ()
-    session_id: int = 0
+    session_id: Number = 0
     """0: no session."""
 
 
@@ -299,9 +304,9 @@ class ProduceRequest(msgspec.Struct, frozen=True, array_like=True):
     """
 
     topic_id: Uuid
-    partition: int
-    acks: int
-    timeout_ms: int
+    partition: Number
+    acks: Number
+    timeout_ms: Number
     records: memoryview
     keep_offsets: bool = False
     may_be_stored: bool = True
@@ -313,13 +318,13 @@ class ProduceResponse(msgspec.Struct, frozen=True, array_like=True):
     largest timestamp of the stored batch. `record_errors`: (index in the batch, reason) of some records that are not accepted.
     """
 
-    error: int
+    error: Number
     message: str | None = None
-    base_offset: int = -1
-    log_end_offset: int = -1
-    log_append_time_ms: int = -1
-    log_start_offset: int = -1
-    record_errors: tuple[tuple[int, str], ...] = ()
+    base_offset: Number = -1
+    log_end_offset: Number = -1
+    log_append_time_ms: Number = -1
+    log_start_offset: Number = -1
+    record_errors: tuple[tuple[Number, str], ...] = ()
 
 
 class WantedOffset(msgspec.Struct, frozen=True, array_like=True):
@@ -328,9 +333,9 @@ class WantedOffset(msgspec.Struct, frozen=True, array_like=True):
     """
 
     topic_id: Uuid
-    partition: int
-    timestamp_ms: int
-    leader_epoch: int = -1
+    partition: Number
+    timestamp_ms: Number
+    leader_epoch: Number = -1
 
 
 class ListOffsetsRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -341,12 +346,12 @@ class ListedOffset(msgspec.Struct, frozen=True, array_like=True):
     """`offset` -1: there is no such record. `timestamp_ms`: that of the record, -1 for an end of the log."""
 
     topic_id: Uuid
-    partition: int
-    error: int
+    partition: Number
+    error: Number
     message: str | None = None
-    timestamp_ms: int = -1
-    offset: int = -1
-    leader_epoch: int = -1
+    timestamp_ms: Number = -1
+    offset: Number = -1
+    leader_epoch: Number = -1
 
 
 class ListOffsetsResponse(msgspec.Struct, frozen=True, array_like=True):
@@ -357,9 +362,9 @@ class WantedEpoch(msgspec.Struct, frozen=True, array_like=True):
     """Asks for the end of `leader_epoch`. `current_leader_epoch` -1: not checked."""
 
     topic_id: Uuid
-    partition: int
-    leader_epoch: int
-    current_leader_epoch: int = -1
+    partition: Number
+    leader_epoch: Number
+    current_leader_epoch: Number = -1
 
 
 class EpochEndsRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -370,11 +375,11 @@ class EpochEnd(msgspec.Struct, frozen=True, array_like=True):
     """The largest epoch of the leader's log at or below the wanted one, and the offset after its last record; -1: none."""
 
     topic_id: Uuid
-    partition: int
-    error: int
+    partition: Number
+    error: Number
     message: str | None = None
-    leader_epoch: int = -1
-    end_offset: int = -1
+    leader_epoch: Number = -1
+    end_offset: Number = -1
 
 
 class EpochEndsResponse(msgspec.Struct, frozen=True, array_like=True):
@@ -384,7 +389,7 @@ class EpochEndsResponse(msgspec.Struct, frozen=True, array_like=True):
 class LogDigestRequest(msgspec.Struct, frozen=True, array_like=True):
     """Requests digests of a broker's replicas (None: all that it hosts)."""
 
-    replicas: tuple[tuple[Uuid, int], ...] | None = None
+    replicas: tuple[tuple[Uuid, Number], ...] | None = None
 
 
 class ReplicaDigest(msgspec.Struct, frozen=True, array_like=True):
@@ -395,24 +400,24 @@ class ReplicaDigest(msgspec.Struct, frozen=True, array_like=True):
     """
 
     topic_id: Uuid
-    partition: int
-    error: int
+    partition: Number
+    error: Number
     directory: str = ""
-    log_start_offset: int = -1
-    log_end_offset: int = -1
-    high_watermark: int = -1
-    batches: int = 0
-    records: int = 0
-    control_records: int = 0
-    size_bytes: int = 0
-    crc32c: int = 0
+    log_start_offset: Number = -1
+    log_end_offset: Number = -1
+    high_watermark: Number = -1
+    batches: Number = 0
+    records: Number = 0
+    control_records: Number = 0
+    size_bytes: Number = 0
+    crc32c: Number = 0
     sha256: bytes = b""
 
 
 class LogDigestResponse(msgspec.Struct, frozen=True, array_like=True):
-    error: int
+    error: Number
     message: str | None = None
-    metadata_offset: int = -1
+    metadata_offset: Number = -1
     """End offset of the metadata image that this broker has published. `metadata_digest` is that image's digest."""
     metadata_digest: bytes = b""
     replicas: tuple[ReplicaDigest, ...] = ()

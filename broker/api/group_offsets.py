@@ -26,6 +26,8 @@ from ..log.clock import wall_clock_ms
 
 NO_OFFSET = -1
 NO_RETENTION = -1
+LAST_MS = 2**63 - 1
+"""The last time that a record of an offset holds."""
 FIRST_BY_ID = 10
 FIRST_WITH_SEVERAL_GROUPS = 8
 FIRST_WITH_TOP_LEVEL_ERROR = 2
@@ -49,7 +51,7 @@ class GroupOffsets:
         assert isinstance(message, admin_pb2.OffsetCommitRequest)
         version, response, now_ms = version_of(message), admin_pb2.OffsetCommitResponse(), wall_clock_ms()
         retention_ms = message.retention_time_ms if message.HasField("retention_time_ms") else NO_RETENTION
-        expires_at_ms = now_ms + retention_ms if retention_ms >= 0 else None
+        expires_at_ms = None if retention_ms == NO_RETENTION else min(max(now_ms + retention_ms, 0), LAST_MS)
         entries: list[tuple[Place, Committed]] = []
         for topic in message.topics:
             image = self._topic(topic, by_id=version >= FIRST_BY_ID)

@@ -13,9 +13,9 @@ async def replicated(partition: Partition, end_offset: int, leader_epoch: int, t
     """Wait until the high watermark covers an append of that leader epoch.
 
     NOT_LEADER_OR_FOLLOWER if the epoch ends before, NOT_ENOUGH_REPLICAS_AFTER_APPEND if it is covered by too few replicas,
-    REQUEST_TIMED_OUT if it is not covered in time.
+    REQUEST_TIMED_OUT if it is not covered in time; without any time left, it has to be covered already.
     """
-    with trio.move_on_after(timeout_ms / 1000):
+    with trio.move_on_after(max(0, timeout_ms) / 1000):
         while True:
             changed = trio.Event()
             with partition.watched_by(changed):
