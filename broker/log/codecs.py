@@ -32,6 +32,7 @@ _LZ4_STORED = 1 << 31
 """Set in the length of a block that is not compressed."""
 _LZ4_LENGTH = struct.Struct("<I")
 _GZIP = 16 + zlib.MAX_WBITS
+_GZIP_PIECE_BYTES = 16 * 1024
 _ZSTD_LEVEL = 3
 _FIRST_GUESS = 8
 """Bytes of output for each byte of input that the first attempt to decompress has room for."""
@@ -65,16 +66,21 @@ def _plain(data: bytes, limit_bytes: int) -> bytes:
 
 
 def _gunzip(data: bytes, limit_bytes: int) -> bytes:
-    found = b""
-    while data:
-        member = zlib.decompressobj(_GZIP)
-        found += member.decompress(data, limit_bytes - len(found) + 1)
+    """Decompress all members of a stream. Each gets pieces, because a member returns a copy of the bytes after it."""
+    found = bytearray()
+    member, at, rest = zlib.decompressobj(_GZIP), 0, b""
+    while rest or at < len(data):
+        if not rest:
+            rest, at = data[at : at + _GZIP_PIECE_BYTES], at + _GZIP_PIECE_BYTES
+        if member.eof:
+            member = zlib.decompressobj(_GZIP)
+        found += member.decompress(rest, limit_bytes - len(found) + 1)
         if len(found) > limit_bytes:
             raise _too_large(limit_bytes)
-        if not member.eof:
-            raise ValueError("the gzip stream is cut short")
-        data = member.unused_data
-    return found
+        rest = member.unused_data
+    if not member.eof and data:
+        raise ValueError("the gzip stream is cut short")
+    return bytes(found)
 
 
 def _gzip(data: bytes, level: int | None) -> bytes:

@@ -32,6 +32,7 @@ from .record_batch import (
     MAX_BATCH_BYTES,
     NO_EPOCH,
     BatchHeader,
+    check_place,
     encode_batch,
     put_varint,
 )
@@ -183,9 +184,13 @@ def _deltas(header: BatchHeader, found: Records) -> Sequence[int]:
 
 
 def _rebuilt(header: BatchHeader, records: bytes, starts: Sequence[int], kept: Sequence[int], horizon_ms: int | None) -> bytes:
-    """Return the batch with the `kept` of its records. LogError if it becomes too large, which compression can cause."""
+    """Return the batch with the `kept` of its records. LogError if it becomes too large, which compression can cause;
+    IndexError if a time is no int64.
+    """
     times = [timestamp_delta(records, starts[index])[0] for index in kept]
     max_timestamp_ms = header.base_timestamp_ms + max(times)
+    check_place(header, 0, max_timestamp_ms)
+    check_place(header, 0, header.base_timestamp_ms + min(times) - max(horizon_ms or 0, 0))
     if horizon_ms == header.delete_horizon_ms:
         body = b"".join([records[starts[index] : starts[index + 1]] for index in kept])
         changed = header

@@ -130,6 +130,8 @@ def read(directory: Path) -> LeaderEpochs | None:
         raise CorruptFile(path, f"expected a version, a count and lines of `epoch start`: {error}") from error
     if version != 0 or count != len(entries):
         raise CorruptFile(path, f"version {version} with {len(entries)} of {count} entries; expected version 0 and all of them")
+    if any(not (0 <= epoch < 2**31 and 0 <= start < 2**63) for epoch, start in entries):
+        raise CorruptFile(path, f"epochs are int32 and offsets int64, from 0 on: {entries}")
     if any(a.epoch >= b.epoch or a.start_offset >= b.start_offset for a, b in itertools.pairwise(entries)):
         raise CorruptFile(path, f"entries do not rise: {entries}")
     return LeaderEpochs(entries)

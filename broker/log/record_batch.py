@@ -42,6 +42,8 @@ DELETE_HORIZON = 1 << 6
 """Compaction has set the base timestamp to the time at which the batch's tombstones may go."""
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 NO_EPOCH = -1
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+_UINT64_MAX = 2**64 - 1
 
 _OFFSET = struct.Struct(">q")
 _EPOCH = struct.Struct(">i")
@@ -261,11 +263,11 @@ def records_of(header: BatchHeader, records: bytes, position: int = 0) -> Iterat
     at = 0
     try:
         for _ in range(header.record_count):
-            length, at = get_varint(records, at)
-            if not 0 <= length <= len(records) - at:
-                raise IndexError(f"a record of {length} bytes does not fit")
-            yield _decode_record(records, at, header)
-            at += length
+            length, start = get_varint(records, at)
+            record, at = _decode_record(records, start, header)
+            if at != start + length:
+                raise IndexError(f"a record of {at - start} bytes claims {length}")
+            yield record
     except IndexError as error:
         raise CorruptBatch(position, f"its records cannot be read: {error}") from error
     if at != len(records):
@@ -285,7 +287,7 @@ def _encode_record(record: Record, offset_delta: int, timestamp_delta_ms: int) -
     return out
 
 
-def _decode_record(data: bytes, at: int, header: BatchHeader) -> StoredRecord:
+def _decode_record(data: bytes, at: int, header: BatchHeader) -> tuple[StoredRecord, int]:
     timestamp_delta_ms, at = get_varint(data, at + 1)
     offset_delta, at = get_varint(data, at)
     key, at = _get_bytes(data, at)
@@ -298,9 +300,16 @@ def _decode_record(data: bytes, at: int, header: BatchHeader) -> StoredRecord:
         headers.append(((name or b"").decode(errors="replace"), content))
     is_leaders = header.attributes & APPEND_TIME
     timestamp_ms = header.max_timestamp_ms if is_leaders else header.base_timestamp_ms + timestamp_delta_ms
-    if not (0 <= offset_delta <= header.last_offset_delta and -(1 << 63) <= timestamp_ms < 1 << 63):
-        raise IndexError(f"offset delta {offset_delta} or timestamp delta {timestamp_delta_ms} is outside of the batch")
-    return StoredRecord(header.base_offset + offset_delta, key, value, timestamp_ms, tuple(headers))
+    check_place(header, offset_delta, timestamp_ms)
+    return StoredRecord(header.base_offset + offset_delta, key, value, timestamp_ms, tuple(headers)), at
+
+
+def check_place(header: BatchHeader, offset_delta: int, timestamp_ms: int) -> None:
+    """IndexError if a record has an offset outside its batch, or a time that is no int64."""
+    if not (0 <= offset_delta <= header.last_offset_delta and INT64_MIN <= timestamp_ms <= INT64_MAX):
+        raise IndexError(
+            f"a record has offset delta {offset_delta} and timestamp {timestamp_ms}, which no record of its batch has"
+        )
 
 
 def put_varint(out: bytearray, value: int) -> None:
@@ -313,17 +322,20 @@ def put_varint(out: bytearray, value: int) -> None:
 
 
 def get_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """Return (number, position after it). IndexError if `data` ends before."""
+    """Return (number, position after it). IndexError if `data` ends before, or the number is no int64."""
     value = shift = 0
     while True:
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
+            if value > _UINT64_MAX:
+                break
             return (value >> 1) ^ -(value & 1), at
         shift += 7
         if shift > 63:
-            raise IndexError("a number takes more than 10 bytes")
+            break
+    raise IndexError("a number takes more than 64 bits")
 
 
 def _put_bytes(out: bytearray, value: bytes | None) -> None:

@@ -46,6 +46,7 @@ from .record_batch import (
     TRANSACTIONAL,
     BatchHeader,
     check_crc,
+    check_place,
     crc_of,
     get_varint,
     validate,
@@ -271,8 +272,9 @@ def _infos(header: BatchHeader, records: bytes | memoryview) -> Iterator[_Record
         for _ in range(header.record_count):
             length, start = get_varint(plain, at)
             timestamp_delta_ms, after = get_varint(plain, start + 1)
-            _, after = get_varint(plain, after)
+            offset_delta, after = get_varint(plain, after)
             key_bytes, after = get_varint(plain, after)
+            check_place(header, offset_delta, header.base_timestamp_ms + timestamp_delta_ms)
             at = start + length
             if length < 0 or not after <= at <= len(plain):
                 raise IndexError
