@@ -18,8 +18,20 @@ from kraftlab.gateway.door import CONTROLLERS_OFFERS, OFFERS
 from kraftlab.gateway.primitives import uvarint
 
 FORMATS = {
-    **{"bool": "b", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "error_code": "h", "int32": "i", "uint32": "I"},
-    **{"timedelta_i32": "i", "int64": "q", "uint64": "Q", "timedelta_i64": "q", "datetime_i64": "q", "float64": "d"},
+    "bool": "b",
+    "int8": "b",
+    "uint8": "B",
+    "int16": "h",
+    "uint16": "H",
+    "error_code": "h",
+    "int32": "i",
+    "uint32": "I",
+    "timedelta_i32": "i",
+    "int64": "q",
+    "uint64": "Q",
+    "timedelta_i64": "q",
+    "datetime_i64": "q",
+    "float64": "d",
 }
 COUNTS = {"int16": -1, "int32": -1, "varint": 0}
 """Kind of a count or length → what null is."""
@@ -107,7 +119,7 @@ class Message:
 
 
 def request(key: int, version: int, values: Mapping[str, Any] = types.MappingProxyType({})) -> Message:
-    """Return a whole request, without its length. `values` by name, or by path: "topics.name"; () is an array without elements."""
+    """Return a whole request, without its length. `values` by name or path ("topics.name"); () is an array without elements."""
     schema: Any = load_request_schema(key, version)
     message = Message({"request_api_key": key, "request_api_version": version, "correlation_id": 5, **values})
     message.structure(schema.__header_schema__, "header")

@@ -1,0 +1,117 @@
+"""Counts, lengths and numbers of a frame are checked before kio, whose native code believes them, decodes it."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import struct
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+from kio.index import load_response_schema
+from kio.schema.errors import ErrorCode
+
+from kraftlab.gateway.client_codec import MalformedResponse, decode_response
+from kraftlab.gateway.codec import MalformedRequest, decode_request
+from kraftlab.gateway.frame_check import REQUEST_ELEMENTS_MAX
+from kraftlab.gateway.primitives import uvarint
+
+from . import whole_messages as messages
+
+OVERSIZED = [
+    "0003000c00000001000178" + "00" + "ffffffff0f",  # Metadata 12
+    "0000000900000001000178" + "00" + "00" + "0001" + "00000000" + "ffffffff0f",  # Produce 9
+    "0013000500000001000178" + "00" + "ffffffff0f",  # CreateTopics 5
+    "0013000700000001000178" + "00" + "ffffffff0f",
+    "000a000400000001000178" + "00" + "00" + "ffffffff0f",  # FindCoordinator 4
+    "0020000400000001000178" + "00" + "ffffffff0f",  # DescribeConfigs 4
+    "0003000100000001000178" + "7fffffff",  # Metadata 1
+]
+MILLISECOND = datetime.timedelta(milliseconds=1)
+
+
+@pytest.mark.parametrize("frame", OVERSIZED)
+def test_an_array_that_is_longer_than_its_frame_is_malformed(frame: str) -> None:
+    with pytest.raises(
+        MalformedRequest, match=r"an array of \d+ elements of at least \d+ bytes at byte \d+, where \d bytes are left"
+    ):
+        decode_request(bytes.fromhex(frame))
+
+
+def swept(versions: str) -> dict[str, object]:
+    """Run the sweep in a process of its own, which a believed count would end."""
+    command = [sys.executable, str(Path(__file__).with_name("count_sweep.py")), versions]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+def test_no_count_or_length_is_believed_in_the_oldest_and_newest_versions() -> None:
+    found = swept("ends")
+    assert found["faults"] == []
+    assert found["read"] > 500  # type: ignore[operator]
+    assert found["refused"] > 4000  # type: ignore[operator]
+
+
+@pytest.mark.nightly
+def test_no_count_or_length_is_believed_in_any_version() -> None:
+    found = swept("all")
+    assert found["faults"] == []
+    assert found["refused"] > 10_000  # type: ignore[operator]
+
+
+def test_the_elements_of_a_request_are_bounded() -> None:
+    """DescribeGroups version 5 with so many empty names: each takes one byte in the frame, and far more as an object."""
+    head = struct.pack(">hhih", 15, 5, 5, -1) + b"\x00"
+
+    def frame(count: int) -> bytes:
+        return head + uvarint(count + 1) + b"\x01" * count + b"\x00\x00"
+
+    assert len(decode_request(frame(REQUEST_ELEMENTS_MAX)).body.groups) == REQUEST_ELEMENTS_MAX
+    with pytest.raises(MalformedRequest, match="too many elements"):
+        decode_request(frame(REQUEST_ELEMENTS_MAX + 1))
+
+
+@pytest.mark.parametrize(("key", "version"), messages.offered(all_versions=False))
+def test_a_request_with_any_number_at_its_ends_is_read(key: int, version: int) -> None:
+    message = messages.request(key, version)
+    for place in message.places:
+        if place.kind in "bBhHiIqQ" and not place.field.startswith("header"):
+            for number in messages.ends(place):
+                decode_request(messages.replaced(message.data, place, struct.pack(">" + place.kind, number)))
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+@pytest.mark.parametrize("retention", [-(2**63), -1, 0, 86_400_000, 2**62, 2**63 - 1])
+def test_a_retention_that_python_cannot_hold_becomes_the_nearest_that_it_can(version: int, retention: int) -> None:
+    read = decode_request(bytes(messages.request(8, version, {"retention_time": retention}).data)).body.retention_time
+    assert read // MILLISECOND == min(max(retention, -(2**63) // 1000 + 2), 2**63 // 1000 - 1)
+
+
+@pytest.mark.parametrize(("byte", "is_true"), [(0, False), (1, True), (2, True), (255, True)])
+def test_every_byte_but_0_is_true(byte: int, is_true: bool) -> None:
+    message = messages.request(3, 12)
+    [place] = [each for each in message.places if each.field.endswith("allow_auto_topic_creation")]
+    body = decode_request(messages.replaced(message.data, place, bytes([byte]))).body
+    assert body.allow_auto_topic_creation is is_true
+    assert body.topics[0].topic_id == uuid.UUID(bytes=bytes(range(16)))
+
+
+@pytest.mark.parametrize("code", [-1, 3, 999, 32_767, -32_768])
+def test_the_error_of_a_newer_broker_is_an_unknown_one(code: int) -> None:
+    kind = load_response_schema(10, 3)
+    message = messages.response(10, 3)
+    [place] = [each for each in message.places if each.field.endswith("error_code")]
+    body = decode_response(messages.replaced(message.data, place, struct.pack(">h", code)), kind)
+    assert body.error_code == (ErrorCode(code) if code in (-1, 3) else ErrorCode.unknown_server_error)  # type: ignore[attr-defined]
+
+
+def test_an_answer_that_claims_too_much_is_malformed() -> None:
+    message = messages.response(3, 12)
+    [place] = [each for each in message.places if each.field.endswith(".brokers") and each.kind == "varint"]
+    with pytest.raises(MalformedResponse, match="an array of 4294967294 elements"):
+        decode_response(messages.replaced(message.data, place, uvarint(2**32 - 1)), load_response_schema(3, 12))
