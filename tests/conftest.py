@@ -59,6 +59,7 @@ MODULES_WITH_CLUSTERS = (
     "gateway/test_consumer_groups.py",
     "gateway/test_controllers.py",
     "gateway/test_existing_clients.py",
+    "gateway/test_numbers_at_ports.py",
     "gateway/test_readme_clients.py",
     "gateway/test_traps.py",
     "pipeline/planning/test_plan_of_a_cluster.py",

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import trio
 
+from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.peer_rpc import ProduceRequest
 from kraftlab.metadata.records import RESOURCE_BROKER, RESOURCE_TOPIC, Config, FeatureLevel
 from kraftlab.metadata.uuids import UNASSIGNED
 
@@ -93,3 +95,13 @@ async def test_replicas_that_are_being_added_do_not_raise_the_minimum(autojump_c
     trio_of.unreachable.add(0)
     await trio_of.change("u", 0, isr=(0,))
     assert (await trio_of.brokers[0].produce("u", 0, batch())).error == NOT_ENOUGH_REPLICAS
+
+
+@pytest.mark.parametrize("timeout_ms", [-(2**63), -(2**31), -1, 0])
+async def test_a_produce_without_time_is_written_and_times_out(autojump_clock: Any, trio_of: Any, timeout_ms: int) -> None:
+    """As in Kafka: the wait for the in-sync replicas ends at once, unless they have the records already."""
+    leader = trio_of.brokers[0]
+    topic_id = trio_of.image.topics.by_name["t"]
+    answer = await leader.data_plane.produce(ProduceRequest(topic_id, 0, -1, timeout_ms, batch()))
+    assert (answer.error, answer.base_offset) == (ErrorCode.REQUEST_TIMED_OUT, 0)
+    await eventually(lambda: leader.log("t", 0).high_watermark == 1, "the record is replicated")
