@@ -185,7 +185,7 @@ def _deltas(header: BatchHeader, found: Records) -> Sequence[int]:
 
 def _rebuilt(header: BatchHeader, records: bytes, starts: Sequence[int], kept: Sequence[int], horizon_ms: int | None) -> bytes:
     """Return the batch with the `kept` of its records. LogError if it becomes too large, which compression can cause;
-    IndexError if a time is no int64.
+    IndexError if a time is not an int64.
     """
     times = [timestamp_delta(records, starts[index])[0] for index in kept]
     max_timestamp_ms = header.base_timestamp_ms + max(times)

@@ -305,7 +305,7 @@ def _decode_record(data: bytes, at: int, header: BatchHeader) -> tuple[StoredRec
 
 
 def check_place(header: BatchHeader, offset_delta: int, timestamp_ms: int) -> None:
-    """IndexError if a record has an offset outside its batch, or a time that is no int64."""
+    """IndexError if a record has an offset outside its batch, or a time that is not an int64."""
     if not (0 <= offset_delta <= header.last_offset_delta and INT64_MIN <= timestamp_ms <= INT64_MAX):
         raise IndexError(
             f"a record has offset delta {offset_delta} and timestamp {timestamp_ms}, which no record of its batch has"
@@ -322,7 +322,7 @@ def put_varint(out: bytearray, value: int) -> None:
 
 
 def get_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """Return (number, position after it). IndexError if `data` ends before, or the number is no int64."""
+    """Return (number, position after it). IndexError if `data` ends before, or the number is not an int64."""
     value = shift = 0
     while True:
         byte = data[at]

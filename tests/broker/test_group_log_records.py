@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from typing import TypeVar
 
 import msgspec
@@ -181,3 +183,21 @@ def test_a_malformed_key_is_refused(data: str, message: str) -> None:
 def test_a_newer_version_is_refused() -> None:
     with pytest.raises(ValueError, match="OffsetCommitValue has version 5, expected 0 to 4"):
         decode_offset_value(bytes.fromhex("0005"))
+
+
+@pytest.mark.parametrize("lie", ["ffffffff", "7fffffff", "80000000", "00000000", "ffff", "7fff", "ffffffff0f", "00"])
+def test_no_count_or_length_of_a_record_is_believed(lie: str) -> None:
+    """Whatever numbers take the place of a record's bytes: a value, or a ValueError, at once."""
+    recorded = (
+        *((decode_key, data) for data in KEYS_OF_KAFKA),
+        *((decode_offset_value, data) for data in OFFSETS_OF_KAFKA),
+        *((decode_group_value, data) for data in GROUPS_OF_KAFKA),
+    )
+    new = bytes.fromhex(lie)
+    for decode, text in recorded:
+        data = bytes.fromhex(text)
+        for at in range(len(data)):
+            begun = time.process_time()
+            with contextlib.suppress(ValueError):
+                decode(data[:at] + new + data[at + len(new) :])
+            assert time.process_time() - begun < 1

@@ -1,4 +1,4 @@
-"""Peer frames with any number at its ends: the broker's handlers answer, and a number that is no int64 is refused."""
+"""Peer frames with any number at its ends: the broker's handlers answer, and a number that is not an int64 is refused."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def changed(value: Any, numbers: tuple[int, ...]) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("kind", MESSAGES, ids=lambda kind: kind.__name__)
-def test_a_number_that_is_no_int64_is_refused(kind: Any) -> None:
+def test_a_number_that_is_not_an_int64_is_refused(kind: Any) -> None:
     whole = tree(kind, {"listeners": []})  # The controller checks ports itself.
     for message in changed(whole, (2**63, 2**64 - 1)):
         with pytest.raises(msgspec.ValidationError):

@@ -63,20 +63,20 @@ class Message:
         fields = [(field, field.metadata.get("tag", -1)) for field in dataclasses.fields(kind)]
         for field, tag in fields:
             if tag == -1:
-                self._field(field, kind, path)
+                self.field(field, kind, path)
         if kind.__flexible__:
             tagged = sorted(((tag, field) for field, tag in fields if tag != -1), key=lambda pair: pair[0])
             self._count(len(tagged), "varint", f"{path}.tags")
             for tag, field in tagged:
                 inside = Message(self._values)
-                inside._field(field, kind, path)
+                inside.field(field, kind, path)
                 self.data += uvarint(tag)
                 self._count(len(inside.data), "varint", f"{path}.{field.name}.size")
                 start = len(self.data)
                 self.places += [place._replace(at=place.at + start) for place in inside.places]
                 self.data += inside.data
 
-    def _field(self, field: Any, kind: Any, path: str) -> None:
+    def field(self, field: Any, kind: Any, path: str) -> None:
         options = typing.get_args(field.type) if isinstance(field.type, types.UnionType) else (field.type,)
         inner = next(option for option in options if option is not types.NoneType)
         is_array = typing.get_origin(inner) is tuple
