@@ -80,11 +80,20 @@ def is_counted_on(state: PartitionImage, broker_id: int) -> bool:
     return state.partition_epoch > 0 and broker_id in (*state.isr, *state.elr, *state.last_known_elr)
 
 
+def can_be_filled(state: PartitionImage, broker_id: int) -> bool:
+    """Return True if an empty replica would be filled by another broker, and nobody counts on its records meanwhile."""
+    counted = (*state.isr, *state.elr, *state.last_known_elr)
+    return state.leader not in (NO_LEADER, broker_id) and broker_id not in counted
+
+
 def assigned_replicas(image: MetadataImage, broker_id: int) -> list[AssignedReplica]:
     """The replicas that the metadata gives to the broker, by name."""
     assigned = [
         AssignedReplica(
-            *(topic.name, topic_id, number), state.directory_of(broker_id) or UNASSIGNED, is_counted_on(state, broker_id)
+            *(topic.name, topic_id, number, state.directory_of(broker_id) or UNASSIGNED),
+            is_counted_on=is_counted_on(state, broker_id),
+            can_be_filled=can_be_filled(state, broker_id),
+            has_changed=state.partition_epoch > 0,
         )
         for topic_id, topic in image.topics.by_id.items()
         for number, state in topic.partitions.items()
@@ -120,6 +129,8 @@ class ReplicaManager:
         self._isr_changes = isr_changes
         self._assignments = assignments
         self._unplaced: set[ReplicaId] = set()
+        self._unreported: set[ReplicaId] = set()
+        """Replicas out of reach that will be reported once the broker is registered."""
         self._newcomers: set[ReplicaId] = set()
         """Replicas that this broker certainly never had before: an offline directory cannot hold them."""
         self.lost: dict[ReplicaId, LostLog] = {}
@@ -249,6 +260,8 @@ class ReplicaManager:
             if publication.is_first:
                 self._resume_moves()
             self._compare_directories((*changes.leading, *changes.following))
+            if self._unreported and self._is_registered():
+                self._report_late()
             if publication.changes.configs:
                 self._reconfigure()
         if publication.changes.brokers:
@@ -312,6 +325,7 @@ class ReplicaManager:
                 (topic_id, number) in self._newcomers,
                 self.configs.log_config(self.image.topics.by_id[topic_id].name),
                 is_counted_on(state, self.broker_id),
+                can_be_filled(state, self.broker_id),
             )
             for (topic_id, number), state in states.items()
             if self.logs.get(topic_id, number) is None and (topic_id, number) not in self.lost
@@ -456,6 +470,7 @@ class ReplicaManager:
             state.directory_of(self.broker_id),
             is_new=partition.id in self._newcomers,
             is_counted_on=is_counted_on(state, self.broker_id),
+            can_be_filled=can_be_filled(state, self.broker_id),
             config=self.configs.log_config(partition.topic),
         )
         try:
@@ -474,12 +489,23 @@ class ReplicaManager:
     def _report_lost(self, partition: Partition, state: PartitionImage) -> None:
         """Report a replica as lost whose log is out of reach, if the metadata places it in a real directory.
 
-        Before this incarnation is registered no report is sent: then the replica is not counted on and is created again.
+        Before this incarnation is registered no report is sent. Then the replica may not be counted on and is created again,
+        otherwise it is reported.
         """
         assigned = state.directory_of(self.broker_id)
         is_believed = assigned is not None and (is_reserved(assigned) or assigned in self.logs.directory_ids().values())
         if is_believed and self._is_registered():
             self._assignments.assign(*partition.id, LOST)
+        elif is_believed:
+            self._unreported.add(partition.id)
+
+    def _report_late(self) -> None:
+        """Report the replicas that were out of reach before this incarnation was registered, and still are."""
+        unreported, self._unreported = self._unreported, set()
+        for replica in unreported:
+            partition, state = self.partitions.get(replica), self.image.topics.partition(*replica)
+            if partition is not None and partition.log is None and state is not None:
+                self._report_lost(partition, state)
 
     def _resume_moves(self) -> None:
         """Resume the moves whose future logs were found, at the start or in a directory that came back."""
@@ -606,10 +632,17 @@ class ReplicaManager:
             state = self.image.topics.partition(*replica)
             directory = state.directory_of(self.broker_id) if state is not None else None
             assigned = AssignedReplica(partition.topic, *replica, directory or UNASSIGNED)
-            log: PartitionLog = await self.disks.run(path.parent, self.logs.promote_copy, path, assigned)
+            leader_epoch = state.leader_epoch if state is not None else 0
+            log: PartitionLog = await self.disks.run(path.parent, self.logs.promote_copy, path, assigned, leader_epoch)
             self.lost.pop(replica, None)
             await self._host_those_without_log()
             return log
+
+    async def drop_copy(self, path: Path) -> None:
+        """Delete a copy that is not served. A replica that was offline only because of it is created again, empty. LogError."""
+        async with self.state_lock:
+            await self.disks.run(None, self.logs.drop_copy, path, wall_clock_ms())
+            await self._host_those_without_log()
 
     async def _host_those_without_log(self) -> None:
         """Give the logs that have come back, or can be created now, to their replicas. `state_lock` is held."""

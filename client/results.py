@@ -197,7 +197,7 @@ class LogDirReplica(Result, frozen=True):
 
 class KeptReplicaCopy(Result, frozen=True):
     """A copy that a broker keeps for a person to decide on. `lost_log_end_offset`: end of the replica's own log when its
-    directory failed.
+    directory failed. `doubt`: why the broker does not serve this directory of the replica; "" for other copies.
     """
 
     path: str
@@ -207,6 +207,7 @@ class KeptReplicaCopy(Result, frozen=True):
     log_end_offset: int | None
     is_stray: bool
     lost_log_end_offset: int | None
+    doubt: str
 
 
 class LogDir(Result, frozen=True):

@@ -10,7 +10,6 @@ from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
 from ..directory_returns import DirectoryReturns
-from ..log.clock import wall_clock_ms
 from ..log.errors import LogError, ReplicaConflict
 from ..log.startup import Action
 from ..replica_manager import ReplicaManager
@@ -44,12 +43,12 @@ class LogDirRepairs:
     async def resolve(self, message: Message) -> Message:
         """Promote or drop a kept copy. 42: there is no such copy, or the replica has a log; 56: its disk failed."""
         assert isinstance(message, admin_pb2.ResolveReplicaCopyRequest)
-        logs, path = self._replicas.logs, Path(message.path)
+        path = Path(message.path)
         try:
             if message.promote:
                 await self._replicas.promote_copy(path)
             else:
-                await self._replicas.disks.run(None, logs.drop_copy, path, wall_clock_ms())
+                await self._replicas.drop_copy(path)
         except LogError as error:
             code = ErrorCode.INVALID_REQUEST if isinstance(error, ReplicaConflict) else code_of(error)
             raise ApiError(code, str(error)) from error

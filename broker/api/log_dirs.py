@@ -230,6 +230,7 @@ class LogDirsApi:
             log_end_offset=copy.log_end_offset if isinstance(copy, KeptDescription) else -1,
             is_stray=isinstance(copy, StrayDescription),
             lost_log_end_offset=-1 if lost is None else lost.log_end_offset,
+            doubt=copy.doubt if isinstance(copy, KeptDescription) else "",
         )
 
     def _describe_replica(self, replica: ReplicaDescription) -> admin_pb2.LogDirPartition:

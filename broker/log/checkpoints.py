@@ -13,7 +13,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from kraftlab.metadata.uuids import Uuid, from_text, to_text
+from kraftlab.metadata.uuids import Uuid, from_text, is_reserved, to_text
 
 from .errors import CorruptFile
 from .files import write_durably, write_first
@@ -67,7 +67,16 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
 
 def write_partition_metadata(directory: Path, topic_id: Uuid) -> None:
     """Write the topic id into a new partition directory (KIP-516)."""
-    write_first(directory / PARTITION_METADATA, f"version: 0\ntopic_id: {to_text(topic_id)}\n")
+    write_first(directory / PARTITION_METADATA, _partition_metadata(topic_id))
+
+
+def replace_partition_metadata(directory: Path, topic_id: Uuid) -> None:
+    """Replace a damaged file, durably. OSError."""
+    write_durably(directory / PARTITION_METADATA, _partition_metadata(topic_id))
+
+
+def _partition_metadata(topic_id: Uuid) -> str:
+    return f"version: 0\ntopic_id: {to_text(topic_id)}\n"
 
 
 def read_partition_metadata(directory: Path) -> Uuid | None:
@@ -77,7 +86,10 @@ def read_partition_metadata(directory: Path) -> Uuid | None:
         fields = dict(line.split(": ", 1) for line in path.read_bytes().decode().splitlines() if line)
         if fields["version"] != "0":
             raise CorruptFile(path, f"version {fields['version']}; expected 0")
-        return from_text(fields["topic_id"])
+        topic_id = from_text(fields["topic_id"])
+        if is_reserved(topic_id):
+            raise CorruptFile(path, f"topic_id: {fields['topic_id']} is reserved")
+        return topic_id
     except FileNotFoundError:
         return None
     except (ValueError, KeyError) as error:

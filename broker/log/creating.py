@@ -34,6 +34,7 @@ class NewReplica(NamedTuple):
     is_new: bool
     config: LogConfig
     is_counted_on: bool = False
+    can_be_filled: bool = False
     """See `AssignedReplica`."""
 
     @property

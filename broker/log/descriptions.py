@@ -37,13 +37,16 @@ class StrayDescription(msgspec.Struct, frozen=True):
 
 
 class KeptDescription(msgspec.Struct, frozen=True):
-    """A copy that a move was building when the replica's own directory went offline."""
+    """A copy that a move was building when the replica's own directory went offline, or a directory that is not served for the
+    reason in `doubt`.
+    """
 
     path: Path
     topic: str
     partition: int
     size_bytes: int
     log_end_offset: int
+    doubt: str = ""
 
 
 class DirDescription(msgspec.Struct, frozen=True):
@@ -74,8 +77,8 @@ def describe_replica(log: PartitionLog, current: PartitionLog | None) -> Replica
     return ReplicaDescription(log.topic, log.topic_id, log.partition, log.size_bytes, lag, is_future)
 
 
-def describe_kept(log: PartitionLog) -> KeptDescription:
-    return KeptDescription(log.directory, log.topic, log.partition, log.size_bytes, log.log_end_offset)
+def describe_kept(log: PartitionLog, doubt: str) -> KeptDescription:
+    return KeptDescription(log.directory, log.topic, log.partition, log.size_bytes, log.log_end_offset, doubt)
 
 
 def log_bytes_in(path: Path) -> int:

@@ -132,11 +132,13 @@ def open_again(
 
 
 def as_loaded(log: PartitionLog, log_dir: LogDir) -> LoadedDir:
-    """A running log as a directory that was found."""
-    return LoadedDir(found_dir(log, log.directory.name, log.topic_id), log.directory, log_dir, log)
+    """An open log as a directory that was found."""
+    topic_id = None if log.topic_id == ZERO else log.topic_id
+    fault = "" if topic_id is not None else _topic_id(log.directory)[1]
+    return LoadedDir(found_dir(log, log.directory.name, topic_id, fault), log.directory, log_dir, log)
 
 
-def found_dir(log: PartitionLog, name: str, topic_id: Uuid | None) -> FoundDir:
+def found_dir(log: PartitionLog, name: str, topic_id: Uuid | None, fault: str = "") -> FoundDir:
     """An open log as the start-up plan sees it, in a directory of that name."""
     parsed = parse(name)
     assert parsed is not None, f"{name} is the name of a replica's directory"
@@ -150,6 +152,7 @@ def found_dir(log: PartitionLog, name: str, topic_id: Uuid | None) -> FoundDir:
         log_start_offset=log.log_start_offset,
         log_end_offset=log.log_end_offset,
         epochs=log.epochs,
+        fault=fault,
     )
 
 
@@ -163,12 +166,12 @@ def load_log_dir(log_dir: LogDir, config: LogConfig, before_truncation: Callable
     def load(item: tuple[Path, DirName]) -> LoadedDir:
         path, name = item
         topic = _topic(path, name)
-        topic_id = _topic_id(path)
+        topic_id, fault = _topic_id(path)
         log = None
         if name.kind in (DirKind.CURRENT, DirKind.FUTURE):
             log = _open(log_dir, path, name._replace(topic=topic), topic_id, config, before_truncation)
         if log is not None:
-            found = found_dir(log, path.name, topic_id)
+            found = found_dir(log, path.name, topic_id, fault)
         else:
             found = FoundDir(log_dir.directory_id, path.name, name.kind, topic, name.partition, topic_id)
         return LoadedDir(found, path, log_dir, log)
@@ -211,12 +214,17 @@ def _topic(path: Path, name: DirName) -> str:
     return name.topic
 
 
-def _topic_id(path: Path) -> Uuid | None:
+def _topic_id(path: Path) -> tuple[Uuid | None, str]:
+    """Return the topic id in a replica's directory, None if it cannot be read, and the reason."""
     try:
-        return checkpoints.read_partition_metadata(path)
+        topic_id = checkpoints.read_partition_metadata(path)
     except CorruptFile as error:
-        logger.warning("the topic of %s is unknown: %s", path, error)
-        return None
+        fault = f"its topic id cannot be read ({error})"
+    else:
+        fault = "" if topic_id is not None else f"it has no {checkpoints.PARTITION_METADATA}"
+    if fault:
+        logger.warning("the topic of %s is unknown: %s", path, fault)
+    return (None, fault) if fault else (topic_id, "")
 
 
 def _open(
@@ -247,7 +255,7 @@ def open_stray(
         path,
         topic=topic,
         partition=partition,
-        topic_id=_topic_id(path) or ZERO,
+        topic_id=_topic_id(path)[0] or ZERO,
         directory_id=log_dir.directory_id,
         config=config,
         before_truncation=before_truncation,

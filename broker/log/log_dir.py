@@ -54,6 +54,8 @@ class LogDir:
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.log_start_offsets: dict[TopicPartition, int] = {}
         self.cleaned_ends: dict[TopicPartition, int] = {}
+        self.missing: set[TopicPartition] = set()
+        """Replicas without a directory whose offsets the checkpoints keep: they show that there were records."""
         self._written: dict[str, frozenset[TopicPartition]] = {}
         """Replicas whose offsets each checkpoint on the disk holds."""
         self._volume = os.fstat(lock).st_dev
@@ -187,7 +189,8 @@ class LogDir:
         LogDirFailed, or TooManyOpenFiles: nothing was written.
         """
         with self._checkpoint_lock, disk_errors(self.path):
-            by_partition = {(log.topic, log.partition): offset for log, offset in offsets()}
+            by_partition = {key: offset for key, offset in self._offsets_at_start(name).items() if key in self.missing}
+            by_partition |= {(log.topic, log.partition): offset for log, offset in offsets()}
             try:
                 checkpoints.write_offsets(self.path / name, by_partition)
             except OSError as error:
@@ -200,8 +203,21 @@ class LogDir:
                 by_partition = {}
             self._written[name] = frozenset(by_partition)
 
+    def _offsets_at_start(self, name: str) -> dict[TopicPartition, int]:
+        return {
+            checkpoints.RECOVERY_POINTS: self.recovery_points,
+            checkpoints.HIGH_WATERMARKS: self.high_watermarks,
+            checkpoints.LOG_START_OFFSETS: self.log_start_offsets,
+            checkpoints.CLEANED_ENDS: self.cleaned_ends,
+        }[name]
+
+    def had_records(self, replica: TopicPartition) -> bool:
+        """Return True if a checkpoint had an offset of the replica when the directory was opened."""
+        return max(self.recovery_points.get(replica, 0), self.high_watermarks.get(replica, 0)) > 0
+
     def forget_checkpoints(self, replica: TopicPartition, logs: Logs) -> None:
         """Remove the offsets of a deleted replica before one of its name is created, which would inherit them."""
+        self.missing.discard(replica)
         with self._checkpoint_lock:
             is_written = any(replica in written for written in self._written.values())
         if is_written:

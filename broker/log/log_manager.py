@@ -42,8 +42,11 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from kraftlab.metadata.uuids import UNASSIGNED, Uuid, to_text
+import msgspec
 
+from kraftlab.metadata.uuids import UNASSIGNED, ZERO, Uuid, to_text
+
+from .checkpoints import replace_partition_metadata
 from .creating import NewReplica, ReplicaId, collecting, prepare_together, remove_new, removing_on_error
 from .descriptions import DirDescription, describe_replicas
 from .destinations import Destinations
@@ -69,6 +72,7 @@ from .partition_log import PartitionLog
 from .placement import Candidate, FreeBytes, rank
 from .recovery import new_segments
 from .startup import (
+    IS_MISSING,
     MAY_BE_OFFLINE,
     Action,
     AssignedReplica,
@@ -107,6 +111,8 @@ class LogManager:
         self._currents: dict[ReplicaId, PartitionLog] = {}
         self._futures: dict[ReplicaId, PartitionLog] = {}
         self._unserved = Unserved(delete_delay_ms, stray_grace_ms, self._count_again)
+        self._missing: set[ReplicaId] = set()
+        """Replicas that had records and whose directory is missing."""
         self.destinations = Destinations()
         self._free = FreeBytes()
         self._cordoned: frozenset[Path] = frozenset()
@@ -177,12 +183,31 @@ class LogManager:
         with self._lock:
             loaded = {(item.found.log_dir, item.found.name): item for item in self._loaded}
             found = [item.found for item in self._loaded]
+            assigned = [self._with_evidence(replica) for replica in assigned]
             plan = plan_startup(found, assigned, good_dirs=tuple(self.directory_ids().values()), has_bad_dirs=bool(self._offline))
             refusals = [action.reason for action in plan if action.verb is Verb.REFUSE]
             if refusals:
                 raise StartupRefused("; ".join(refusals))
+            self._note_missing(plan, assigned)
             self._follow(plan, loaded, now_ms)
             return plan
+
+    def _with_evidence(self, replica: AssignedReplica) -> AssignedReplica:
+        """Note if the checkpoints of the assigned directory know the replica. Those of a new partition are of an older topic."""
+        there = next((each for each in self._online.values() if each.directory_id == replica.directory), None)
+        had_records = replica.has_changed and there is not None and there.had_records((replica.topic, replica.partition))
+        return msgspec.structs.replace(replica, had_records=True) if had_records else replica
+
+    def _note_missing(self, plan: Iterable[Action], assigned: Iterable[AssignedReplica]) -> None:
+        """Note replicas whose directory is missing, and keep their offsets in the checkpoints for the next start."""
+        missing = {(action.topic, action.partition) for action in plan if action.reason == IS_MISSING}
+        by_id = {log_dir.directory_id: log_dir for log_dir in self._online.values()}
+        for replica in assigned:
+            name = (replica.topic, replica.partition)
+            if name in missing:
+                logger.error("%s-%d is offline here: %s", *name, IS_MISSING)
+                self._missing.add((replica.topic_id, replica.partition))
+                by_id[replica.directory].missing.add(name)
 
     def _follow(self, plan: Iterable[Action], loaded: Mapping[tuple[Uuid, str], LoadedDir], now_ms: int) -> None:
         """Carry a plan out. A directory that fails meanwhile goes offline; StartupRefused: too many files are open."""
@@ -243,6 +268,8 @@ class LogManager:
                     self._unserved.set_aside(log)
             case Verb.KEEP, None:
                 self._unserved.note_stray(subject.path, action.topic, action.partition)
+            case Verb.KEEP, PartitionLog() if action.doubted is not None:
+                self._unserved.keep_doubtful(log, (action.doubted, action.partition), action.reason)
             case Verb.KEEP, PartitionLog():
                 self._unserved.kept.append(log)
             case _:
@@ -298,7 +325,7 @@ class LogManager:
             self._online[path], reason = returning.log_dir, self._offline.pop(path, "")
             self._loaded = [*returning.loaded, *copies]
             found = [item.found for item in self._loaded]
-            waiting = [each for each in assigned if (each.topic_id, each.partition) not in self._currents]
+            waiting = [self._with_evidence(each) for each in assigned if (each.topic_id, each.partition) not in self._currents]
             good_dirs = tuple(self.directory_ids().values())
             plan = plan_return(found, running, waiting, good_dirs=good_dirs, has_bad_dirs=bool(self._offline))
             refusals = [action.reason for action in plan if action.verb is Verb.REFUSE]
@@ -309,6 +336,7 @@ class LogManager:
             self._known_ids[path] = returning.log_dir.directory_id
             self._online_since_s[path] = time.monotonic()
             logger.info("log directory %s is back", path)
+            self._note_missing(plan, waiting)
             try:
                 self._follow(plan, known, now_ms)
             except StartupRefused as error:
@@ -427,21 +455,24 @@ class LogManager:
         *,
         is_new: bool = False,
         is_counted_on: bool = False,
+        can_be_filled: bool = False,
         config: LogConfig | None = None,
     ) -> PartitionLog:
         """Return the replica's current log, created if there is none.
 
         It is created in the remembered destination, otherwise in the assigned directory, otherwise where `placement` puts it.
 
-        `is_new`: the broker certainly never had the replica; `is_counted_on`: other nodes believe that the replica has records.
-        ReplicaOffline: it may exist in a directory that is offline. LogDirFailed, NoSpace: the chosen directory could not take
-        it; after `mark_offline` another one is chosen. ReplicaConflict: the name is in use there.
+        `is_new`: the broker certainly never had the replica; `is_counted_on`, `can_be_filled`: see `AssignedReplica`.
+        ReplicaOffline: it may exist in a directory that is offline, doubtful or missing. LogDirFailed, NoSpace: the chosen
+        directory could not take it; after `mark_offline` another one is chosen. ReplicaConflict: the name is in use there.
         """
         key = (topic_id, partition)
         known = self._claim(key)
         if known is not None:
             return known
-        wanted = NewReplica(topic, topic_id, partition, directory_id or UNASSIGNED, is_new, config or self.config, is_counted_on)
+        wanted = NewReplica(
+            *(topic, topic_id, partition, directory_id or UNASSIGNED, is_new, config or self.config, is_counted_on, can_be_filled)
+        )
         refused = self.create_together([wanted])
         if refused:
             raise refused[0]
@@ -472,6 +503,7 @@ class LogManager:
                 with collecting(refused):
                     self._unserved.free_name(log_dir.path / name)
                     self._currents[replica.key] = self._open_new(log_dir, directory, name, replica, start_offset=0)
+                    self._missing.discard(replica.key)
                     self.destinations.forget(replica.topic, replica.partition)
         for path in {log_dir.path for _, log_dir, _ in prepared}:
             with collecting(refused), disk_errors(path):
@@ -493,8 +525,13 @@ class LogManager:
 
     def _choose(self, replica: NewReplica) -> LogDir:
         topic, partition, directory_id = replica.topic, replica.partition, replica.directory_id
-        if not replica.is_new and self._unserved.kept_of(replica.key):
-            raise ReplicaOffline(f"{topic}-{partition} is not created: {MAY_BE_OFFLINE}")
+        for log in [] if replica.is_new else self._unserved.kept_of(replica.key):
+            doubt = self._unserved.doubt(log)
+            if not doubt or not replica.can_be_filled:
+                raise ReplicaOffline(f"{topic}-{partition} is not created: {doubt or MAY_BE_OFFLINE}")
+            self._unserved.set_aside(log)
+        if replica.key in self._missing and not replica.is_new and not replica.can_be_filled:
+            raise ReplicaOffline(f"{topic}-{partition} is not created: {IS_MISSING}")
         if not self._online:
             raise ReplicaOffline(f"{topic}-{partition} cannot be created: no log directory works")
         ids = {log_dir.directory_id: log_dir for log_dir in self._online.values()}
@@ -640,12 +677,24 @@ class LogManager:
             current = self._currents.pop((topic_id, partition), None)
             try:
                 self.drop_future(topic_id, partition, now_ms)
+                self._missing.discard((topic_id, partition))
                 for log in self._unserved.kept_of((topic_id, partition)):
-                    self._unserved.drop_copy(log.directory, now_ms)
+                    if (log.topic_id, log.partition) != (topic_id, partition):
+                        self._leave(log, now_ms)
+                    else:
+                        self._unserved.drop_copy(log.directory, now_ms)
             finally:
                 if current is not None:
                     self._unserved.retire(current, now_ms)
             return current is not None
+
+    def _leave(self, log: PartitionLog, now_ms: int) -> None:
+        """Give a doubtful directory up, whose replica has left this broker. It may belong to a topic that is not known yet."""
+        self._unserved.taken(log.directory)
+        if log.topic_id == ZERO:
+            self._unserved.set_aside(log)
+        else:
+            self._unserved.leave_unclaimed((log.topic_id, log.partition), log, now_ms)
 
     # Kept copies
 
@@ -665,27 +714,56 @@ class LogManager:
         copy = self._unserved.copy_at(path)
         return copy.topic, copy.partition
 
-    def promote_copy(self, path: Path, replica: AssignedReplica) -> PartitionLog:
-        """Make a kept copy, or one that was set aside, the current log of a replica that has none.
+    def promote_copy(self, path: Path, replica: AssignedReplica, leader_epoch: int) -> PartitionLog:
+        """Make a kept copy, or one that was set aside, the current log of a replica that has none. A damaged `partition.metadata`
+        is written again. `leader_epoch`: that of the partition.
 
-        ReplicaConflict if there is no such copy, or the replica has a log.
+        ReplicaConflict if there is no such copy, the replica has a log, or the copy is of another topic.
         """
         key = (replica.topic_id, replica.partition)
         with self._lock:
             current = self._currents.get(key)
             if current is not None:
-                raise ReplicaConflict(f"{current.name} has a working log in {current.log_dir}; move the replica instead")
+                raise ReplicaConflict(
+                    f"{current.name} has a working log in {current.log_dir}; move the replica instead. To serve the copy in its "
+                    f"place: stop the broker, move {current.directory} away, rename the copy to {current.name} and start the broker"
+                )
             copy = self._unserved.copy_at(path)
             log = copy if isinstance(copy, PartitionLog) else self._open_stray(path, replica)
-            if (log.topic_id, log.partition) != key:
-                raise ReplicaConflict(f"{path} is not a copy of {replica.topic}-{replica.partition}, but of an older topic")
-            self._promote(None, log, 0)
+            try:
+                self._identify(log, replica, leader_epoch)
+            except LogError:
+                if log is not copy:
+                    log.close()
+                raise
+            if log.directory != log.log_dir / current_name(log.topic, log.partition):
+                self._promote(None, log, 0)
             self._unserved.taken(path)
             self._unserved.taken(log.directory)
             self._currents[key] = log
+            self._missing.discard(key)
             self._counted = None
         logger.warning("%s: the copy %s was promoted, with offsets up to %d", log.name, path, log.log_end_offset)
         return log
+
+    def _identify(self, log: PartitionLog, replica: AssignedReplica, leader_epoch: int) -> None:
+        """Give a copy without a valid topic id that of its replica. ReplicaConflict if it is of another topic."""
+        key = (replica.topic_id, replica.partition)
+        if (log.topic_id, log.partition) == key:
+            return
+        if log.topic_id != ZERO and not self._unserved.doubt(log):
+            raise ReplicaConflict(
+                f"{log.directory} is not a copy of {replica.topic}-{replica.partition}, but of a topic with the id "
+                f"{to_text(log.topic_id)}, by its partition.metadata; if that file is wrong, remove it and restart the broker"
+            )
+        if log.latest_epoch > leader_epoch:
+            raise ReplicaConflict(
+                f"the records in {log.directory} are of leader epochs up to {log.latest_epoch}, but {replica.topic}-"
+                f"{replica.partition} is only in epoch {leader_epoch}: they are of another topic; drop the copy or move it away"
+            )
+        with disk_errors(log.log_dir):
+            replace_partition_metadata(log.directory, replica.topic_id)
+        log.topic_id = replica.topic_id
 
     def _open_stray(self, path: Path, replica: AssignedReplica) -> PartitionLog:
         log_dir = self._online[path.parent]

@@ -11,6 +11,12 @@ current one only if both are there and end alike, or if no current one can exist
 directory is not enough: it does so before the last records are copied, and while a dropped move is not yet taken back. When two
 directories contradict each other nothing is changed and the broker refuses to start.
 
+A directory that has a replica's name and no topic id that can be read, or that of another topic, is doubtful: its
+`partition.metadata` may be damaged. It is never replaced by an empty log that may lead. The replica stays offline and the
+directory stays as it is, until a person promotes it or another replica leads that can fill an empty log. A new topic of the same
+name is told apart by its partition, which has not changed yet (partition epoch 0). In the same way a replica whose directory is
+missing, though a checkpoint knows its offsets, is created again only where a leader can fill it.
+
 The plan does not judge if the metadata is fresh: make it once the broker has caught up with the metadata log.
 
 A directory that comes back while the broker runs gets the same plan (`plan_return`), with one difference: a replica that has a
@@ -45,6 +51,8 @@ class FoundDir(msgspec.Struct, frozen=True):
     log_start_offset: int = 0
     log_end_offset: int = 0
     epochs: tuple[EpochEntry, ...] = ()
+    fault: str = ""
+    """Reason why the topic id is not known."""
 
     def epoch_at(self, offset: int) -> int:
         return max((entry.epoch for entry in self.epochs if entry.start_offset <= offset), default=NO_EPOCH)
@@ -58,6 +66,9 @@ class FoundDir(msgspec.Struct, frozen=True):
 class AssignedReplica(msgspec.Struct, frozen=True):
     """A replica that the metadata assigns to this broker, with its log directory. `is_counted_on`: other nodes believe that the
     replica has records, so that it must not be created empty while its log may only be out of reach.
+
+    `can_be_filled`: another broker leads, and nobody counts on this replica. `has_changed`: the partition is not as it was
+    created. `had_records`: a checkpoint of the assigned log directory has offsets of the replica, and it has changed.
     """
 
     topic: str
@@ -65,6 +76,9 @@ class AssignedReplica(msgspec.Struct, frozen=True):
     partition: int
     directory: Uuid
     is_counted_on: bool = False
+    can_be_filled: bool = False
+    has_changed: bool = False
+    had_records: bool = False
 
 
 class Verb(enum.Enum):
@@ -82,6 +96,8 @@ class Verb(enum.Enum):
 class Action(msgspec.Struct, frozen=True):
     """One action. `subject` is its directory: the current one for SERVE and RESUME_MOVE (`other` is the future one), the future
     one for PROMOTE (`other` is the current one that it replaces, if any). CREATE and OFFLINE have none.
+
+    `doubted`: topic id of the replica that a kept directory may belong to.
     """
 
     verb: Verb
@@ -90,6 +106,7 @@ class Action(msgspec.Struct, frozen=True):
     subject: FoundDir | None = None
     other: FoundDir | None = None
     reason: str = ""
+    doubted: Uuid | None = None
 
     def __repr__(self) -> str:
         names = " ".join(found.name for found in (self.subject, self.other) if found)
@@ -119,18 +136,24 @@ class Case(NamedTuple):
     home: Home
     level: bool
     is_counted_on: bool
+    is_doubtful: bool
+    had_records: bool
+    can_be_filled: bool
 
 
 class Row(NamedTuple):
     """A row of the table; None matches anything."""
 
     has_current: bool
-    has_future: bool
+    has_future: bool | None
     verb: Verb
     has_bad_dirs: bool | None = None
     home: Home | None = None
     level: bool | None = None
     is_counted_on: bool | None = None
+    is_doubtful: bool | None = None
+    had_records: bool | None = None
+    can_be_filled: bool | None = None
     reason: str = ""
 
     def matches(self, case: Case) -> bool:
@@ -140,13 +163,18 @@ class Row(NamedTuple):
 
 
 MAY_BE_OFFLINE = "its current directory may be on the offline log directory"
+IS_MISSING = (
+    "its directory is missing, and it had records: move the directory back and restart the broker, or let another replica lead"
+)
 
 ROWS: tuple[Row, ...] = (
     Row(True, False, Verb.SERVE),
     Row(True, True, Verb.PROMOTE, home=Home.FUTURE, level=True, reason="the metadata names the target and the logs end alike"),
     Row(True, True, Verb.RESUME_MOVE),
+    Row(False, None, Verb.OFFLINE, is_doubtful=True, can_be_filled=False),
     Row(False, True, Verb.PROMOTE, has_bad_dirs=False, reason="the swap was cut short"),
     Row(False, True, Verb.OFFLINE, reason=MAY_BE_OFFLINE),
+    Row(False, False, Verb.OFFLINE, had_records=True, can_be_filled=False, reason=IS_MISSING),
     Row(False, False, Verb.CREATE, has_bad_dirs=False),
     Row(False, False, Verb.CREATE, home=Home.GOOD, is_counted_on=False),
     Row(False, False, Verb.CREATE, home=Home.UNASSIGNED, is_counted_on=False),
@@ -164,12 +192,19 @@ def plan_startup(
     by_replica: dict[tuple[Uuid, int], list[FoundDir]] = defaultdict(list)
     foreign: dict[tuple[str, int, Uuid | None], list[FoundDir]] = defaultdict(list)
     wanted = {(replica.topic_id, replica.partition): replica for replica in assigned}
+    named = {(replica.topic, replica.partition): replica for replica in wanted.values()}
     actions: list[Action] = []
     for item in found:
         if item.kind is DirKind.STRAY:
             actions.append(_about(Verb.KEEP, item, "set aside before"))
-        elif item.topic_id is not None and (item.topic_id, item.partition) in wanted:
-            by_replica[item.topic_id, item.partition].append(item)
+            continue
+        replica = wanted.get((item.topic_id or b"", item.partition))
+        if replica is None or not _has_name_of(item, replica.topic):
+            of_another, replica = replica, named.get((item.topic, item.partition))
+            if replica is not None and not _is_doubtful(item, replica, of_another is not None):
+                replica = None
+        if replica is not None:
+            by_replica[replica.topic_id, replica.partition].append(item)
         else:
             foreign[item.topic, item.partition, item.topic_id].append(item)
     for group in foreign.values():
@@ -177,6 +212,21 @@ def plan_startup(
     for key, replica in wanted.items():
         actions += plan_replica(by_replica[key], replica, good_dirs=good_dirs, has_bad_dirs=has_bad_dirs)
     return actions
+
+
+def _has_name_of(item: FoundDir, topic: str) -> bool:
+    """Return True if the directory's name is one of the topic's. Only the name of a current directory is never truncated."""
+    return item.topic == topic if item.kind is DirKind.CURRENT else topic.startswith(item.topic)
+
+
+def _is_doubtful(item: FoundDir, replica: AssignedReplica, of_another: bool) -> bool:
+    """Return True if a directory with the replica's name may be the replica's own, though its topic id does not say so.
+
+    `of_another`: it is the id of another topic that exists, so it is not that of an older topic with this name.
+    """
+    if item.kind is DirKind.CURRENT:
+        return item.topic_id is None or of_another or replica.has_changed
+    return item.kind is DirKind.FUTURE and item.topic_id is None
 
 
 class Running(NamedTuple):
@@ -203,7 +253,8 @@ def plan_return(
     targets: dict[tuple[Uuid, int], list[FoundDir]] = defaultdict(list)
     for item in found:
         key = (item.topic_id or b"", item.partition)
-        if key not in running or item.kind in (DirKind.DELETE, DirKind.STRAY):
+        has_log = key in running and _has_name_of(item, running[key].current.topic)
+        if not has_log or item.kind in (DirKind.DELETE, DirKind.STRAY):
             rest.append(item)
         elif item.kind is DirKind.CURRENT:
             place = to_text(running[key].current.log_dir)
@@ -223,8 +274,10 @@ def plan_return(
 def plan_replica(
     found: Sequence[FoundDir], replica: AssignedReplica, *, good_dirs: Sequence[Uuid], has_bad_dirs: bool
 ) -> list[Action]:
-    """Return the actions for one replica of this broker; the directories `found` have its topic id."""
+    """Return the actions for one replica of this broker; the directories `found` have its topic id or are doubtful."""
     actions: list[Action] = []
+    doubtful = [item for item in found if item.topic_id != replica.topic_id]
+    found = [item for item in found if item.topic_id == replica.topic_id]
     current = _choose_current(_of_kind(found, DirKind.CURRENT), replica, actions)
     future = _choose_future(_of_kind(found, DirKind.FUTURE), replica, current, actions)
     deleted = _of_kind(found, DirKind.DELETE)
@@ -235,6 +288,9 @@ def plan_replica(
         home=_home(replica.directory, current, future, good_dirs),
         level=current is not None and future is not None and current.progress == future.progress,
         is_counted_on=replica.is_counted_on,
+        is_doubtful=bool(doubtful),
+        had_records=replica.had_records,
+        can_be_filled=replica.can_be_filled,
     )
     row = next(row for row in ROWS if row.matches(case))
     match row.verb:
@@ -243,9 +299,24 @@ def plan_replica(
         case Verb.SERVE | Verb.RESUME_MOVE:
             actions.append(Action(row.verb, replica.topic, replica.partition, current, future, row.reason))
         case _:
-            actions.append(Action(row.verb, replica.topic, replica.partition, reason=row.reason))
-            actions += [_about(Verb.KEEP, item, row.reason) for item in (future,) if item is not None]
+            reason = row.reason or (_doubt(doubtful[0], replica) if doubtful else "")
+            actions.append(Action(row.verb, replica.topic, replica.partition, reason=reason))
+            actions += [_about(Verb.KEEP, item, reason) for item in (future,) if item is not None]
+    for item in doubtful:
+        if row.verb is Verb.OFFLINE:
+            actions.append(
+                Action(Verb.KEEP, item.topic, item.partition, item, reason=_doubt(item, replica), doubted=replica.topic_id)
+            )
+        else:
+            actions.append(_about(Verb.SET_ASIDE, item, _doubt(item, replica)))
     return actions + [_about(Verb.DELETE, item, "deletion goes on") for item in deleted]
+
+
+def _doubt(item: FoundDir, replica: AssignedReplica) -> str:
+    """Reason why a doubtful directory is not served."""
+    if item.topic_id is None:
+        return item.fault or "its topic id is unknown"
+    return f"its partition.metadata names topic {to_text(item.topic_id)}, but {replica.topic} is {to_text(replica.topic_id)}"
 
 
 def is_prefix(shorter: FoundDir, longer: FoundDir) -> bool:

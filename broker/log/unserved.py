@@ -2,7 +2,8 @@
 
 - Unclaimed: a current log that the metadata does not assign to this broker, or not yet. It is set aside after a grace time.
 - Set aside (strays): renamed to -stray. A person may remove, promote or drop them.
-- Kept: copies of replicas whose own log may be in an offline directory. A person may promote or drop them.
+- Kept: copies of replicas whose own log may be in an offline directory, and doubtful directories (`startup.py`), which keep their
+  names. A person may promote or drop them.
 - Given up: renamed to -delete, and removed after the delay.
 
 All changes are made under the log manager's lock. Methods that touch files raise LogDirFailed.
@@ -32,11 +33,20 @@ class _Deletion(NamedTuple):
     path: Path
 
 
+class Doubt(NamedTuple):
+    """Reason why a directory is not served, and the replica that it may belong to."""
+
+    replica: ReplicaId
+    reason: str
+
+
 class Unserved:
     """The directories that a broker does not serve. `on_change` is called when a log is closed."""
 
     def __init__(self, delete_delay_ms: int, stray_grace_ms: int, on_change: Callable[[], None]) -> None:
         self.kept: list[PartitionLog] = []
+        self._doubts: dict[Path, Doubt] = {}
+        """Doubtful directories among `kept`."""
         self._strays: list[StrayDescription] = []
         self._unclaimed: dict[ReplicaId, tuple[int, PartitionLog]] = {}
         self._deletions: list[_Deletion] = []
@@ -52,6 +62,7 @@ class Unserved:
         """Forget the contents of a log directory that failed."""
         self._unclaimed = {key: item for key, item in self._unclaimed.items() if item[1].log_dir != log_dir}
         self.kept = [log for log in self.kept if log.log_dir != log_dir]
+        self._doubts = {path: doubt for path, doubt in self._doubts.items() if path.parent != log_dir}
         self._strays = [stray for stray in self._strays if stray.path.parent != log_dir]
         self._deletions = [item for item in self._deletions if item.path.parent != log_dir]
 
@@ -60,6 +71,11 @@ class Unserved:
     def claim(self, key: ReplicaId) -> PartitionLog | None:
         """Return an unclaimed log, which is served from now on; None if there is none."""
         _, log = self._unclaimed.pop(key, (0, None))
+        for kept in [] if log is not None else list(self.kept):
+            if kept.directory in self._doubts and (kept.topic_id, kept.partition) == key:
+                # The metadata was older than the topic whose id it has.
+                self.taken(kept.directory)
+                return kept
         return log
 
     def leave_unclaimed(self, key: ReplicaId, log: PartitionLog, now_ms: int) -> None:
@@ -70,17 +86,21 @@ class Unserved:
             self._unclaimed[key] = (now_ms + self._stray_grace_ms, log)
 
     def free_name(self, plain: Path) -> None:
-        """Set an unclaimed replica aside that has the name, for instance of a deleted topic of the same name."""
+        """Set a log aside that has the name and is not served, for instance of a deleted topic of the same name."""
         for other, (_, unclaimed) in list(self._unclaimed.items()):
             if unclaimed.directory == plain:
                 self.set_aside(self._unclaimed.pop(other)[1])
+        for log in list(self.kept):
+            if log.directory == plain:
+                self.set_aside(log)
 
     def set_aside(self, log: PartitionLog) -> None:
+        self.taken(log.directory)
         log.rename(log.log_dir / transient_name(log.topic, log.partition, DirKind.STRAY))
         log.close(LogClosed(f"{log.name} in {log.log_dir} was set aside"))
         self._on_change()
         self._strays.append(StrayDescription(log.directory, log.topic, log.partition, log.size_bytes))
-        logger.warning("%s is not assigned to this broker; its files are kept in %s", log.name, log.directory)
+        logger.warning("a directory of %s that is not served was set aside; its files are kept in %s", log.name, log.directory)
 
     def note_stray(self, path: Path, topic: str, partition: int) -> None:
         """Note a directory that was set aside before."""
@@ -122,7 +142,27 @@ class Unserved:
 
     def kept_of(self, key: ReplicaId) -> list[PartitionLog]:
         """Kept copies of a replica."""
-        return [log for log in list(self.kept) if (log.topic_id, log.partition) == key]
+        return [log for log in list(self.kept) if key in ((log.topic_id, log.partition), self._doubted(log))]
+
+    def keep_doubtful(self, log: PartitionLog, key: ReplicaId, reason: str) -> None:
+        """Keep a directory that may be the replica's, as it is."""
+        self.kept.append(log)
+        self._doubts[log.directory] = Doubt(key, reason)
+        logger.error(
+            "%s is offline here: %s; %s is kept as it is: to serve it, run kraftlab log-dirs --promote",
+            log.name,
+            reason,
+            log.directory,
+        )
+
+    def doubt(self, log: PartitionLog) -> str:
+        """Reason why a kept log is not served; "" if only its replica's own log may be out of reach."""
+        found = self._doubts.get(log.directory)
+        return found.reason if found is not None else ""
+
+    def _doubted(self, log: PartitionLog) -> ReplicaId | None:
+        found = self._doubts.get(log.directory)
+        return found.replica if found is not None else None
 
     def copy_at(self, path: Path) -> PartitionLog | StrayDescription:
         """Return the kept copy or the stray in that directory. ReplicaConflict if there is none."""
@@ -137,6 +177,7 @@ class Unserved:
     def taken(self, path: Path) -> None:
         """Forget a copy that is served from now on."""
         self.kept = [log for log in self.kept if log.directory != path]
+        self._doubts.pop(path, None)
         self._strays = [stray for stray in self._strays if stray.path != path]
 
     def drop_copy(self, path: Path, now_ms: int) -> None:
@@ -155,7 +196,7 @@ class Unserved:
     def describe(self, log_dir: Path) -> tuple[tuple[StrayDescription, ...], tuple[KeptDescription, ...]]:
         """Strays and kept copies in a log directory."""
         strays = tuple(stray for stray in list(self._strays) if stray.path.parent == log_dir)
-        return strays, tuple(describe_kept(log) for log in list(self.kept) if log.log_dir == log_dir)
+        return strays, tuple(describe_kept(log, self.doubt(log)) for log in list(self.kept) if log.log_dir == log_dir)
 
 
 def remove_tree(path: Path) -> None:

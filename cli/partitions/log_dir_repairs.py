@@ -75,15 +75,27 @@ def _find(log_dirs: Iterable[LogDir], broker: int, name: str) -> KeptReplicaCopy
 def describe_copy(broker: int, copy: KeptReplicaCopy) -> str:
     """One line about a kept copy."""
     end = f", offsets up to {copy.log_end_offset}" if copy.log_end_offset is not None else ""
-    why = "set aside" if copy.is_stray else "kept, since the replica's own log may be on an offline disk"
+    why = "kept, since the replica's own log may be on an offline disk"
+    if copy.is_stray or copy.doubt:
+        why = copy.doubt or "set aside"
     partition = f"{copy.topic_name}-{copy.partition_index}"
     return f"Broker {broker} has a copy of {partition} ({copy.size_bytes} bytes{end}; {why}): {copy.path}"
 
 
 def loss(copy: KeptReplicaCopy, *, promote: bool) -> str:
     """Say what is lost by promoting or dropping a copy."""
+    if copy.doubt:
+        partition = f"{copy.topic_name}-{copy.partition_index}"
+        if promote:
+            return (
+                f"If {partition} was deleted and created again, these may be records of the old topic. Once it is promoted, its "
+                "partition.metadata is written again."
+            )
+        return f"Dropping it deletes these records from this broker; {partition} begins here with an empty log."
     if not promote:
         return "Dropping it deletes these records from this broker; they may be the last ones if the offline disk is lost."
+    if copy.is_stray:
+        return "It may lack records that the replica had."
     if copy.log_end_offset is not None and copy.lost_log_end_offset is not None:
         missing = max(copy.lost_log_end_offset - copy.log_end_offset, 0)
         lack = f"It lacks {missing} offsets of the log on the offline disk, which ended at {copy.lost_log_end_offset}."

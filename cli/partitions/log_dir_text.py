@@ -80,6 +80,7 @@ def _copy(copy: KeptReplicaCopy) -> dict[str, object]:
         "logEndOffset": _number(copy.log_end_offset),
         "isStray": copy.is_stray,
         "lostLogEndOffset": _number(copy.lost_log_end_offset),
+        "doubt": copy.doubt or None,
     }
 
 
@@ -169,11 +170,18 @@ def directory_lines(described: AllLogDirs, width_max: int | None = None) -> list
 def _lost_text(replica: LogDirReplica) -> str:
     lost = replica.lost
     assert lost is not None, "only replicas that have lost records are described"
-    elected = f"; it led {lost.unclean_elections} times without being in sync" if lost.unclean_elections else ""
-    return (
-        f"{replica.topic}-{replica.partition_index} lost {lost.records} records ({lost.acknowledged_records} acknowledged), "
-        f"{bytes_text(lost.size_bytes)}, in {lost.truncations} truncations{elected}"
-    )
+    name, parts = f"{replica.topic}-{replica.partition_index}", []
+    if lost.records:
+        parts.append(
+            f"lost {lost.records} records ({lost.acknowledged_records} acknowledged), {bytes_text(lost.size_bytes)}, in "
+            f"{lost.truncations} truncations"
+        )
+    elif lost.truncations:
+        # The start after a crash counts bytes: it cannot read the records.
+        parts.append(f"lost {bytes_text(lost.size_bytes)} that could not be read, in {lost.truncations} truncations")
+    if lost.unclean_elections:
+        parts.append(f"led {lost.unclean_elections} times without being in sync, and may lack any number of records")
+    return f"{name} " + "; it ".join(parts)
 
 
 def _directory_row(broker_id: int, found: LogDir) -> tuple[str, ...]:

@@ -39,9 +39,9 @@ def found(
     return FoundDir(log_dir, name, kind, "t", 0, topic_id, log_end_offset=end, epochs=entries)
 
 
-def plan(*dirs: FoundDir, metadata: bytes | None = D1, bad: bool = False, counted_on: bool = False) -> list[str]:
+def plan(*dirs: FoundDir, metadata: bytes | None = D1, bad: bool = False, counted_on: bool = False, **known: bool) -> list[str]:
     """The plan as lines: verb, directories' numbers; `metadata` None: not a replica."""
-    assigned = [] if metadata is None else [AssignedReplica("t", TOPIC, 0, metadata, counted_on)]
+    assigned = [] if metadata is None else [AssignedReplica("t", TOPIC, 0, metadata, counted_on, **known)]
     return lines(plan_startup(dirs, assigned, good_dirs=GOOD, has_bad_dirs=bad))
 
 
@@ -91,8 +91,16 @@ SHORT_F2 = found(FUTURE, D2, end=60)
         (11, ["SET_ASIDE F3", "PROMOTE F2"], plan(SHORT_F2, F3, metadata=D2)),
         (12, ["KEEP S1", "SERVE C2"], plan(found(STRAY, D1), C2)),
         (13, ["SET_ASIDE C1"], plan(C1, metadata=None)),
-        (13, ["SET_ASIDE C1", "CREATE"], plan(found(CURRENT, D1, topic_id=None))),
+        (13, ["OFFLINE", "KEEP C1"], plan(found(CURRENT, D1, topic_id=None))),
+        (13, ["OFFLINE", "KEEP C1"], plan(found(CURRENT, D1, topic_id=None), metadata=DEAD, counted_on=True, bad=True)),
+        (13, ["OFFLINE", "KEEP C1", "KEEP F2"], plan(found(CURRENT, D1, topic_id=None), found(FUTURE, D2, topic_id=None))),
+        (13, ["OFFLINE", "KEEP F2", "KEEP C1"], plan(found(CURRENT, D1, topic_id=None), F2)),
+        (13, ["CREATE", "SET_ASIDE C1"], plan(found(CURRENT, D1, topic_id=None), can_be_filled=True)),
+        (13, ["SERVE C2", "SET_ASIDE C1"], plan(found(CURRENT, D1, topic_id=None), C2)),
         (13, ["SET_ASIDE C1", "SERVE C2"], plan(found(CURRENT, D1, topic_id=OTHER_TOPIC), C2)),
+        (13, ["SET_ASIDE C1", "CREATE"], plan(found(CURRENT, D1, topic_id=OTHER_TOPIC))),
+        (13, ["OFFLINE", "KEEP C1"], plan(found(CURRENT, D1, topic_id=OTHER_TOPIC), has_changed=True)),
+        (13, ["CREATE", "SET_ASIDE C1"], plan(found(CURRENT, D1, topic_id=OTHER_TOPIC), has_changed=True, can_be_filled=True)),
         (13, ["SET_ASIDE C1", "DELETE F2"], plan(C1, F2, metadata=None)),
         (13, ["SET_ASIDE F2"], plan(F2, metadata=None)),
         (13, ["DELETE D1"], plan(D_1, metadata=None)),
@@ -100,6 +108,8 @@ SHORT_F2 = found(FUTURE, D2, end=60)
         (14, ["CREATE"], plan(metadata=DEAD)),
         (14, ["CREATE"], plan(metadata=D1, counted_on=True)),
         (14, ["CREATE"], plan(metadata=D1, bad=True)),
+        (14, ["OFFLINE"], plan(metadata=D1, had_records=True)),
+        (14, ["CREATE"], plan(metadata=D1, had_records=True, can_be_filled=True)),
         (15, ["OFFLINE"], plan(metadata=D1, bad=True, counted_on=True)),
         (15, ["OFFLINE"], plan(metadata=DEAD, bad=True)),
         (15, ["OFFLINE"], plan(metadata=LOST, bad=True)),
@@ -117,7 +127,7 @@ def test_row(row: int, expected: list[str], actual: list[str]) -> None:
 
 def test_some_row_matches_every_case() -> None:
     booleans = (True, False)
-    for values in itertools.product(booleans, booleans, booleans, Home, booleans, booleans):
+    for values in itertools.product(*[booleans] * 3, Home, *[booleans] * 5):
         assert any(row.matches(Case(*values)) for row in ROWS), values
 
 
@@ -189,10 +199,14 @@ def check_no_data_is_lost(dirs: list[FoundDir], actions: list[Action], beside: S
 def test_every_combination_of_up_to_three_directories_gets_a_plan_that_keeps_the_data() -> None:
     for dirs in combinations():
         data = [item for item in dirs if is_data(item) and item.topic_id == TOPIC]
+        can_be_doubtful = any(item.kind is CURRENT and item.topic_id != TOPIC for item in dirs)
         for metadata, bad, counted_on in itertools.product(METADATA, (False, True), (False, True)):
-            assigned = [] if metadata is None else [AssignedReplica("t", TOPIC, 0, metadata, counted_on)]
-            actions = plan_startup(dirs, assigned, good_dirs=GOOD, has_bad_dirs=bad)
-            check_plan(dirs, data, assigned, actions, bad)
+            states = ((False, False), (True, False), (True, not counted_on))
+            for changed, filled in states if can_be_doubtful else states[:1]:
+                replica = AssignedReplica("t", TOPIC, 0, metadata or D1, counted_on, filled, changed)
+                assigned = [] if metadata is None else [replica]
+                actions = plan_startup(dirs, assigned, good_dirs=GOOD, has_bad_dirs=bad)
+                check_plan(dirs, data, assigned, actions, bad)
 
 
 def check_plan(
@@ -213,10 +227,35 @@ def check_plan(
         assert action.verb is not Verb.DELETE or action.subject.kind in (DELETE, FUTURE), "a current log is never deleted alone"
     for fate in fates:
         assert fate.subject is None or fate.subject.topic_id == TOPIC
+        doubtful = [item for item in dirs if item.kind is CURRENT and may_be_of(assigned[0], item)]
         assert (fate.verb in (Verb.SERVE, Verb.RESUME_MOVE)) == bool(currents) or fate.verb is Verb.PROMOTE
         assert not (data and fate.verb is Verb.CREATE), "no empty log beside data of the same replica"
-        assert bad or fate.verb is not Verb.OFFLINE
+        assert bad or doubtful or fate.verb is not Verb.OFFLINE
+        if doubtful and not currents and not assigned[0].can_be_filled:
+            assert fate.verb is Verb.OFFLINE, "no empty log, and no half of a move, in the place of what may be the replica's"
+            assert all(action.verb is Verb.KEEP for action in actions if action.subject in doubtful)
         assert not (bad and not data and assigned[0].is_counted_on and fate.verb is Verb.CREATE), "its log may be out of reach"
+
+
+def may_be_of(replica: AssignedReplica, item: FoundDir) -> bool:
+    return item.topic_id is None or (replica.has_changed and item.topic_id != replica.topic_id)
+
+
+def test_a_directory_with_the_id_of_another_topic_of_this_broker_is_doubtful() -> None:
+    """Not a second copy of that topic, and not an older topic of its own name."""
+    other = msgspec.structs.replace(found(CURRENT, D1, topic_id=OTHER_TOPIC), topic="u", name="u-0")
+    damaged = found(CURRENT, D2, topic_id=OTHER_TOPIC)
+    assigned = [AssignedReplica("t", TOPIC, 0, D2), AssignedReplica("u", OTHER_TOPIC, 0, D1)]
+    actions = plan_startup([other, damaged], assigned, good_dirs=GOOD, has_bad_dirs=False)
+    assert [(action.verb, action.topic) for action in actions] == [
+        (Verb.OFFLINE, "t"),
+        (Verb.KEEP, "t"),
+        (Verb.SERVE, "u"),
+    ]
+    running = {(OTHER_TOPIC, 0): Running(other, False)}
+    waiting = [AssignedReplica("t", TOPIC, 0, D2, has_changed=True)]
+    [fate, kept] = plan_return([damaged], running, waiting, good_dirs=GOOD, has_bad_dirs=False)
+    assert (fate.verb, kept.verb, kept.doubted) == (Verb.OFFLINE, Verb.KEEP, TOPIC)
 
 
 def test_a_log_directory_that_comes_back_never_disturbs_a_running_log() -> None:

@@ -1762,7 +1762,7 @@ class LogDirResult(_message.Message):
     def __init__(self, error_code: _Optional[int] = ..., log_dir: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[LogDirTopic, _Mapping]]] = ..., total_bytes: _Optional[int] = ..., usable_bytes: _Optional[int] = ..., is_cordoned: bool = ..., directory_id: _Optional[str] = ..., strays: _Optional[_Iterable[str]] = ..., error_message: _Optional[str] = ..., kept_copies: _Optional[_Iterable[_Union[KeptReplicaCopy, _Mapping]]] = ...) -> None: ...
 
 class KeptReplicaCopy(_message.Message):
-    __slots__ = ("path", "topic_name", "partition_index", "size_bytes", "log_end_offset", "is_stray", "lost_log_end_offset")
+    __slots__ = ("path", "topic_name", "partition_index", "size_bytes", "log_end_offset", "is_stray", "lost_log_end_offset", "doubt")
     PATH_FIELD_NUMBER: _ClassVar[int]
     TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -1770,6 +1770,7 @@ class KeptReplicaCopy(_message.Message):
     LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     IS_STRAY_FIELD_NUMBER: _ClassVar[int]
     LOST_LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DOUBT_FIELD_NUMBER: _ClassVar[int]
     path: str
     topic_name: str
     partition_index: int
@@ -1777,7 +1778,8 @@ class KeptReplicaCopy(_message.Message):
     log_end_offset: int
     is_stray: bool
     lost_log_end_offset: int
-    def __init__(self, path: _Optional[str] = ..., topic_name: _Optional[str] = ..., partition_index: _Optional[int] = ..., size_bytes: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., is_stray: bool = ..., lost_log_end_offset: _Optional[int] = ...) -> None: ...
+    doubt: str
+    def __init__(self, path: _Optional[str] = ..., topic_name: _Optional[str] = ..., partition_index: _Optional[int] = ..., size_bytes: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., is_stray: bool = ..., lost_log_end_offset: _Optional[int] = ..., doubt: _Optional[str] = ...) -> None: ...
 
 class LogDirTopic(_message.Message):
     __slots__ = ("name", "partitions")
