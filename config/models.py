@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
 
@@ -25,6 +25,7 @@ from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter, VoterSet
 from . import properties
 from .access import access_settings, listener_users
 from .config_key import split_list
+from .directories import check_apart, parse_directories, parse_directory
 from .endpoints import parse_endpoint
 from .errors import ConfigError
 from .secrets import is_secret_property
@@ -167,6 +168,7 @@ class BrokerConfig(NodeConfig, frozen=True, kw_only=True):
 
 
 Config = TypeVar("Config", bound=NodeConfig)
+Parsed = TypeVar("Parsed")
 
 
 class _Reader:
@@ -296,9 +298,7 @@ def _directories(reader: _Reader, role: str) -> tuple[Path, tuple[Path, ...]]:
             f"{reader.source} sets both log.dir={values['log.dir']} and log.dirs={values['log.dirs']}; keep log.dirs only"
         )
     key = "log.dir" if "log.dir" in values else "log.dirs"
-    log_dirs = tuple(Path(os.path.abspath(item)) for item in split_list(values.get(key, "")))
-    if len(set(log_dirs)) != len(log_dirs):
-        reader.fail(key, "a directory is listed twice")
+    log_dirs = _paths(reader, key, lambda: parse_directories(values.get(key, "")))
     if role == "broker" and not log_dirs:
         reader.need("log.dirs", "/var/lib/kraftlab/d0,/var/lib/kraftlab/d1")
     cordoned = split_list(values.get("cordoned.log.dirs", ""))
@@ -306,10 +306,22 @@ def _directories(reader: _Reader, role: str) -> tuple[Path, tuple[Path, ...]]:
         reader.fail(
             "cordoned.log.dirs", f"{min(missing)} is not one of log.dirs; they are {', '.join(map(str, log_dirs))}, or * for all"
         )
-    metadata = values.get("metadata.log.dir", "")
-    if not metadata and not log_dirs:
-        reader.need("metadata.log.dir", "/var/lib/kraftlab/metadata")
-    return (Path(os.path.abspath(metadata)) if metadata else log_dirs[0]), log_dirs
+    key = "metadata.log.dir"
+    if not values.get(key):
+        if not log_dirs:
+            reader.need(key, "/var/lib/kraftlab/metadata")
+        return log_dirs[0], log_dirs
+    metadata = _paths(reader, key, lambda: parse_directory(values[key]))
+    _paths(reader, key, lambda: check_apart({metadata: None} | dict.fromkeys(log_dirs)))
+    return metadata, log_dirs
+
+
+def _paths(reader: _Reader, key: str, parse: Callable[[], Parsed]) -> Parsed:
+    """Parse the paths of a key. ConfigError names the key and its value."""
+    try:
+        return parse()
+    except ConfigError as error:
+        reader.fail(key, str(error))
 
 
 def _check_fixed_names(reader: _Reader, role: str) -> None:

@@ -19,6 +19,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 from kraftlab.client import AdminClient, ClusterUnreachable
+from kraftlab.config.directories import check_no_comma
+from kraftlab.config.errors import ConfigError
 from kraftlab.config.force_standalone import forcing
 from kraftlab.config.initial_voters import own_voter
 from kraftlab.config.models import load_controller
@@ -84,6 +86,10 @@ class LocalCluster(ProxiedLinks):
         kafka_port: int | None = None,
     ) -> None:
         super().__init__(link_seed, network)
+        try:
+            check_no_comma(os.fspath(data_dir))
+        except ConfigError as error:
+            raise ClusterError(f"cannot use the directory {os.fspath(data_dir)!r}: {error}") from None
         self.directory = Path(data_dir).absolute()
         self._lock = lock(self.directory)
         try:

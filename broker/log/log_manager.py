@@ -726,7 +726,7 @@ class LogManager:
             if current is not None:
                 raise ReplicaConflict(
                     f"{current.name} has a working log in {current.log_dir}; move the replica instead. To serve the copy in its "
-                    f"place: stop the broker, move {current.directory} away, rename the copy to {current.name} and start the broker"
+                    f"place: stop the broker, move {current.directory} away, rename the copy to {current.name} and start it again"
                 )
             copy = self._unserved.copy_at(path)
             log = copy if isinstance(copy, PartitionLog) else self._open_stray(path, replica)

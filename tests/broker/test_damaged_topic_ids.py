@@ -130,7 +130,7 @@ async def test_a_copy_that_was_set_aside_can_be_promoted_though_its_topic_id_is_
     is_emptied(stray / checkpoints.PARTITION_METADATA)
     broker.crash()
     await broker.restart()
-    with pytest.raises(ReplicaConflict, match="stop the broker, move .*/t-0 away, rename the copy to t-0"):
+    with pytest.raises(ReplicaConflict, match=r"stop the broker, move .*/t-0 away, rename the copy to t-0"):
         await broker.replicas.promote_copy(stray)
     await broker.lose(log.log_dir)
     await world.change("t", 0, leader=-1)

@@ -34,6 +34,12 @@ def test_a_broker_file_becomes_typed_values(broker_file, tmp_path: Path) -> None
     assert config.all_directories() == (tmp_path / "metadata", tmp_path / "d0", tmp_path / "d1")
 
 
+def test_directories_may_have_blanks_around_them_and_the_metadata_may_lie_in_one_of_them(broker_file) -> None:
+    config = load_broker(broker_file({"log.dirs": " /x/d0 , /x/d 1/ ", "metadata.log.dir": "/x/d 1"}))
+    assert config.log_dirs == (Path("/x/d0"), Path("/x/d 1"))
+    assert config.metadata_log_dir == Path("/x/d 1") and len(config.all_directories()) == 2
+
+
 def test_the_role_of_a_file_decides_its_model(controller_file, broker_file) -> None:
     assert load_any(controller_file()).process_roles == ("controller",)
     assert load_any(broker_file()).process_roles == ("broker",)
@@ -89,7 +95,20 @@ def test_the_metadata_directory_defaults_to_the_first_log_directory(broker_file,
         ({"listener.security.protocol.map": "CONTROLLER:SSL"}, "only PLAINTEXT is served"),
         ({"metadata.log.dir": None}, "does not set metadata.log.dir"),
         ({"log.dir": "/a", "log.dirs": "/b"}, "sets both log.dir=/a and log.dirs=/b; keep log.dirs only"),
-        ({"log.dirs": "/a,/a"}, "log.dirs=/a,/a: a directory is listed twice"),
+        ({"log.dirs": "/a,/a"}, "log.dirs=/a,/a: /a is listed twice"),
+        ({"log.dirs": "/a,//a/./"}, "/a is listed twice"),
+        ({"log.dirs": "/x/d0, "}, "log.dirs=/x/d0,: an entry is empty; write /x/d0"),
+        ({"log.dirs": ",/x/d0"}, "an entry is empty; write /x/d0"),
+        ({"log.dirs": "/x/d0,,/x/d1"}, "an entry is empty; write /x/d0,/x/d1"),
+        ({"log.dirs": ","}, "an entry is empty; write absolute paths"),
+        ({"log.dirs": "/x/a,b/broker-0/d0"}, "'b/broker-0/d0' is not an absolute path; write "),
+        ({"log.dirs": "."}, "'.' is not an absolute path"),
+        ({"log.dirs": "/x/d0/,/x/d0/d1"}, "/x/d0/d1 lies inside /x/d0"),
+        ({"log.dirs": "/x/d0/d1, /x/d0"}, "/x/d0/d1 lies inside /x/d0"),
+        ({"log.dir": "d0"}, "log.dir=d0: 'd0' is not an absolute path; write /"),
+        ({"metadata.log.dir": "metadata"}, "metadata.log.dir=metadata: 'metadata' is not an absolute path"),
+        ({"metadata.log.dir": "/x/a,b"}, "metadata.log.dir=/x/a,b: a comma separates the entries of log.dirs"),
+        ({"metadata.log.dir": "/x/d0/metadata", "log.dirs": "/x/d0"}, "/x/d0/metadata lies inside /x/d0"),
         ({"controller.quorum.fetch.timeout.ms": "2"}, "Value must be at least 10"),
         ({"unclean.leader.election.enable": "perhaps"}, "Expected value to be either true or false"),
     ],

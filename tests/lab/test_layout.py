@@ -110,6 +110,13 @@ def test_a_cluster_has_the_id_that_is_wanted(tmp_path: Path) -> None:
     assert layout.plan(tmp_path, 1, 1, 1).cluster_id != layout.plan(tmp_path, 1, 1, 1).cluster_id
 
 
+@pytest.mark.parametrize(("name", "message"), [("a,b", "a comma separates the entries of log.dirs"), ("", "the path is empty")])
+def test_a_directory_that_cannot_be_in_a_list_is_refused_and_nothing_is_made(tmp_path: Path, name: str, message: str) -> None:
+    with pytest.raises(ClusterError, match=message):
+        LocalCluster(f"{tmp_path}/{name}" if name else "", 1, 1, 1)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(("controllers", "brokers", "log_dirs"), [(0, 1, 1), (1, -1, 1), (1, 1, 0)])
 def test_too_few_of_anything_is_refused(tmp_path: Path, controllers: int, brokers: int, log_dirs: int) -> None:
     with pytest.raises(ClusterError, match="too few"):
