@@ -20,7 +20,9 @@ from .errors import ConfigError
 from .private_files import PRIVATE_DIRECTORY, PRIVATE_FILE
 
 FILE_NAME = "meta.properties"
+FORMAT_IT = "To begin with a new, empty disk, run kraftlab storage format --ignore-formatted"
 _VERSION = "1"
+_RESTORE_IT = "restore the file (version, cluster.id, node.id, directory.id); formatting begins with an empty directory"
 
 
 class MetaProperties(msgspec.Struct, frozen=True):
@@ -47,15 +49,37 @@ def read(directory: Path) -> MetaProperties | None:
     if values is None:
         return None
     if values.get("version") != _VERSION:
-        raise ConfigError(f"{path}: version={values.get('version')}: expected {_VERSION}; format the directory again")
+        raise ConfigError(f"{path}: version={values.get('version', '')}: expected {_VERSION}; {_RESTORE_IT}")
     try:
         meta = MetaProperties(values["cluster.id"], int(values["node.id"]), from_text(values["directory.id"]))
     except KeyError as error:
-        raise ConfigError(f"{path} does not set {error.args[0]}; restore the file or format the directory again") from None
+        raise ConfigError(f"{path} does not set {error.args[0]}; {_RESTORE_IT}") from None
     except ValueError as error:
-        raise ConfigError(f"{path}: {error}; restore the file or format the directory again") from None
+        raise ConfigError(f"{path}: {error}; {_RESTORE_IT}") from None
     if is_reserved(meta.directory_id):
-        raise ConfigError(f"{path}: directory.id={values['directory.id']} is reserved; format the directory again")
+        raise ConfigError(f"{path}: directory.id={values['directory.id']} is reserved; {_RESTORE_IT}")
+    return meta
+
+
+def check_formatted(directory: Path) -> None:
+    """ConfigError for a directory without the file: it may be the place where a disk was mounted."""
+    if not directory.is_dir():
+        raise ConfigError(f"{directory} is not a directory; is its disk mounted? {FORMAT_IT}")
+    if not (directory / FILE_NAME).exists():
+        raise ConfigError(f"{directory} is not formatted; is its disk mounted? {FORMAT_IT}")
+
+
+def read_own(directory: Path, node_id: int, cluster_id: str) -> MetaProperties:
+    """Return the identity of one of the node's directories. ConfigError if it is not formatted or of another node; as `read`."""
+    check_formatted(directory)
+    meta = read(directory)
+    if meta is None:
+        raise ConfigError(f"{directory} is not formatted any more; is its disk mounted?")
+    if (meta.node_id, meta.cluster_id) != (node_id, cluster_id):
+        raise ConfigError(
+            f"{directory} belongs to node {meta.node_id} of cluster {meta.cluster_id}, but this is node {node_id} of cluster "
+            f"{cluster_id}; correct log.dirs or node.id"
+        )
     return meta
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from kraftlab.metadata.features import METADATA_VERSION, METADATA_VERSION_NAME, level_text
-from kraftlab.metadata.uuids import random_uuid, to_text
+from kraftlab.metadata.uuids import Uuid, random_uuid, to_text
 from kraftlab.quorum.core.batch import KRaftVoters
 from kraftlab.quorum.core.types import Voter, VoterSet
 from kraftlab.quorum.storage.bootstrap import read_bootstrap, write_bootstrap
@@ -156,9 +156,41 @@ def _check_ignored(config: NodeConfig, directory: Path, meta: MetaProperties, cl
         )
 
 
+class Unusable(msgspec.Struct, frozen=True):
+    """Directories that a node cannot use, with the reasons. `blocks`: the node cannot start without them."""
+
+    reasons: dict[Path, str]
+    blocks: bool
+
+
+def unusable(config: NodeConfig, cluster_id: str) -> Unusable:
+    """Check a stopped node's directories as its start does."""
+    reasons: dict[Path, str] = {}
+    by_id: dict[Uuid, Path] = {}
+    has_twins = False
+    for directory in config.all_directories():
+        try:
+            if directory in config.log_dirs:
+                meta_properties.add_missing_directory_id(directory)
+            meta = meta_properties.read_own(directory, config.node_id, cluster_id)
+            twin = by_id.setdefault(meta.directory_id, directory)
+            if twin != directory:
+                has_twins = True
+                reasons[directory] = f"{directory} and {twin} have the same directory.id; one is a copy: format one of them again"
+        except ConfigError as error:
+            reasons[directory] = str(error)
+        except OSError as error:
+            reasons[directory] = f"{error.filename or directory}: {error.strerror}"
+    has_no_log_dir = bool(config.log_dirs) and reasons.keys() >= set(config.log_dirs)
+    return Unusable(reasons, config.metadata_log_dir in reasons or has_no_log_dir or has_twins)
+
+
 def generation(config: NodeConfig) -> int:
     """Number of forced elections of the quorum that this node's metadata directory has recorded; 0 without a record."""
-    meta = _read(config.metadata_log_dir)
+    try:
+        meta = _read(config.metadata_log_dir)
+    except ConfigError:
+        return 0
     if meta is None:
         return 0
     store = ElectionStateStore(RealFileSystem(), str(config.metadata_log_dir), LogIdentity(meta.cluster_id, meta.directory_id))

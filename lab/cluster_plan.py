@@ -82,6 +82,7 @@ class ClusterPlan(msgspec.Struct, frozen=True):
     `voters_in_log`: the voters are not static. `unformatted`: the directory ids of the first voters, by node id, until all of
     them have been formatted. `properties`: keys of server.properties for every node, kept for later starts. `written`: the values
     of each node's server.properties as they were written last, by the node's name; old and new ones while they are being written.
+    `formatted`: ids of nodes whose directories have been formatted, None in a plan of before.
     """
 
     cluster_id: str
@@ -91,6 +92,7 @@ class ClusterPlan(msgspec.Struct, frozen=True):
     unformatted: dict[int, str] = {}
     properties: dict[str, str] = {}
     written: dict[str, tuple[dict[str, str], ...]] = {}
+    formatted: tuple[int, ...] | None = None
 
     @property
     def controllers(self) -> tuple[NodePlan, ...]:
@@ -100,12 +102,23 @@ class ClusterPlan(msgspec.Struct, frozen=True):
     def brokers(self) -> tuple[NodePlan, ...]:
         return tuple(node for node in self.nodes if node.role == "broker")
 
+    def is_formatted(self, node_id: int) -> bool:
+        """Return True if the node's directories have been formatted. An empty one is then the place of a disk that is missing.
+
+        The nodes of a plan of before are formatted, unless that was interrupted.
+        """
+        return not self.unformatted if self.formatted is None else node_id in self.formatted
+
+    def with_all_formatted(self) -> ClusterPlan:
+        return msgspec.structs.replace(self, unformatted={}, formatted=tuple(node.node_id for node in self.nodes))
+
     def with_controller(self) -> ClusterPlan:
         """Add a controller with the next id and new ports."""
         ports = free_ports(3)
         node_id = self.controllers[-1].node_id + 1
         node = NodePlan(node_id, "controller", next(ports), next(ports), kafka_port=next(ports))
-        plan = msgspec.structs.replace(self, nodes=(*self.controllers, node, *self.brokers))
+        formatted = tuple(other.node_id for other in self.nodes if self.is_formatted(other.node_id))
+        plan = msgspec.structs.replace(self, nodes=(*self.controllers, node, *self.brokers), formatted=formatted)
         return plan.behind_proxies() if self.nodes[0].listen_port is not None else plan
 
     def behind_proxies(self) -> ClusterPlan:

@@ -6,8 +6,9 @@
     DIR/logs/NODE.log           log of the process
 
 The voters of a new cluster live in its log (KIP-853): its controllers are formatted together, with directory ids that are in
-`cluster.json` until all of them are formatted. A controller whose directory is missing later has lost its disk, or is new: it is
-formatted as an observer, with a new directory id, and can be made a voter. Clusters with static voters keep them.
+`cluster.json` until all of them are formatted. A controller that is added later is formatted as an observer, with a new directory
+id, and can be made a voter. Clusters with static voters keep them. A node's directories are formatted once; `cluster.json` has a
+note of it.
 
 Links can be broken on purpose if each node listens on a second port while a proxy has the port that other nodes know. The same
 cluster starts with or without proxies, since the known ports stay the same.
@@ -84,7 +85,7 @@ def _new_plan(controllers: int, brokers: int, log_dirs: int, *, voters_in_log: b
         for index in range(brokers)
     ]
     unformatted = {node.node_id: to_text(random_uuid()) for node in nodes if node.role == "controller"} if voters_in_log else {}
-    return ClusterPlan(cluster_id, tuple(nodes), voters_in_log=voters_in_log, unformatted=unformatted)
+    return ClusterPlan(cluster_id, tuple(nodes), voters_in_log=voters_in_log, unformatted=unformatted, formatted=())
 
 
 def claimed(claims: PortClaims, make: Callable[[], ClusterPlan]) -> ClusterPlan:
@@ -153,6 +154,8 @@ def write(
 ) -> ClusterPlan:
     """Write missing parts: cluster.json, each node's server.properties, formatted directories. ClusterError, ConfigError.
 
+    Directories are formatted once: an empty one of a node that was formatted before is the place of a disk that is missing.
+
     `given` properties are kept with the plan, those of `unset` no longer; `say` gets a line for each change, and for edits
     by hand. Return the plan as written in cluster.json.
     """
@@ -169,11 +172,12 @@ def write(
     for remark in remarks:
         say(remark)
     for node in plan.nodes:
-        format_node(directory, plan, node)
-    if plan.unformatted:
-        plan = msgspec.structs.replace(plan, unformatted={})
-        _save(directory, plan)
-    return plan
+        if not plan.is_formatted(node.node_id):
+            format_node(directory, plan, node)
+    formatted = plan.with_all_formatted()
+    if formatted != plan:
+        _save(directory, formatted)
+    return formatted
 
 
 def _write_properties(directory: Path, plan: ClusterPlan, given: Collection[str], remarks: list[str]) -> ClusterPlan:
@@ -231,6 +235,15 @@ def format_node(directory: Path, plan: ClusterPlan, node: NodePlan) -> None:
 
 def properties_path(directory: Path, node: NodePlan) -> Path:
     return directory / node.name / "server.properties"
+
+
+def unusable(directory: Path, plan: ClusterPlan, node: NodePlan) -> storage.Unusable:
+    """Directories that a stopped node cannot use. A wrong server.properties is left to the node, which names the fault."""
+    try:
+        config = load_any(properties_path(directory, node))
+    except ConfigError:
+        return storage.Unusable({}, False)
+    return storage.unusable(config, plan.cluster_id)
 
 
 def log_path(directory: Path, node: NodePlan) -> Path:

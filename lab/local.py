@@ -120,6 +120,8 @@ class LocalCluster(ProxiedLinks):
             raise
         self._nodes = {node.node_id: node for node in self.plan.nodes}
         self._running: dict[int, _Running] = {}
+        self.disk_faults: list[str] = []
+        """Lines about directories that could not be used when the cluster was started."""
         self._started_at = time.monotonic()
 
     def _laid_out(self, plan: ClusterPlan) -> ClusterPlan:
@@ -240,9 +242,22 @@ class LocalCluster(ProxiedLinks):
     # -- starting --------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start every node that does not run. Controllers come first: the quorum elects while brokers still load."""
+        """Start every node that does not run. Controllers come first: the quorum elects while brokers still load.
+
+        A node without a usable disk is left out, as `disk_faults` says. ClusterError if that leaves no controller.
+        """
         self._started_at = time.monotonic()
-        self._start_nodes([node for node in self.plan.nodes if self.pid(node.node_id) is None])
+        self.disk_faults, blocked = [], set()
+        for node in self.plan.nodes:
+            if self.pid(node.node_id) is None:
+                found = layout.unusable(self.directory, self.plan, node)
+                what = f"{node.name} does not start" if found.blocks else f"{node.name} starts without a directory"
+                self.disk_faults += [f"{what}: {reason}" for reason in found.reasons.values()]
+                if found.blocks:
+                    blocked.add(node.node_id)
+        if blocked >= set(self.controller_ids):
+            raise ClusterError("; ".join(self.disk_faults))
+        self._start_nodes([node for node in self.plan.nodes if self.pid(node.node_id) is None and node.node_id not in blocked])
 
     def start_node(self, node_id: int) -> None:
         """Start one node's process; ClusterError if it runs."""
@@ -302,6 +317,7 @@ class LocalCluster(ProxiedLinks):
                 except (ApiError, ClusterUnreachable) as error:
                     state = str(error)
                 if time.monotonic() > deadline:
+                    state = "; ".join([state, *self.disk_faults])
                     raise ClusterError(f"the cluster is not ready after {timeout_s:g} s ({state}); see {self.directory / 'logs'}")
                 time.sleep(_POLL_S)
 

@@ -68,7 +68,7 @@ def open_dirs(paths: Iterable[Path], node_id: int, cluster_id: str) -> tuple[dic
         for path in paths:
             try:
                 log_dir = LogDir.open(path, node_id, cluster_id)
-            except (OSError, ConfigError, LogDirUnusable) as error:
+            except (OSError, ConfigError) as error:
                 offline[path] = str(error)
                 logger.error("log directory %s is offline: %s", path, error)
                 continue

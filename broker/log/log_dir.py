@@ -25,7 +25,7 @@ from kraftlab.metadata.uuids import Uuid
 from . import checkpoints
 from .checkpoints import TopicPartition
 from .dir_names import CREATING_PREFIX, DirName, parse
-from .errors import LogDirFailed, LogDirInUse, LogDirUnusable, NoSpace, disk_errors, free_bytes, translate
+from .errors import LogDirFailed, LogDirInUse, NoSpace, disk_errors, free_bytes, translate
 from .files import fsync_directory, write_durably
 from .partition_log import PartitionLog
 
@@ -33,7 +33,6 @@ LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 METADATA_LOG_DIR = "__cluster_metadata-0"
 UNKNOWN_EPOCH = -1
-FORMAT_IT = "To begin with a new, empty disk, run kraftlab storage format --ignore-formatted"
 
 Logs = Callable[[], Iterable[PartitionLog]]
 """Returns the logs in a directory now."""
@@ -70,26 +69,16 @@ class LogDir:
     def open(cls, path: Path, node_id: int, cluster_id: str) -> LogDir:
         """Lock the directory and read its files; nothing is changed before `begin_use`.
 
-        LogDirInUse ends the broker. LogDirUnusable, OSError and ConfigError (an unreadable meta.properties) mean that this
+        LogDirInUse ends the broker. OSError and ConfigError (a missing, unreadable or foreign meta.properties) mean that this
         directory is offline. An empty directory is not formatted here: it may be the place where a disk was mounted, and
         replicas that the metadata counts on would be created on the wrong disk.
         """
-        if not path.is_dir():
-            raise LogDirUnusable(f"{path} is not a directory; is its disk mounted? {FORMAT_IT}")
-        if not (path / meta_properties.FILE_NAME).exists():
-            raise LogDirUnusable(f"{path} is not formatted; is its disk mounted? {FORMAT_IT}")
+        meta_properties.check_formatted(path)
         lock = _lock(path)
         try:
             if meta_properties.add_missing_directory_id(path):
                 logger.info("%s had no directory.id and has got one", path)
-            meta = meta_properties.read(path)
-            if meta is None:
-                raise LogDirUnusable(f"{path} is not formatted any more; is its disk mounted?")
-            if (meta.node_id, meta.cluster_id) != (node_id, cluster_id):
-                raise LogDirUnusable(
-                    f"{path} belongs to node {meta.node_id} of cluster {meta.cluster_id}, but this is node {node_id} of cluster "
-                    f"{cluster_id}; correct log.dirs or node.id"
-                )
+            meta = meta_properties.read_own(path, node_id, cluster_id)
             log_dir = cls(path, lock, meta.directory_id)
             log_dir.recovery_points = checkpoints.read_offsets(path / checkpoints.RECOVERY_POINTS)
             log_dir.high_watermarks = checkpoints.read_offsets(path / checkpoints.HIGH_WATERMARKS)

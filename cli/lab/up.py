@@ -189,7 +189,7 @@ def _wait_ready(cluster: LocalCluster, stop: StopRequest) -> float | None:
 def announce(cluster: LocalCluster, seconds: float, socket_path: Path | None, as_json: bool) -> None:
     if as_json:
         socket = {} if socket_path is None else {"control_socket": str(socket_path)}
-        print_json({"ready_seconds": round(seconds, 3), **cluster.endpoints(), **socket})
+        print_json({"ready_seconds": round(seconds, 3), **cluster.endpoints(), "disk_faults": cluster.disk_faults, **socket})
         return
     from rich.console import Console
     from rich.table import Table
@@ -199,12 +199,15 @@ def announce(cluster: LocalCluster, seconds: float, socket_path: Path | None, as
         table.add_column(column, no_wrap=True)
     for node in cluster.plan.nodes:
         kafka = "" if node.kafka is None else str(node.kafka)
-        table.add_row(node.name, node.rack or "", kafka, str(node.grpc), str(cluster.pid(node.node_id)))
+        pid = cluster.pid(node.node_id)
+        table.add_row(node.name, node.rack or "", kafka, str(node.grpc), "not started" if pid is None else str(pid))
     console = Console()
     if cluster.plan.brokers:
         console.print(f"Kafka clients: {cluster.kafka_bootstrap_servers}", highlight=False, soft_wrap=True)
     console.print(f"admin API (gRPC): {cluster.bootstrap_servers}", highlight=False, soft_wrap=True)
     console.print(table)
+    for fault in cluster.disk_faults:
+        console.print(fault, highlight=False, soft_wrap=True)
     console.print("try: kraftlab topics --list", highlight=False, soft_wrap=True)
     console.print(f"logs: {cluster.directory / 'logs'}", highlight=False, soft_wrap=True)
     if socket_path is not None:

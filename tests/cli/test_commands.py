@@ -138,6 +138,7 @@ def test_up_prints_a_table_or_json(as_json: bool, tmp_path: Path, capsys: pytest
     cluster: Any = SimpleNamespace(
         plan=SimpleNamespace(nodes=[node], brokers=[node]),
         pid=lambda node_id: 7,
+        disk_faults=["broker-1 does not start: /x/d0 is not formatted"],
         directory=tmp_path,
         endpoints=lambda: {"nodes": [{"id": 0}]},
         bootstrap_servers="127.0.0.1:9093",
@@ -147,7 +148,12 @@ def test_up_prints_a_table_or_json(as_json: bool, tmp_path: Path, capsys: pytest
     told = capsys.readouterr()
     assert told.err == ""
     if as_json:
-        assert json.loads(told.out) == {"ready_seconds": 1.5, "nodes": [{"id": 0}], "control_socket": f"{tmp_path}/control"}
+        assert json.loads(told.out) == {
+            "ready_seconds": 1.5,
+            "nodes": [{"id": 0}],
+            "disk_faults": cluster.disk_faults,
+            "control_socket": f"{tmp_path}/control",
+        }
     else:
         assert told.out.startswith("Kafka clients: 127.0.0.1:9092\nadmin API (gRPC): 127.0.0.1:9093\n")
         assert "│ broker-0 │ rack-0 │ 127.0.0.1:9092 │ 127.0.0.1:9093" in told.out

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from kraftlab.config import storage
+from kraftlab.config import meta_properties, storage
+from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.config.models import load_any, load_broker, load_controller
 from kraftlab.lab import ClusterError, LocalCluster, cluster_plan, layout
 from kraftlab.lab.faults.breaker import Breaker
@@ -24,7 +26,7 @@ from kraftlab.lab.faults.server import ControlServer
 from kraftlab.lab.links.shape import Cut, LinkShape
 from kraftlab.lab.locking import is_in_use, lock
 from kraftlab.lab.ports import PortClaims, claims_directory, is_claimed, owner_of
-from kraftlab.metadata.uuids import to_text
+from kraftlab.metadata.uuids import random_uuid, to_text
 from kraftlab.quorum.core.types import Endpoint
 
 
@@ -209,17 +211,75 @@ def test_formatting_that_was_interrupted_goes_on_with_the_same_voters(tmp_path: 
         assert to_text(info.metadata.directory_id) == directory_id
 
 
-def test_a_controller_whose_disk_is_gone_is_not_the_voter_it_was(tmp_path: Path) -> None:
-    layout.write(tmp_path, dynamic(tmp_path), {})
-    before = quorum_info(tmp_path, 3001)
-    shutil.rmtree(tmp_path / "controller-3001" / "metadata")
-    layout.write(tmp_path, layout.plan(tmp_path, None, None, None), {})
-    after = quorum_info(tmp_path, 3001)
-    assert before.metadata is not None
-    assert after.metadata is not None
-    assert after.metadata.directory_id != before.metadata.directory_id
-    assert after.quorum is not None
-    assert after.quorum.voters is None
+def an_empty_mount_point(path: Path) -> None:
+    path.rename(path.with_name(f"{path.name}-unmounted"))
+    path.mkdir()
+
+
+def a_missing_mount_point(path: Path) -> None:
+    path.rename(path.with_name(f"{path.name}-unmounted"))
+
+
+def an_empty_identity(path: Path) -> None:
+    (path / "meta.properties").write_bytes(b"")
+
+
+def a_zeroed_identity(path: Path) -> None:
+    (path / "meta.properties").write_bytes(bytes(99))
+
+
+def an_identity_of_another_node(path: Path) -> None:
+    meta_properties.write(path, MetaProperties("another", 7, random_uuid()))
+
+
+DISK_FAULTS = {
+    an_empty_mount_point: "is not formatted; is its disk mounted?",
+    a_missing_mount_point: "is not a directory; is its disk mounted?",
+    an_empty_identity: "version=: expected 1; restore the file",
+    a_zeroed_identity: "is not a properties file",
+    an_identity_of_another_node: "belongs to node 7 of cluster another",
+}
+
+
+@pytest.mark.parametrize("spoil", DISK_FAULTS)
+@pytest.mark.parametrize(
+    ("place", "blocks"), [("broker-0/d0", False), ("broker-0/metadata", True), ("controller-3001/metadata", True)]
+)
+def test_a_directory_that_was_formatted_is_never_formatted_again(
+    tmp_path: Path, spoil: Callable[[Path], None], place: str, blocks: bool
+) -> None:
+    """Not as an observer either: the disk with the votes of the controller may come back."""
+    written = layout.write(tmp_path, layout.plan(tmp_path, 3, 1, 2), {})
+    spoil(tmp_path / place)
+    before = sorted(tmp_path.rglob("*"))
+    plan = layout.write(tmp_path, layout.plan(tmp_path, None, None, None), {})
+    assert plan == written and sorted(tmp_path.rglob("*")) == before
+    found = {node.name: layout.unusable(tmp_path, plan, node) for node in plan.nodes}
+    [(directory, reason)] = found.pop(place.split("/")[0]).reasons.items()
+    assert directory == tmp_path / place and DISK_FAULTS[spoil] in reason
+    assert not any(each.reasons for each in found.values())
+    assert layout.unusable(tmp_path, plan, next(node for node in plan.nodes if place.startswith(node.name))).blocks == blocks
+
+
+def test_a_broker_without_any_log_directory_and_a_cluster_without_any_controller_do_not_start(tmp_path: Path) -> None:
+    plan = layout.write(tmp_path, layout.plan(tmp_path, 1, 1, 1), {})
+    an_empty_mount_point(tmp_path / "broker-0" / "d0")
+    assert layout.unusable(tmp_path, plan, plan.brokers[0]).blocks
+    an_empty_mount_point(tmp_path / "controller-3000" / "metadata")
+    cluster = LocalCluster(tmp_path)
+    with contextlib.closing(cluster), pytest.raises(ClusterError, match=r"controller-3000 does not start: .*is not formatted"):
+        cluster.start()
+
+
+def test_the_nodes_of_a_plan_of_before_count_as_formatted(tmp_path: Path) -> None:
+    layout.write(tmp_path, layout.plan(tmp_path, 1, 1, 1), {})
+    path = tmp_path / "cluster.json"
+    held = msgspec.json.decode(path.read_bytes())
+    del held["formatted"]
+    path.write_bytes(msgspec.json.encode(held))
+    an_empty_mount_point(tmp_path / "broker-0" / "d0")
+    plan = layout.write(tmp_path, layout.plan(tmp_path, None, None, None), {})
+    assert plan.formatted == (3000, 0) and not list((tmp_path / "broker-0" / "d0").iterdir())
 
 
 def test_a_controller_more_joins_what_there_is(tmp_path: Path) -> None:
