@@ -40,7 +40,9 @@ from kraftlab.quorum.driver.environment import Environment, this_machine
 from kraftlab.quorum.driver.garbage_collection import tame_interpreter
 from kraftlab.quorum.driver.quorum_description import QuorumDescription
 from kraftlab.quorum.driver.raft_driver import RaftDriver
-from kraftlab.quorum.storage.file_system import FileSystem
+from kraftlab.quorum.storage.election_mark import check_votes_are_kept, mark_elections
+from kraftlab.quorum.storage.errors import StorageFull
+from kraftlab.quorum.storage.file_system import FileSystem, RealFileSystem
 from kraftlab.quorum.storage.identity import LogIdentity
 from kraftlab.rpc import api_versions
 from kraftlab.rpc.server import AdminServer
@@ -72,14 +74,14 @@ async def run(config: ControllerConfig) -> None:
     """Run a controller until a signal stops it. ConfigError for a wrong directory; SystemExit with a message for fatal errors."""
     policies.check_loadable(config.values)
     directory = meta_properties.verify((config.metadata_log_dir,), config.node_id, config.source)[config.metadata_log_dir]
-    await run_to_end(
-        str(config.metadata_log_dir),
-        lambda: through_generations(
-            lambda: ControllerNode(config, directory).run(),
-            LogIdentity(directory.cluster_id, directory.directory_id),
-            str(config.metadata_log_dir),
-        ),
-    )
+    metadata_dir = str(config.metadata_log_dir)
+
+    async def serve() -> None:
+        await trio.to_thread.run_sync(check_votes_are_kept, RealFileSystem(), metadata_dir, directory.directory_id)
+        identity = LogIdentity(directory.cluster_id, directory.directory_id)
+        await through_generations(lambda: ControllerNode(config, directory).run(), identity, metadata_dir)
+
+    await run_to_end(metadata_dir, serve)
 
 
 class ControllerNode:
@@ -103,6 +105,7 @@ class ControllerNode:
         self._clock = environment.clock
         self._anchor_ms = self._clock.wall_s() * 1000 - self._clock.now_s() * 1000
         self._alarm = trio.CancelScope()
+        self._registered = trio.Event()
         self._incarnation_id = fresh_uuid(environment.chance, {})
         self._refused_with: str | None = None
         self._directory_id = directory.directory_id
@@ -155,6 +158,7 @@ class ControllerNode:
             await nursery.start(watch_signals, ends)
             nursery.start_soon(_when_set, self.controller.failed, ends)
             await self.take_part(nursery)
+            nursery.start_soon(self._mark_elections)
             admin = AdminServer(
                 self.service.dispatch, config.grpc.host, config.grpc.port, accept=self.service.accept, users=config.users
             )
@@ -269,9 +273,19 @@ class ControllerNode:
             await trio.sleep(pause_s)
             pause_s = min(pause_s * 1.5, REGISTRATION_RETRY_MAX_S)
         pool.close()
+        self._registered.set()
         advice = how_to_vote(config, self._directory_id, self.driver.describe())
         if advice is not None:
             logger.warning("%s", advice)
+
+    async def _mark_elections(self) -> None:
+        """Note durably that this controller has taken part in elections, once it is registered."""
+        await self._registered.wait()
+        metadata_dir = str(self._config.metadata_log_dir)
+        try:
+            await trio.to_thread.run_sync(mark_elections, RealFileSystem(), metadata_dir, self._directory_id)
+        except StorageFull as error:
+            logger.warning("%s has no mark of elections: %s", metadata_dir, error)
 
     def _is_registered(self) -> bool:
         known = self.controller.committed.image.cluster.controllers.get(self._config.node_id)
