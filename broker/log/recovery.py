@@ -176,15 +176,16 @@ def _open_all(
     for index, base in enumerate(bases):
         following = bases[index + 1] if index + 1 < len(bases) else None
         is_trusted = clean or (following is not None and following <= recovery_point)
-        if segments and not is_trusted and segments[-1].end_offset > base:
-            reason = f"segment {base} begins below offset {segments[-1].end_offset} where the one before ends"
+        end_before = _end_before(segments[-1], base) if segments and not is_trusted else base
+        if end_before > base:
+            reason = f"segment {base} begins below offset {end_before} where the one before ends"
             break
-        if segments and not is_trusted and 0 < base - segments[-1].end_offset <= HOLE_MAX_OFFSETS and base > recovery_point:
-            reason = f"the records from offset {segments[-1].end_offset} to {base}, where the next segment begins, are missing"
+        if 0 < base - end_before <= HOLE_MAX_OFFSETS and base > recovery_point:
+            reason = f"the records from offset {end_before} to {base}, where the next segment begins, are missing"
             break
         segment = Segment.open_file(directory, base)
         segments.append(segment)
-        if is_trusted and scanned_from > base and (clean or _has_end(segment)):
+        if is_trusted and scanned_from > base:
             continue
         if scanned_from > base:
             scanned_from = base
@@ -217,13 +218,15 @@ def _take(epochs: LeaderEpochs, producers: ProducerState, now_ms: int, header: B
     return None
 
 
-def _has_end(segment: Segment) -> bool:
-    """Return True if a trusted segment ends with whole batches. The segment after it may have to be compared with its end."""
+def _end_before(segment: Segment, base: int) -> int:
+    """Return the end of the segment before the one at `base`. A trusted one that cannot be read ends there: its records were
+    durable, so the damage is the disk's, and the segments after it are no less good.
+    """
     try:
-        return segment.end_offset >= segment.base_offset
+        return segment.end_offset
     except CorruptBatch as error:
-        logger.warning("%s was trusted but cannot be read and is scanned: %s", segment.log_path, error)
-        return False
+        logger.error("%s is damaged below the recovery point; the segments after it stay: %s", segment.log_path, error)
+        return base
 
 
 def _load(segment: Segment) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kraftlab.quorum.core.effects import ElectionState
+from kraftlab.quorum.storage.committed_mark import read_committed
 from kraftlab.quorum.storage.election_mark import FILE_NAME, check_votes_are_kept, mark_elections
 from kraftlab.quorum.storage.election_store import ElectionStateStore
 from kraftlab.quorum.storage.errors import LogCorrupt
@@ -52,3 +53,12 @@ def test_a_damaged_mark_is_written_again(marked: Path, content: bytes) -> None:
     check_votes_are_kept(RealFileSystem(), str(marked), DIRECTORY_ID)
     mark_elections(RealFileSystem(), str(marked), DIRECTORY_ID)
     assert (marked / FILE_NAME).read_bytes() == intact
+
+
+@pytest.mark.parametrize(
+    "content", [None, b"", bytes(50), b"{}\n00000000\n", b'{"data_version":0,"offset":9}\n00000000\n', b"\xff\xfe"]
+)
+def test_a_damaged_mark_of_the_committed_offset_counts_as_none(tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / "committed").write_bytes(content)
+    assert read_committed(RealFileSystem(), str(tmp_path)) == 0
