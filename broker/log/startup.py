@@ -14,8 +14,8 @@ directories contradict each other nothing is changed and the broker refuses to s
 A directory that has a replica's name and no topic id that can be read, or that of another topic, is doubtful: its
 `partition.metadata` may be damaged. It is never replaced by an empty log that may lead. The replica stays offline and the
 directory stays as it is, until a person promotes it or another replica leads that can fill an empty log. A new topic of the same
-name is told apart by its partition, which has not changed yet (partition epoch 0). In the same way a replica whose directory is
-missing, though a checkpoint knows its offsets, is created again only where a leader can fill it.
+name is distinguished by its partition, which has not changed yet (partition epoch 0). In the same way a replica whose directory
+is missing, though a checkpoint knows its offsets, is created again only where a leader can fill it.
 
 The plan does not judge if the metadata is fresh: make it once the broker has caught up with the metadata log.
 

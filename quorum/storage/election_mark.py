@@ -38,7 +38,7 @@ def check_votes_are_kept(file_system: FileSystem, directory: str, directory_id: 
     raise LogCorrupt(
         f"{partition_directory(directory)}/{QUORUM_STATE} is missing, and this controller has taken part in elections: a node "
         "that forgot its vote could vote twice. Nothing was changed. If the other controllers have a leader, move this metadata "
-        "directory aside and format it anew with 'kraftlab storage format' (--no-initial-controllers); otherwise restore the "
+        "directory aside and format it again with 'kraftlab storage format' (--no-initial-controllers); otherwise restore the "
         "directory from a backup."
     )
 

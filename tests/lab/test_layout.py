@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from kraftlab.config import meta_properties, storage
+from kraftlab.config.errors import ConfigError
 from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.config.models import load_any, load_broker, load_controller
 from kraftlab.lab import ClusterError, LocalCluster, cluster_plan, layout
@@ -269,6 +270,15 @@ def test_a_broker_without_any_log_directory_and_a_cluster_without_any_controller
     cluster = LocalCluster(tmp_path)
     with contextlib.closing(cluster), pytest.raises(ClusterError, match=r"controller-3000 does not start: .*is not formatted"):
         cluster.start()
+
+
+def test_directories_of_a_cluster_whose_plan_is_gone_are_refused(tmp_path: Path) -> None:
+    layout.write(tmp_path, layout.plan(tmp_path, 1, 1, 1), {})
+    (tmp_path / "cluster.json").unlink()
+    before = (tmp_path / "broker-0" / "d0" / "meta.properties").read_bytes()
+    with pytest.raises(ConfigError, match="was formatted for node 3000 of cluster"):
+        layout.write(tmp_path, layout.plan(tmp_path, 1, 1, 1), {})
+    assert (tmp_path / "broker-0" / "d0" / "meta.properties").read_bytes() == before
 
 
 def test_the_nodes_of_a_plan_of_before_count_as_formatted(tmp_path: Path) -> None:
