@@ -1,27 +1,28 @@
 """Checks of a producer's batches before the leader appends them. Pure; errors as recorded from Apache Kafka 4.3.
 
 For each batch: magic 2, CRC, base offset 0, as many records as offsets, a known codec, no control batch, no transaction, a
-sequence if there is a producer id, at most max.message.bytes. For each record: the lengths add up; a key on a compacted topic; a
+sequence if there is a producer id, at most max.message.bytes. For each record: it can be read; a key on a compacted topic; a
 timestamp within message.timestamp.before.max.ms and after.max.ms. With LogAppendTime the leader sets the batch's timestamp
 instead.
 
-Per-record work costs far more than the rest, so it is done only where it can matter. The lengths of uncompressed records are
-walked always: records that cannot be read would stop each consumer. Keys and timestamps are read on compacted topics and where
-`before.max.ms` is set; otherwise the largest timestamp of the header counts for all. Only there are compressed records
-decompressed.
+Records that cannot be read would stop each consumer for ever, so every batch is decompressed, to `DECOMPRESSED_BYTES_MAX` at
+most, and its records are walked once (`check_records`). That is most of the work here. Keys and timestamps cost far more, so they
+are read only on compacted topics and where `before.max.ms` is set; otherwise the largest timestamp of the header counts for all.
 
-Not checked: the content of compressed records elsewhere, the header's largest timestamp against the records', offset deltas and
-headers within records, and batches that keep their offsets (an import), but for CRC, counts and keys: they were in a log before.
+Not checked: the parts of records after the first `READ_WHOLE` of a batch, but for their lengths; the header's largest timestamp
+against the records'; offset deltas within records; and batches that keep their offsets (an import), but for CRC, counts and keys:
+they were in a log before.
 """
 
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NamedTuple
 
-from .codecs import CodecError, decompress
+from .codecs import DECOMPRESSED_BYTES_MAX, CodecError, decompress
 from .errors import (
     BatchTooLarge,
     CorruptBatch,
@@ -51,11 +52,15 @@ from .record_batch import (
     get_varint,
     validate,
 )
+from .record_walk import check_records
 
 NO_TIMESTAMP = -1
 MAGIC_AT = 16
 NAMED_MAX = 10
 """Number of records that an error names."""
+BESIDE_OTHERS_BYTES_MAX = 16 * 1024 * 1024
+"""Larger batches, decompressed, are checked one at a time: a few bytes may become very many, in each thread of each directory."""
+_one_large = threading.Lock()
 _LENGTH = struct.Struct(">i")
 _MAX_TIMESTAMP = struct.Struct(">q")
 _MAX_TIMESTAMP_AT = 35
@@ -109,7 +114,8 @@ def check_imported(data: bytes | memoryview, config: LogConfig) -> list[BatchHea
     if config.is_compacted:
         for position, header in batches:
             if not header.is_control:
-                _check_keys(_infos(header, data[position + HEADER_BYTES : position + header.size_bytes]))
+                records = data[position + HEADER_BYTES : position + header.size_bytes]
+                _check_keys(_infos(header, _plain(header, records)))
     return [header for _, header in batches]
 
 
@@ -205,70 +211,71 @@ def _check_sequences(headers: list[BatchHeader]) -> None:
 
 
 def _check_records(header: BatchHeader, records: bytes | memoryview, config: LogConfig, now_ms: int) -> None:
-    """Check keys and timestamps where the topic asks for them, otherwise only the lengths."""
+    """Check that the records can be read, and their keys and timestamps where the topic asks for it."""
     latest_ms = now_ms + min(config.message_timestamp_after_max_ms, NO_LIMIT - now_ms)
     is_created = not config.uses_append_time
     if is_created and header.attributes & APPEND_TIME:
         raise InvalidTimestamps("the timestamps claim to be the leader's (LogAppendTime); producers set those of creation")
     has_bound = is_created and (config.message_timestamp_before_max_ms != NO_LIMIT or header.max_timestamp_ms > latest_ms)
-    if not config.is_compacted and not has_bound:
-        if not header.attributes & CODEC_MASK:
-            _check_lengths(header, records)
-        return
-    infos = list(_infos(header, records))
+    bounds_ms = (now_ms - config.message_timestamp_before_max_ms, latest_ms) if has_bound else None
+    compressed = bytes(records)
+    try:
+        plain = decompress(header.codec, compressed, BESIDE_OTHERS_BYTES_MAX)
+    except CodecError:
+        with _one_large:
+            _check_plain(header, _plain(header, compressed), config, bounds_ms)
+    else:
+        _check_plain(header, plain, config, bounds_ms)
+
+
+def _check_plain(header: BatchHeader, plain: bytes, config: LogConfig, bounds_ms: tuple[int, int] | None) -> None:
+    """Check the decompressed records of a batch. `bounds_ms`: earliest and latest timestamp, None if they need no check."""
+    try:
+        check_records(plain, header.record_count)
+    except IndexError as error:
+        raise InvalidRecords(f"the batch's {header.record_count} records cannot be read: {error}") from error
     if config.is_compacted:
-        _check_keys(iter(infos))
-    if has_bound:
-        _check_timestamps(header, infos, now_ms - config.message_timestamp_before_max_ms, latest_ms)
+        _check_keys(_infos(header, plain))
+    if bounds_ms is not None:
+        _check_timestamps(header, _infos(header, plain), *bounds_ms)
 
 
 def _check_keys(infos: Iterator[_RecordInfo]) -> None:
-    keyless = [index for index, info in enumerate(infos) if not info.has_key]
-    if keyless:
+    keyless = (index for index, info in enumerate(infos) if not info.has_key)
+    named = list(islice(keyless, NAMED_MAX))
+    if named:
         reason = "Compacted topic cannot accept message without key"
-        raise InvalidRecords(f"{len(keyless)} records: {reason}", tuple((index, reason) for index in keyless[:NAMED_MAX]))
+        count = len(named) + sum(1 for _ in keyless)
+        raise InvalidRecords(f"{count} records: {reason}", tuple((index, reason) for index in named))
 
 
-def _check_timestamps(header: BatchHeader, infos: list[_RecordInfo], earliest_ms: int, latest_ms: int) -> None:
+def _check_timestamps(header: BatchHeader, infos: Iterator[_RecordInfo], earliest_ms: int, latest_ms: int) -> None:
     """Records without a timestamp are accepted."""
-    wrong = [
+    wrong = (
         (index, info.timestamp_ms)
         for index, info in enumerate(infos)
         if info.timestamp_ms != NO_TIMESTAMP and not earliest_ms <= info.timestamp_ms <= latest_ms
-    ]
-    if wrong:
-        bounds = f"out of range. The timestamp should be within [{max(earliest_ms, 0)}, {latest_ms}]"
-        named = tuple((index, f"Timestamp {at} of message with offset {index} is {bounds}") for index, at in wrong[:NAMED_MAX])
+    )
+    bounds = f"out of range. The timestamp should be within [{max(earliest_ms, 0)}, {latest_ms}]"
+    named = tuple((index, f"Timestamp {at} of message with offset {index} is {bounds}") for index, at in islice(wrong, NAMED_MAX))
+    if named:
         raise InvalidTimestamps("One or more records have been rejected due to invalid timestamp", named)
     if header.max_timestamp_ms > latest_ms:
         raise InvalidTimestamps(f"the largest timestamp of the batch, {header.max_timestamp_ms}, is after {latest_ms}")
 
 
-def _check_lengths(header: BatchHeader, records: bytes | memoryview) -> None:
-    """Walk the lengths of the records: the right number of them has to fill the batch."""
-    at, size_bytes = 0, len(records)
+def _plain(header: BatchHeader, records: bytes | memoryview) -> bytes:
+    """Return the records of a batch, decompressed. InvalidRecords."""
     try:
-        for _ in range(header.record_count):
-            byte = records[at]
-            at += 1
-            if byte < 0x80:
-                length = byte >> 1 if not byte & 1 else -1
-            else:
-                length, at = get_varint(records, at - 1)
-            if length < 0 or at + length > size_bytes:
-                raise InvalidRecords(f"a record claims {length} bytes where {size_bytes - at} are left in its batch")
-            at += length
-    except IndexError:
-        raise InvalidRecords(f"the batch holds fewer than its {header.record_count} records") from None
-    if at != size_bytes:
-        raise InvalidRecords(f"{size_bytes - at} bytes follow the batch's {header.record_count} records")
+        return decompress(header.codec, bytes(records), DECOMPRESSED_BYTES_MAX)
+    except CodecError as error:
+        raise InvalidRecords(str(error)) from error
 
 
-def _infos(header: BatchHeader, records: bytes | memoryview) -> Iterator[_RecordInfo]:
-    """Yield timestamp and key of each record. InvalidRecords if they cannot be read."""
+def _infos(header: BatchHeader, plain: bytes) -> Iterator[_RecordInfo]:
+    """Yield timestamp and key of each record, decompressed. InvalidRecords if they cannot be read."""
+    at = 0
     try:
-        plain = decompress(header.codec, bytes(records))
-        at = 0
         for _ in range(header.record_count):
             length, start = get_varint(plain, at)
             timestamp_delta_ms, after = get_varint(plain, start + 1)
@@ -281,7 +288,5 @@ def _infos(header: BatchHeader, records: bytes | memoryview) -> Iterator[_Record
             yield _RecordInfo(header.base_timestamp_ms + timestamp_delta_ms, key_bytes >= 0)
         if at != len(plain):
             raise IndexError
-    except CodecError as error:
-        raise InvalidRecords(str(error)) from error
     except IndexError:
         raise InvalidRecords(f"the batch's {header.record_count} records cannot be read") from None

@@ -7,13 +7,26 @@ from collections.abc import Callable
 
 import google_crc32c
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from kraftlab.broker.log import record_checks
 from kraftlab.broker.log.codecs import compress
-from kraftlab.broker.log.errors import BatchTooLarge, InvalidRecords, InvalidTimestamps, LogError
+from kraftlab.broker.log.errors import BatchTooLarge, CorruptBatch, InvalidRecords, InvalidTimestamps, LogError
 from kraftlab.broker.log.log_config import LogConfig
 from kraftlab.broker.log.partition_log import PartitionLog
-from kraftlab.broker.log.record_batch import CODECS, HEADER_BYTES, Record, build_batch, decode_records, validate
+from kraftlab.broker.log.record_batch import (
+    CODECS,
+    HEADER_BYTES,
+    Record,
+    build_batch,
+    decode_records,
+    read_header,
+    records_of,
+    validate,
+)
 from kraftlab.broker.log.record_checks import check_produced
+from kraftlab.broker.log.record_walk import READ_WHOLE, check_records
 
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
@@ -66,14 +79,108 @@ def test_keys_and_timestamps_are_read_whatever_the_codec(codec: str) -> None:
     assert refusal(late, LogConfig(uses_append_time=True)) is None
 
 
-def test_records_that_could_not_be_read_are_not_stored() -> None:
+def replaced(batch: bytes, body: bytes, count: int = 2) -> bytes:
+    """The batch with other records, of which its header says that they are `count`."""
+    data = bytearray(batch[:HEADER_BYTES] + body)
+    struct.pack_into(">i", data, 8, len(data) - 12)
+    struct.pack_into(">i", data, 23, count - 1)
+    struct.pack_into(">i", data, 57, count)
+    return with_crc(data)
+
+
+@pytest.mark.parametrize("config", [LogConfig(), COMPACTED], ids=["deleted", "compacted"])
+@pytest.mark.parametrize("codec", CODECS)
+def test_records_that_could_not_be_read_are_not_stored(codec: str, config: LogConfig) -> None:
     batch = build_batch(records(b"k", b"l"))
-    for body in (batch[HEADER_BYTES:-1], batch[HEADER_BYTES:] + b"\0", b"\xff" * 40, b"\1" * 20):
-        data = bytearray(batch[:HEADER_BYTES] + body)
-        struct.pack_into(">i", data, 8, len(data) - 12)
-        assert refusal(with_crc(data), LogConfig()) is InvalidRecords
-        assert refusal(with_crc(data), COMPACTED) is InvalidRecords
-    assert refusal(compressed(batch, "none", claims=4), COMPACTED) is InvalidRecords, "not zstd"
+    whole = batch[HEADER_BYTES:]
+    assert refusal(compressed(batch, codec), config) is None
+    for body in (b"", whole[:-1], whole + b"\0", b"\xff" * 40, b"\1" * 20, bytes(40)):
+        assert refusal(compressed(replaced(batch, body), codec), config) is InvalidRecords
+    for count in (1, 3, 2**31 - 1):
+        assert refusal(compressed(replaced(batch, whole, count), codec), config) is InvalidRecords
+
+
+@pytest.mark.parametrize("codec", CODECS[1:])
+def test_records_that_cannot_be_decompressed_are_not_stored(codec: str) -> None:
+    noise = bytes(range(1, 200)) * 3
+    claimed = compressed(replaced(build_batch(records(b"k")), noise, 1), "none", claims=CODECS.index(codec))
+    assert refusal(claimed, LogConfig()) is InvalidRecords
+    whole = compressed(build_batch(records(b"k")), codec)
+    assert refusal(replaced(whole, whole[HEADER_BYTES:-3], 1), LogConfig()) is InvalidRecords, "cut short"
+
+
+@pytest.mark.parametrize("codec", CODECS[1:])
+def test_a_batch_that_becomes_too_large_to_be_read_is_not_stored(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_checks, "BESIDE_OTHERS_BYTES_MAX", 100_000)
+    monkeypatch.setattr(record_checks, "DECOMPRESSED_BYTES_MAX", 200_000)
+    for value_bytes, expected in ((50_000, None), (150_000, None), (250_000, InvalidRecords)):
+        large = compressed(build_batch([Record(b"k", bytes(value_bytes), NOW_MS)]), codec)
+        assert len(large) < 50_000
+        assert refusal(large, LogConfig()) is expected
+
+
+texts = st.sampled_from(["", "name", "n" * 200])
+contents = st.sampled_from([None, b"", b"v", b"v" * 63, b"v" * 64, b"v" * 5000, b"v" * 20_000])
+written = st.lists(
+    st.builds(Record, contents, contents, st.integers(0, 2**40), st.lists(st.tuples(texts, contents), max_size=2).map(tuple)),
+    min_size=1,
+    max_size=5,
+)
+
+
+@given(written)
+def test_all_records_that_a_client_can_write_are_accepted(batch: list[Record]) -> None:
+    check_records(build_batch(batch)[HEADER_BYTES:], len(batch))
+
+
+@given(written, st.data())
+def test_changed_records_are_refused_or_can_be_read(batch: list[Record], draw: st.DataObject) -> None:
+    whole = build_batch(batch)
+    header, body = read_header(whole), bytearray(whole[HEADER_BYTES:])
+    for _ in range(draw.draw(st.integers(1, 3))):
+        at = draw.draw(st.integers(0, min(len(body) - 1, 60)))
+        body[at] = draw.draw(st.sampled_from([0, 1, 2, 3, 127, 128, 255]) | st.integers(0, 255))
+    count = draw.draw(st.sampled_from([header.record_count, header.record_count + 1, max(header.record_count - 1, 1)]))
+    try:
+        check_records(bytes(body), count)
+    except IndexError:
+        return
+    try:
+        assert len(list(records_of(header._replace(record_count=count), bytes(body)))) == count
+    except CorruptBatch as error:
+        assert isinstance(error.__cause__, UnicodeDecodeError), "other clients read any bytes as the name of a header"
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        "0e 00 80808080808080808001 00 01 01 00",  # eleven bytes of a timestamp
+        "14 00 00 808080808000 01 01 00",  # six bytes of an offset
+        "0c 00 00 00 03 01 00",  # longer than its parts
+        "0c 00 00 00 7e 01 00",  # a key beyond the record
+        "0c 00 00 00 01 7e 00",  # a value beyond the record
+        "0c 00 00 00 01 01 02",  # a header without bytes
+        "10 00 00 00 01 01 02 01 01",  # a header whose name is null
+        "0c 00 00 00 01 01 01",  # -1 headers
+        "0d 00 00 00 01 01 00",  # a negative size
+        "ffffffff0f 00 00 00 01 01 00",
+        "8e8080808000 00 00 00 01 01 00",  # six bytes of a size
+    ],
+)
+def test_a_record_with_an_impossible_part_is_refused(record: str) -> None:
+    valid = bytes.fromhex("0c 00 00 00 01 01 00")
+    check_records(valid + valid, 2)
+    with pytest.raises(IndexError):
+        check_records(valid + bytes.fromhex(record) + valid, 3)
+
+
+@pytest.mark.parametrize("later", ["0d 00 00 00 01 01 00", "feffffff0f", "80", "0c 00", "0c 00 00 00 01 01 00 00"])
+def test_the_lengths_of_all_records_are_checked(later: str) -> None:
+    valid = bytes.fromhex("0c 00 00 00 01 01 00")
+    body = valid * READ_WHOLE + build_batch([Record(None, b"x" * 20_000, 0)])[HEADER_BYTES:]
+    check_records(body + valid, READ_WHOLE + 2)
+    with pytest.raises(IndexError):
+        check_records(body + bytes.fromhex(later), READ_WHOLE + 2)
 
 
 def test_a_producer_may_not_claim_the_leaders_time() -> None:
