@@ -4,6 +4,7 @@ Theory of operation. A request names topics by name, or by id in its newest vers
 broker has published. Each partition goes to the same leader's code that peer frames call (`DataPlane`), as whole record batches
 that are never decoded here. A partition that the caller may not use, or that does not exist, is refused in its place of the
 answer; the others proceed. Records of a fetch that are stored in large files go from the file to the connection (`FilePart`).
+The leader's errors become those that the version of the request knows (`error_versions.py`).
 
 A client that asks the wrong broker gets the leader and its KAFKA listener with the error (KIP-951), so it needs no new metadata.
 """
@@ -43,6 +44,7 @@ from kraftlab.rpc.caller import Caller
 from kraftlab.wire.parts import NOTHING, FilePart
 
 from .codec import Entity, KafkaRequest
+from .error_versions import known_code
 from .fetch_sessions import LEAST_BYTES, ConsumerSessions, Key, SessionError, TopicKey, Wanted
 from .generated import fetch_response as fetched
 from .generated import list_offsets_response as listed
@@ -158,7 +160,7 @@ class DataCalls:
                 answers.append(row)
                 if isinstance(topic, TopicImage):
                     for place, partition in enumerate(data.partition_data):
-                        nursery.start_soon(self._produce_one, body, topic.topic_id, partition, row, place)
+                        nursery.start_soon(self._produce_one, request, topic.topic_id, partition, row, place)
         failed = [answer for row in answers for answer in row if answer.error_code]
         if not body.acks:
             if failed:
@@ -184,9 +186,10 @@ class DataCalls:
         return topic
 
     async def _produce_one(
-        self, body: Entity, topic_id: Uuid, partition: Entity, row: list[produced.PartitionProduceResponse], place: int
+        self, request: KafkaRequest, topic_id: Uuid, partition: Entity, row: list[produced.PartitionProduceResponse], place: int
     ) -> None:
         """Append the batch of one partition, and put the answer into its place."""
+        body = request.body
         records = memoryview(partition.records or b"")
         if body.transactional_id is not None and _is_transactional(records):
             row[place] = _refused_produce(partition.index, ErrorCode.INVALID_PRODUCER_ID_MAPPING, NO_TRANSACTIONS)
@@ -199,7 +202,7 @@ class DataCalls:
         leader = self._leader(topic_id, partition.index) if response.error in MISLED else (-1, -1)
         row[place] = produced.PartitionProduceResponse(
             index=partition.index,
-            error_code=response.error,
+            error_code=known_code(request.header, response.error),
             error_message=response.message,
             base_offset=response.base_offset,
             log_append_time_ms=response.log_append_time_ms,
@@ -272,7 +275,9 @@ class DataCalls:
         if part.error:
             is_shown = part.error in MISLED and request.header.version >= LEADERS_SINCE
             return _refused_fetch(
-                part.partition, part.error, self._leader(part.topic_id, part.partition) if is_shown else (-1, -1)
+                part.partition,
+                known_code(request.header, part.error),
+                self._leader(part.topic_id, part.partition) if is_shown else (-1, -1),
             )
         return fetched.PartitionData(
             partition_index=part.partition,
@@ -310,7 +315,7 @@ class DataCalls:
                 return listed.ListOffsetsPartitionResponse(partition_index=index, error_code=row)
             return listed.ListOffsetsPartitionResponse(
                 partition_index=index,
-                error_code=row.error,
+                error_code=known_code(request.header, row.error),
                 timestamp=row.timestamp_ms,
                 offset=row.offset,
                 leader_epoch=row.leader_epoch,
@@ -345,7 +350,10 @@ class DataCalls:
             if isinstance(row, ErrorCode):
                 return ended.EpochEndOffset(partition=index, error_code=row)
             return ended.EpochEndOffset(
-                partition=index, error_code=row.error, leader_epoch=row.leader_epoch, end_offset=row.end_offset
+                partition=index,
+                error_code=known_code(request.header, row.error),
+                leader_epoch=row.leader_epoch,
+                end_offset=row.end_offset,
             )
 
         return ended.OffsetForLeaderEpochResponse(

@@ -37,9 +37,10 @@ class DescribeProducers:
         response = admin_pb2.DescribeProducersResponse()
         for topic in message.topics:
             answers = response.topics.add(name=topic.name).partitions
-            topic_id = self._replicas.image.topics.by_name.get(topic.name)
             refusal = name_problem(topic.name)
             for index in topic.partition_indexes:
+                # The topic may be deleted while an earlier partition is read.
+                topic_id = self._replicas.image.topics.by_name.get(topic.name)
                 answer = answers.add(partition_index=index)
                 if refusal is not None:
                     answer.error_code, answer.error_message = ErrorCode.INVALID_TOPIC_EXCEPTION, refusal

@@ -73,7 +73,10 @@ class Leader:
     async def epoch_ends(self, request: EpochEndsRequest) -> EpochEndsResponse:
         self.asked.append(request)
         return EpochEndsResponse(
-            tuple(EpochEnd(part.topic_id, part.partition, 0, None, part.leader_epoch, 12) for part in request.partitions)
+            tuple(
+                self.ends.get(part.partition, EpochEnd(part.topic_id, part.partition, 0, None, part.leader_epoch, 12))
+                for part in request.partitions
+            )
         )
 
 
@@ -350,3 +353,49 @@ async def test_an_epoch_that_no_leader_has_is_fenced(epoch: int, code: int, call
     request = make_request(2, 10, replica_id=-1, topics=[{"name": "orders", "partitions": [entry]}])
     listed = read_response(2, 10, encode_value(request.header, await calls.list_offsets(request, CALLER)))
     assert int(listed.topics[0].partitions[0].error_code) == code
+
+
+# --- errors by the version of the request ------------------------------------------------------------------------------------
+
+
+async def test_a_topic_that_is_deleted_meanwhile_is_unknown_in_the_terms_of_the_request(calls: DataCalls, leader: Leader) -> None:
+    """A request by name that has found its topic gets the error of names, one by id the error of ids."""
+    gone = ErrorCode.UNKNOWN_TOPIC_ID
+    leader.produced[0] = ProduceResponse(gone)
+    leader.fetched[0] = FetchedPartition(ORDERS, 0, gone)
+    leader.listed[0] = ListedOffset(ORDERS, 0, gone)
+    leader.ends[0] = EpochEnd(ORDERS, 0, gone)
+    answers = await codes_by_version(calls)
+    assert {code for (api, version), code in answers.items() if api in (0, 1) and version >= 13} == {100}
+    assert {code for (api, version), code in answers.items() if api in (2, 23) or version < 13} == {3}
+
+
+async def test_a_failed_disk_is_another_leader_for_clients_that_do_not_know_the_error(calls: DataCalls, leader: Leader) -> None:
+    offline = ErrorCode.KAFKA_STORAGE_ERROR
+    leader.produced[0] = ProduceResponse(offline)
+    leader.fetched[0] = FetchedPartition(ORDERS, 0, offline)
+    leader.listed[0] = ListedOffset(ORDERS, 0, offline)
+    leader.ends[0] = EpochEnd(ORDERS, 0, offline)
+    answers = await codes_by_version(calls)
+    assert [place for place, code in answers.items() if code != 56] == [(0, 3), (1, 4), (1, 5)]
+    assert {answers[0, 3], answers[1, 4], answers[1, 5]} == {6}
+
+
+async def codes_by_version(calls: DataCalls) -> dict[tuple[int, int], int]:
+    """Return the error code of partition 0 in the answer to each data request, by API key and version."""
+    found: dict[tuple[int, int], int] = {}
+    for version in range(3, 14):
+        [produced] = (await produce(calls, version, to_produce(0))).responses[0].partition_responses
+        found[0, version] = int(produced.error_code)
+    for version in range(4, 19):
+        [fetched] = (await fetch(calls, version, to_fetch(0))).responses[0].partitions
+        found[1, version] = int(fetched.error_code)
+    for version in range(1, 12):
+        [listed] = await list_offsets(calls, version, (0, -1))
+        found[2, version] = int(listed.error_code)
+    for version in range(2, 5):
+        partitions = [{"partition": 0, "leader_epoch": 4, "current_leader_epoch": 4}]
+        request = make_request(23, version, replica_id=-1, topics=[{"topic": "orders", "partitions": partitions}])
+        answer = read_response(23, version, encode_value(request.header, await calls.epoch_ends(request, CALLER)))
+        found[23, version] = int(answer.topics[0].partitions[0].error_code)
+    return found
