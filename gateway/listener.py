@@ -29,6 +29,7 @@ from .codec import API_VERSIONS, MalformedRequest, decode_request, peek
 from .connection import ClientConnection, Closed, FrameBudget
 from .data import Unheard
 from .door import Door, Unanswerable
+from .unserved import VainClients, refusal_of
 
 logger = logging.getLogger("kraftlab.gateway")
 
@@ -54,6 +55,7 @@ class KafkaListener:
         self._frame_bytes_max = int(setting("socket.request.max.bytes") or 0)
         self._budget = FrameBudget(max(FRAMES_BYTES_MAX, self._frame_bytes_max))
         self._limit = LineLimit(LINES_AT_ONCE, LINE_INTERVAL_S)
+        self._vain = VainClients()
 
     def statistics(self) -> dict[str, int]:
         return {"connections": self._connections.total(), "frame_bytes": self._budget.used_bytes}
@@ -129,11 +131,13 @@ class KafkaListener:
         offer = self._door.offers.get(head.key)
         if offer is not None and offer.lowest <= head.version <= offer.highest:
             request = decode_request(frame)
+            if line := self._vain.line_for(request, host, trio.current_time()):
+                self._warn(line)
             answer = await self._door.answer(request, Caller(ANONYMOUS, host, request.client_id))
         elif head.key == API_VERSIONS:
             answer = self._door.unsupported(head)
         else:
-            raise MalformedRequest(f"API {head.key} version {head.version} is not served; see docs/kafka-clients.md")
+            raise MalformedRequest(refusal_of(head, frame))
         if answer is not None:
             await connection.send(answer)
 

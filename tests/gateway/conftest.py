@@ -37,7 +37,7 @@ def make_request(key: int, version: int, **fields: Any) -> KafkaRequest:
     return decode_request(make_frame(key, version, **fields)[4:])
 
 
-def make_frame(key: int, version: int, **fields: Any) -> bytes:
+def make_frame(key: int, version: int, /, **fields: Any) -> bytes:
     """Encode a request with kio, with its length. Missing fields have their defaults, or zeros."""
     schema: Any = load_request_schema(key, version)
     buffer = io.BytesIO()

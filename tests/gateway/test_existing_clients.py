@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import admin as librdkafka
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
@@ -25,10 +25,16 @@ from kraftlab.lab.local import LocalCluster
 
 
 @pytest.fixture(scope="module")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
-    """Start one controller and two brokers; return the KAFKA listeners."""
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Start one controller and two brokers."""
     with LocalCluster(tmp_path_factory.mktemp("kafka"), 1, 2, 2) as cluster:
-        yield cluster.kafka_bootstrap_servers.split(",")
+        yield cluster
+
+
+@pytest.fixture
+def bootstrap(cluster: LocalCluster) -> list[str]:
+    """KAFKA listeners of the brokers."""
+    return cluster.kafka_bootstrap_servers.split(",")
 
 
 def test_brokers_are_found_at_localhost_too(bootstrap: list[str]) -> None:
@@ -88,6 +94,22 @@ def test_librdkafka_creates_a_topic_and_reads_its_configs(bootstrap: list[str]) 
     assert len(admin.list_topics(timeout=20).topics["clicks"].partitions) == 2
     (described,) = admin.describe_configs([librdkafka.ConfigResource("topic", "clicks")]).values()
     assert described.result(timeout=20)["retention.ms"].value == "1000"
+
+
+def test_the_log_says_why_transactions_of_librdkafka_time_out(cluster: LocalCluster, bootstrap: list[str]) -> None:
+    assert error_of_transactions(bootstrap[0]) == KafkaError._TIMED_OUT
+    logs = "".join(cluster.log_path(broker).read_text() for broker in cluster.broker_ids)
+    assert "client 'payments' of 127.0.0.1 sent FindCoordinator for a transaction: transactions are not served" in logs
+
+
+def error_of_transactions(server: str) -> int:
+    """Return librdkafka's error of init_transactions. The producer ends with the function."""
+    producer = Producer({"bootstrap.servers": server, "client.id": "payments", "transactional.id": "payments-1"})
+    try:
+        producer.init_transactions(3)
+    except KafkaException as error:
+        return int(error.args[0].code())
+    return 0
 
 
 def test_a_broker_survives_connections_that_are_reset_at_once(bootstrap: list[str]) -> None:

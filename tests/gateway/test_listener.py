@@ -15,13 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftlab.gateway import connection as connection_module
-from kraftlab.gateway.codec import Header, KafkaRequest, MalformedRequest
+from kraftlab.gateway.codec import Header, KafkaRequest, MalformedRequest, decode_request
 from kraftlab.gateway.connection import ClientConnection, Closed, FrameBudget
 from kraftlab.gateway.data import Unheard
 from kraftlab.gateway.door import OFFERS
 from kraftlab.gateway.listener import KafkaListener
+from kraftlab.gateway.unserved import CLIENTS_MAX, REMINDER_S, VainClients, vain_request
 from kraftlab.rpc.caller import Caller
 from kraftlab.wire.parts import Part
+
+from .conftest import make_frame
 
 METADATA = struct.pack(">hhih", 3, 0, 7, -1) + struct.pack(">i", 0)
 """A Metadata request of version 0 with correlation id 7, without its length."""
@@ -145,7 +148,16 @@ async def test_a_request_may_arrive_byte_by_byte() -> None:
         (struct.pack(">i", -5), "length of a request is -5"),
         (framed(b"\0\3"), "shorter than its header"),
         (framed(struct.pack(">hhi", 999, 0, 1)), "API 999 version 0 is not served"),
-        (framed(struct.pack(">hhi", 3, 99, 1)), "API 3 version 99 is not served"),
+        (framed(struct.pack(">hhi", 3, 99, 1)), "API 3 (Metadata) version 99 is not served, client ''"),
+        (framed(struct.pack(">hhih", 3, 99, 1, 50) + b"cut"), "version 99 is not served, client 'cut'"),
+        (
+            framed(struct.pack(">hhih", 68, 1, 1, 4) + b"mine\0"),
+            "client 'mine': only classic groups are served; set group.protocol=",
+        ),
+        (
+            framed(struct.pack(">hhih", 24, 3, 1, -1)),
+            "(AddPartitionsToTxn) version 3 is not served, client '': transactions are not",
+        ),
         (framed(METADATA[:-2]), "MetadataRequest version 0"),
     ],
 )
@@ -326,3 +338,42 @@ def test_any_bytes_are_requests_or_a_reason_to_close(pieces: list[bytes]) -> Non
         trio.run(run)
     (size,) = struct.unpack(">i", rest[:4]) if len(rest) >= 4 else (1,)
     assert not 0 < size <= 1000 or len(rest) < 4 + size
+
+
+async def test_a_client_that_asks_for_transactions_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    coordinator = make_frame(10, 2, key="mine", key_type=1)
+    async with listening() as (_, port), await connected(port) as stream:
+        for frame in (make_frame(10, 2, key="group"), coordinator, coordinator, make_frame(22, 4, transactional_id="mine")):
+            await stream.send_all(frame)
+            assert len(await read(stream, 8)) == 8, "it is answered"
+    lines = [record.getMessage() for record in caplog.records if "transaction" in record.getMessage()]
+    assert lines == [
+        "client 'test' of 127.0.0.1 sent FindCoordinator for a transaction: transactions are not served; leave transactional.id "
+        "out of its configuration; see docs/kafka-clients.md"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("frame", "name"),
+    [
+        (make_frame(10, 0, key="mine"), ""),
+        (make_frame(10, 6, key_type=1, coordinator_keys=("mine",)), "FindCoordinator"),
+        (make_frame(22, 0, transactional_id=None), ""),
+        (make_frame(22, 5, transactional_id="mine"), "InitProducerId"),
+        (make_frame(0, 3, transactional_id=None), ""),
+        (make_frame(0, 13, transactional_id="mine"), "Produce"),
+        (make_frame(3, 13), ""),
+    ],
+)
+def test_requests_for_transactions_are_recognised(frame: bytes, name: str) -> None:
+    assert vain_request(decode_request(frame[4:])) == name
+
+
+def test_only_so_many_clients_are_remembered() -> None:
+    vain = VainClients()
+    request = decode_request(make_frame(22, 4, transactional_id="mine")[4:])
+    hosts = [f"10.0.{number >> 8}.{number & 255}" for number in range(CLIENTS_MAX + 1)]
+    assert all(vain.line_for(request, host, 5) for host in hosts)
+    assert not vain.line_for(request, hosts[1], 6)
+    assert vain.line_for(request, hosts[0], 6), "it was forgotten"
+    assert vain.line_for(request, hosts[-1], 5 + REMINDER_S)
