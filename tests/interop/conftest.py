@@ -11,6 +11,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -117,15 +118,42 @@ def jars() -> None:
 
 
 @pytest.fixture(scope="session")
-def franz_go(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the program that uses franz-go; return its path."""
+def go_modules() -> Path:
+    """Download franz-go once; return the folder of the module that uses it."""
     if shutil.which("go") is None:
         pytest.skip("no go on the path: franz-go needs Go")
     source = HERE / "franz_go"
     downloaded = subprocess.run(["go", "mod", "download"], cwd=source, capture_output=True, text=True, check=False)
     if downloaded.returncode != 0:
         pytest.skip(f"Go cannot download franz-go: {downloaded.stderr.strip().splitlines()[-1]}")
-    program = tmp_path_factory.mktemp("franz_go") / "franz_go"
-    built = subprocess.run(["go", "build", "-o", str(program), "."], cwd=source, capture_output=True, text=True, check=False)
+    return source
+
+
+@pytest.fixture(scope="session")
+def franz_go(go_modules: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the program that uses franz-go; return its path."""
+    return _built(go_modules, tmp_path_factory.mktemp("franz_go") / "franz_go", "build", ".")
+
+
+class Suite(NamedTuple):
+    """Tests of a Go package: a program, and the folder of the sources, which some of the tests read."""
+
+    program: Path
+    directory: Path
+
+
+@pytest.fixture(scope="session")
+def kgo_suite(go_modules: Path, tmp_path_factory: pytest.TempPathFactory) -> Suite:
+    """Build franz-go's own tests of its client."""
+    package = "github.com/twmb/franz-go/pkg/kgo"
+    program = _built(go_modules, tmp_path_factory.mktemp("kgo") / "kgo.test", "test", package, "-c")
+    listed = subprocess.run(["go", "list", "-f", "{{.Dir}}", package], cwd=go_modules, capture_output=True, text=True, check=True)
+    return Suite(program, Path(listed.stdout.strip()))
+
+
+def _built(source: Path, program: Path, command: str, package: str, *options: str) -> Path:
+    """Build a package, or its tests. Go keeps what it has compiled."""
+    call = ["go", command, *options, "-o", str(program), package]
+    built = subprocess.run(call, cwd=source, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     return program
