@@ -24,6 +24,7 @@ LOG_START_OFFSETS = "log-start-offset-checkpoint"
 CLEANED_ENDS = "cleaner-offset-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 TOPIC_NAME = "topic-name"
+OFFSET_MAX = 2**63 - 1
 
 TopicPartition = tuple[str, int]
 
@@ -47,10 +48,9 @@ def parse_offsets(path: Path, text: str) -> dict[TopicPartition, int]:
             offsets[topic, int(partition)] = int(offset)
     except (ValueError, IndexError) as error:
         raise CorruptFile(path, f"expected a version, a count and lines of `topic partition offset`: {error}") from error
-    if version != 0 or count != len(offsets) or any(offset < 0 for offset in offsets.values()):
-        raise CorruptFile(
-            path, f"version {version} with {len(offsets)} of {count} entries; expected version 0 and all, none negative"
-        )
+    if version != 0 or count != len(offsets) or any(not 0 <= offset < OFFSET_MAX for offset in offsets.values()):
+        found = f"version {version} with {len(offsets)} of {count} entries"
+        raise CorruptFile(path, f"{found}; expected version 0 and all, with offsets from 0 to below {OFFSET_MAX}")
     return offsets
 
 

@@ -24,6 +24,7 @@ from collections.abc import Mapping, Sequence
 
 from .codecs import compress
 from .errors import CorruptBatch, LogError
+from .log_config import NO_LIMIT
 from .record_batch import (
     APPEND_TIME,
     CODEC_MASK,
@@ -32,7 +33,7 @@ from .record_batch import (
     MAX_BATCH_BYTES,
     NO_EPOCH,
     BatchHeader,
-    check_place,
+    as_int64,
     encode_batch,
     put_varint,
 )
@@ -109,7 +110,7 @@ class BatchFilter:
         self.records_kept = 0
         self._latest = latest
         self._now_ms = now_ms
-        self._horizon_ms = now_ms + delete_retention_ms
+        self._horizon_ms = min(now_ms + delete_retention_ms, NO_LIMIT)
         self._last_of_producers = last_of_producers
         self._epoch = NO_EPOCH
 
@@ -184,13 +185,9 @@ def _deltas(header: BatchHeader, found: Records) -> Sequence[int]:
 
 
 def _rebuilt(header: BatchHeader, records: bytes, starts: Sequence[int], kept: Sequence[int], horizon_ms: int | None) -> bytes:
-    """Return the batch with the `kept` of its records. LogError if it becomes too large, which compression can cause;
-    IndexError if a time is not an int64.
-    """
+    """Return the batch with the `kept` of its records. LogError if it becomes too large, which compression can cause."""
     times = [timestamp_delta(records, starts[index])[0] for index in kept]
-    max_timestamp_ms = header.base_timestamp_ms + max(times)
-    check_place(header, 0, max_timestamp_ms)
-    check_place(header, 0, header.base_timestamp_ms + min(times) - max(horizon_ms or 0, 0))
+    max_timestamp_ms = max(as_int64(header.base_timestamp_ms + time) for time in times)
     if horizon_ms == header.delete_horizon_ms:
         body = b"".join([records[starts[index] : starts[index + 1]] for index in kept])
         changed = header
@@ -215,7 +212,7 @@ def _with_shifted_time(records: bytes, start: int, end: int, shift_ms: int) -> b
     while records[content] > 127:
         content += 1
     body = bytearray(records[content + 1 : content + 2])
-    put_varint(body, delta_ms + shift_ms)
+    put_varint(body, as_int64(delta_ms + shift_ms))
     body += records[after:end]
     length = bytearray()
     put_varint(length, len(body))

@@ -29,8 +29,9 @@ def has_expired(log: PartitionLog, now_ms: int | None = None) -> bool:
             count = expired_count(ages, log.size_bytes, log.high_watermark, log.config, at_ms)
             unindexed = next((segment for segment in view.segments[:-1] if segment.needs_indexes), None)
             cuts = log.cuts
+            has_any_below_start = len(view.segments) > 1 and view.segments[1].base_offset <= view.log_start_offset
         if unindexed is None:
-            return count > 0
+            return count > 0 or has_any_below_start
         _build_indexes(log, unindexed, cuts)
 
 

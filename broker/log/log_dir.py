@@ -17,7 +17,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from threading import Lock
+from threading import Lock, RLock
 
 from kraftlab.config import meta_properties
 from kraftlab.metadata.uuids import Uuid
@@ -59,7 +59,7 @@ class LogDir:
         """Replicas whose offsets each checkpoint on the disk holds."""
         self._volume = os.fstat(lock).st_dev
         self._lock_descriptor = lock
-        self._checkpoint_lock = Lock()
+        self._checkpoint_lock = RLock()
         self._all_lock = Lock()
         self._tickets = itertools.count(1)
         self._served = 0
@@ -143,7 +143,11 @@ class LogDir:
         return found
 
     def write_recovery_points(self, logs: Logs) -> None:
-        self._write(checkpoints.RECOVERY_POINTS, lambda: ((log, log.recovery_point) for log in logs()))
+        """Write the recovery points, after the log starts on which they may rest."""
+        with self._checkpoint_lock:
+            points = [(log, log.recovery_point) for log in logs()]
+            self.write_log_start_offsets(logs)
+            self._write(checkpoints.RECOVERY_POINTS, lambda: points)
 
     def write_checkpoints(self, logs: Logs) -> None:
         """Write all offsets of `logs`, which lie in this directory. Threads that wait for each other share one write."""
@@ -155,7 +159,6 @@ class LogDir:
             self.check_in_place()
             self.write_recovery_points(logs)
             self._write(checkpoints.HIGH_WATERMARKS, lambda: ((log, log.high_watermark) for log in logs()))
-            self.write_log_start_offsets(logs)
             self.write_cleaned_ends(logs)
             self._served = served
 

@@ -7,9 +7,11 @@ renaming wait until no pin is left (`exclusive`). Durability is replication plus
 the checkpoint on disk is lowered (`before_truncation`), so that bytes written later are never mistaken for those that had been
 fsynced.
 
-Offsets: log start <= high watermark <= log end. The log end is the end of the last batch: offsets that compaction has left empty
-count as present only if a batch follows them. Truncation never splits a batch: one that reaches over the wanted offset is
-removed.
+Offsets: log start <= high watermark <= log end, and log start <= recovery point <= log end: records below the log start count as
+durable, since nobody reads them again. A recovery point may rest on the log start alone, so the log starts are always on the disk
+before the recovery points, and a start removes the segments below the log start without looking into them. The log end is the end
+of the last batch: offsets that compaction has left empty count as present only if a batch follows them. Truncation never splits a
+batch: one that reaches over the wanted offset is removed.
 
 A failed append leaves the log as it was, or, if even the rollback fails, takes the directory offline. After a failed fsync the
 state of the disk is unknown, so the directory goes offline too (LogDirFailed), and the log answers every call with that error.
@@ -118,7 +120,8 @@ class PartitionLog:
         """Files of deleted segments, the oldest first."""
         self._log_end_offset = self._segments[-1].end_offset
         self._log_start_offset = max(log_start_offset, self._segments[0].base_offset)
-        self._recovery_point = min(recovery_point, self.log_end_offset)
+        self._epochs.truncate_from_start(self._log_start_offset)
+        self._recovery_point = max(min(recovery_point, self.log_end_offset), self._log_start_offset)
         self._high_watermark = min(max(high_watermark, self._log_start_offset), self.log_end_offset)
         self._cleaned_to = min(cleaned_to, self.log_end_offset)
 
@@ -185,7 +188,7 @@ class PartitionLog:
 
     @property
     def recovery_point(self) -> int:
-        """All records below are durable."""
+        """All records from the log start to here are durable. Never below the log start, nor above the log end."""
         return self._recovery_point
 
     @property
@@ -317,8 +320,8 @@ class PartitionLog:
             position, next_offset = 0, self.log_end_offset
             for header in headers:
                 base_offset = header.base_offset if keep_offsets else next_offset
-                if base_offset + header.last_offset_delta >= OFFSET_MAX:
-                    raise UnexpectedOffset(f"{self.name} would reach beyond offset {OFFSET_MAX}, the largest there is")
+                if base_offset + header.last_offset_delta + 1 >= OFFSET_MAX:
+                    raise UnexpectedOffset(f"{self.name} would reach offset {OFFSET_MAX}, the largest there is")
                 stamp(data, position, base_offset=base_offset, leader_epoch=leader_epoch)
                 stamped.append(header._replace(base_offset=base_offset, leader_epoch=leader_epoch))
                 position += header.size_bytes
@@ -376,10 +379,10 @@ class PartitionLog:
     def _begin_segments_at(self, offset: int) -> None:
         """Let the empty log's segments begin before its first record. Log start and log end stay the same."""
         with self.exclusive():
-            self._recreate_at(offset, recovery_point=offset)
+            self._recreate_at(offset)
 
     def _append(self, data: bytes | bytearray | memoryview | FileRange, headers: Sequence[BatchHeader], now_ms: int) -> None:
-        """Write all batches or none, and roll as needed. The lock is held."""
+        """Write all batches or none, whatever the error, and roll as needed. The lock is held."""
         if not headers:
             raise CorruptBatch(0, "there is no batch to append")
         next_offset = self._segments[-1].end_offset
@@ -401,14 +404,14 @@ class PartitionLog:
                     self._producers.update(header, now_ms)
                 first, position = first + count, position + run_bytes
             self._pass_gaps(self._segments[len(segments) - 1 :])
-        except (OSError, LogError) as error:
+        except Exception as error:
             self._roll_back(segments, size_bytes, end_offset)
             self._epochs.restore(epochs)
             self._producers.restore(producers)
-            self._recovery_point = min(self._recovery_point, end_offset)
-            if isinstance(error, LogError):
-                raise
-            raise self._translate(error) from error
+            self._recovery_point = max(min(self._recovery_point, end_offset), self._log_start_offset)
+            if isinstance(error, OSError):
+                raise self._translate(error) from error
+            raise
         self._log_end_offset = next_offset
 
     def _run(self, headers: Sequence[BatchHeader], first: int) -> tuple[int, int]:
@@ -562,7 +565,7 @@ class PartitionLog:
                 return offset
             self._cuts += 1
             try:
-                self._lower_recovery_point(min(offset, self._end_after_truncation(offset)))
+                self._lower_marks(min(offset, self._end_after_truncation(offset)), self._log_start_offset)
                 self._truncate_segments(offset)
                 reached = self._segments[-1].end_offset
                 self._producers, has_removed = producer_snapshots.truncated(
@@ -625,16 +628,17 @@ class PartitionLog:
         with self.exclusive():
             self._check_open()
             self._cuts += 1
-            self._recreate_at(offset, recovery_point=min(offset, self._log_start_offset))
+            start_offset = min(offset, self._log_start_offset)
+            self._lower_marks(start_offset, start_offset)
+            self._recreate_at(offset)
             self._epochs.clear()
             self._producers.clear()
-            self._recovery_point = offset
             self._set_marks(offset, offset)
+            self._recovery_point = offset
 
-    def _recreate_at(self, offset: int, *, recovery_point: int) -> None:
+    def _recreate_at(self, offset: int) -> None:
         """Replace all segments by an empty one. The log is held exclusively."""
         try:
-            self._lower_recovery_point(recovery_point)
             for segment in reversed(self._segments):
                 self._set_aside(segment)
             producer_snapshots.remove_outside(self.directory, 0, -1)
@@ -650,16 +654,20 @@ class PartitionLog:
             self._log_start_offset, self._log_end_offset = log_start_offset, log_end_offset
             self._high_watermark = max(min(self._high_watermark, log_end_offset), log_start_offset)
 
-    def _lower_recovery_point(self, offset: int) -> None:
-        """Lower the recovery point and the end of the compacted part, on the disk too, before records are removed."""
-        before = self._recovery_point, self._cleaned_to
-        self._recovery_point, self._cleaned_to = min(before[0], offset), min(before[1], offset)
-        if before != (self._recovery_point, self._cleaned_to) and self._before_truncation is not None:
+    def _lower_marks(self, offset: int, log_start_offset: int) -> None:
+        """Lower the recovery point and the end of the compacted part to `offset`, and the log start, on the disk too, before
+        records are removed: records that are appended there later must not be mistaken for durable ones, nor for deleted ones.
+        """
+        before = self._recovery_point, self._cleaned_to, self._log_start_offset
+        offset = max(offset, log_start_offset)
+        lowered = min(self._recovery_point, offset), min(self._cleaned_to, offset), log_start_offset
+        self._recovery_point, self._cleaned_to, self._log_start_offset = lowered
+        if before != lowered and self._before_truncation is not None:
             try:
                 self._before_truncation()
             except LogError:
                 # Nothing is truncated: the next attempt has to write the checkpoint again.
-                self._recovery_point, self._cleaned_to = before
+                self._recovery_point, self._cleaned_to, self._log_start_offset = before
                 raise
 
     def advance_log_start(self, offset: int) -> None:
@@ -668,27 +676,37 @@ class PartitionLog:
             self._check_open()
             if offset > self.log_end_offset:
                 raise OffsetOutOfRange(self.name, offset, self._log_start_offset, self.log_end_offset)
-            if offset <= self._log_start_offset:
-                return
-            self._set_marks(offset, self.log_end_offset)
-            self._epochs.truncate_from_start(offset)
-            first = self._segments[0]
+            if offset > self._log_start_offset:
+                self._set_marks(offset, self.log_end_offset)
+                self._recovery_point = max(self._recovery_point, offset)
+                self._epochs.truncate_from_start(offset)
             try:
-                while len(self._segments) > 1 and self._segments[1].base_offset <= offset:
-                    self._set_aside(self._segments[0])
-                    self._segments = self._segments[1:]
-                if self._segments[0] is not first:
-                    producer_snapshots.remove_outside(self.directory, self._segments[0].base_offset, OFFSET_MAX)
+                self._remove_segments_below_start()
             except OSError as error:
                 raise self._fail(error) from error
 
+    def _remove_segments_below_start(self) -> None:
+        """Remove segments wholly below the log start, but never the active one. The log is held exclusively. OSError."""
+        first = self._segments[0]
+        while len(self._segments) > 1 and self._segments[1].base_offset <= self._log_start_offset:
+            self._set_aside(self._segments[0])
+            self._segments = self._segments[1:]
+        if self._segments[0] is not first:
+            self._sealed = tuple(segment for segment in self._sealed if segment in self._segments)
+            self._names_are_durable = False
+            producer_snapshots.remove_outside(self.directory, self._segments[0].base_offset, OFFSET_MAX)
+
     def delete_old_segments(self, now_ms: int | None = None) -> int:
-        """Delete the oldest segments that the retention limits no longer cover, below the high watermark; return their number.
+        """Delete the oldest segments that the retention limits no longer cover, below the high watermark, or that lie below the
+        log start; return their number.
 
         Their timestamps are those that `expiry.has_expired` has found. If all segments go, an empty one begins at the log's end.
         """
         with self.exclusive(), self.reading():
             self._check_open()
+            before = len(self._segments)
+            self.advance_log_start(self._log_start_offset)
+            below_start = before - len(self._segments)
             ages = ages_of(self._segments, self.log_end_offset)
             now_ms = wall_clock_ms() if now_ms is None else now_ms
             count = expired_count(ages, self.size_bytes, self._high_watermark, self.config, now_ms)
@@ -699,7 +717,7 @@ class PartitionLog:
                     raise self._translate(error) from error
             if count:
                 self.advance_log_start(self._segments[count].base_offset)
-            return count
+            return below_start + count
 
     def _set_aside(self, segment: Segment) -> None:
         """Take the files of a segment out of the log; they are removed later. The log is held exclusively. OSError."""
@@ -799,7 +817,7 @@ class PartitionLog:
         """Make `segments` durable, which end at `reached`. They are pinned, or the lock is held."""
         if reached <= self._recovery_point and not self._epochs.is_dirty_below(reached) and not self._sealed:
             return
-        ends = [*(segment.base_offset for segment in segments[1:]), reached]
+        ends = [*(segment.base_offset for segment in segments), reached][1:]
         unflushed = [segment for segment, end in zip(segments, ends, strict=True) if end > self._recovery_point]
         try:
             for segment in unflushed:

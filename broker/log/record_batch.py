@@ -42,7 +42,7 @@ DELETE_HORIZON = 1 << 6
 """Compaction has set the base timestamp to the time at which the batch's tombstones may go."""
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 NO_EPOCH = -1
-INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+INT64_MAX = 2**63 - 1
 _UINT64_MAX = 2**64 - 1
 
 _OFFSET = struct.Struct(">q")
@@ -298,18 +298,21 @@ def _decode_record(data: bytes, at: int, header: BatchHeader) -> tuple[StoredRec
         name, at = _get_bytes(data, at)
         content, at = _get_bytes(data, at)
         headers.append(((name or b"").decode(errors="replace"), content))
+    check_place(header, offset_delta)
     is_leaders = header.attributes & APPEND_TIME
-    timestamp_ms = header.max_timestamp_ms if is_leaders else header.base_timestamp_ms + timestamp_delta_ms
-    check_place(header, offset_delta, timestamp_ms)
+    timestamp_ms = header.max_timestamp_ms if is_leaders else as_int64(header.base_timestamp_ms + timestamp_delta_ms)
     return StoredRecord(header.base_offset + offset_delta, key, value, timestamp_ms, tuple(headers)), at
 
 
-def check_place(header: BatchHeader, offset_delta: int, timestamp_ms: int) -> None:
-    """IndexError if a record has an offset outside its batch, or a time that is not an int64."""
-    if not (0 <= offset_delta <= header.last_offset_delta and INT64_MIN <= timestamp_ms <= INT64_MAX):
-        raise IndexError(
-            f"a record has offset delta {offset_delta} and timestamp {timestamp_ms}, which no record of its batch has"
-        )
+def check_place(header: BatchHeader, offset_delta: int) -> None:
+    """IndexError if a record has an offset outside its batch."""
+    if not 0 <= offset_delta <= header.last_offset_delta:
+        raise IndexError(f"a record has offset delta {offset_delta}, which no record of its batch has")
+
+
+def as_int64(value: int) -> int:
+    """Return a sum of timestamps as Kafka's arithmetic has it, which wraps around at 64 bits: what is stored always fits."""
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def put_varint(out: bytearray, value: int) -> None:

@@ -47,6 +47,7 @@ from .record_batch import (
     TRANSACTIONAL,
     BatchHeader,
     check_crc,
+    as_int64,
     check_place,
     crc_of,
     get_varint,
@@ -281,11 +282,11 @@ def _infos(header: BatchHeader, plain: bytes) -> Iterator[_RecordInfo]:
             timestamp_delta_ms, after = get_varint(plain, start + 1)
             offset_delta, after = get_varint(plain, after)
             key_bytes, after = get_varint(plain, after)
-            check_place(header, offset_delta, header.base_timestamp_ms + timestamp_delta_ms)
+            check_place(header, offset_delta)
             at = start + length
             if length < 0 or not after <= at <= len(plain):
                 raise IndexError
-            yield _RecordInfo(header.base_timestamp_ms + timestamp_delta_ms, key_bytes >= 0)
+            yield _RecordInfo(as_int64(header.base_timestamp_ms + timestamp_delta_ms), key_bytes >= 0)
         if at != len(plain):
             raise IndexError
     except IndexError:

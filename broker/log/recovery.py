@@ -8,6 +8,9 @@ than one before it ends the log, too: it was truncated, other records were appen
 append and not the truncation. Truncated records had not been fsynced, so the in-sync replicas have them elsewhere and they are
 fetched again. Bytes below the recovery point are not read: damage there is found by the next reader.
 
+Segments wholly below the log start are removed unread: a crash has kept them, or brought them back, and what is missing there
+must not cost the records above.
+
 Producers are those of the newest snapshot below the scanned part, and of all batches after it.
 
 Leader epochs above the scanned part are taken from the batches; a missing or corrupt epoch file is rebuilt from all headers.
@@ -17,6 +20,7 @@ from __future__ import annotations
 
 import logging
 import os
+from bisect import bisect_right
 from collections.abc import Collection, Iterable
 from functools import partial
 from pathlib import Path
@@ -74,6 +78,7 @@ def open_segments(directory: Path, *, recovery_point: int, clean: bool, start_of
     names = tidy(directory)
     named = [(name, base_offset_of(name)) for name in names if name.endswith(LOG_SUFFIX)]
     bases = sorted(base for name, base in named if base is not None and name == file_name(base, LOG_SUFFIX))
+    bases = _remove_below_start(directory, bases, start_offset)
     epochs = _read_epochs(directory) if leader_epochs.FILE_NAME in names else None
     recovered = LeaderEpochs() if epochs is None else epochs
     has_snapshots = any(name.endswith(producer_snapshots.SUFFIX) for name in names)
@@ -106,6 +111,14 @@ def open_segments(directory: Path, *, recovery_point: int, clean: bool, start_of
             *(directory, segments[-1].end_offset, report.cut_bytes, len(report.deleted_segments), report.reason),
         )
     return OpenedLog(tuple(segments), recovered, report, producers)
+
+
+def _remove_below_start(directory: Path, bases: list[int], start_offset: int) -> list[int]:
+    """Remove the segments that another one at or below the log start follows; return the base offsets of the others. OSError."""
+    count = max(bisect_right(bases, start_offset) - 1, 0)
+    for base in bases[:count]:
+        Segment.open_file(directory, base).delete()
+    return bases[count:]
 
 
 def tidy(directory: Path) -> Collection[str]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from .errors import CorruptBatch
 from .log_view import LogView
 from .partition_log import PartitionLog
-from .record_batch import APPEND_TIME, NO_EPOCH, BatchHeader, check_place
+from .record_batch import APPEND_TIME, NO_EPOCH, BatchHeader, as_int64, check_place
 from .record_walk import boundaries, offset_deltas, records_in, timestamp_delta
 from .segment import NO_TIMESTAMP, Segment
 
@@ -108,8 +108,8 @@ def _times(segment: Segment, position: int, header: BatchHeader) -> Iterator[tup
         deltas = offset_deltas(found.data, starts)
         for start, delta in zip(starts, deltas, strict=True):
             is_appended = header.attributes & APPEND_TIME
-            at_ms = header.max_timestamp_ms if is_appended else header.base_timestamp_ms + timestamp_delta(found.data, start)[0]
-            check_place(header, delta, at_ms)
-            yield header.base_offset + delta, at_ms
+            created_ms = header.base_timestamp_ms + timestamp_delta(found.data, start)[0]
+            check_place(header, delta)
+            yield header.base_offset + delta, header.max_timestamp_ms if is_appended else as_int64(created_ms)
     except IndexError as error:
         raise CorruptBatch(position, f"its records cannot be read: {error}") from error
