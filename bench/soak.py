@@ -1,11 +1,13 @@
 """Soak of the data plane: producing, moving, compacting, full and failing disks, and kills, on real processes for ten minutes.
 
 Three controllers and four brokers with two log directories each. Idempotent producers append numbered records with acks=all to a
-plain and to a compacted topic, three replicas each. Meanwhile a seed draws one trouble after the other: replicas move between
-directories and between brokers, moves are cancelled, disks run full or fail and come back, and brokers and controllers are killed
-and restarted. At the end everything is healed and stopped, and the segment files of every replica are read from the disks: in the
-plain topic each acknowledged record is there once, in order, at its offset; in the compacted topic each key has its last
-acknowledged value. A replica that differs is a failure (exit code 1).
+plain topic, to a compacted one, and to one whose records are so old that retention deletes them, with three replicas each. Some
+records of the plain topic have the latest timestamp that there is. Meanwhile a seed draws one trouble after the other: replicas
+move between directories and brokers, moves are cancelled, disks run full or fail and come back, and brokers and controllers
+are killed and restarted. At the end everything is healed and stopped, and the segment files of every replica are read from the
+disks: in the plain topic each acknowledged record is there once, in order, at its offset; in the compacted topic each key has its
+last acknowledged value; in the topic of old records the same holds from the first record on that is left. A different replica is
+a failure (exit code 1).
 """
 
 from __future__ import annotations
@@ -33,11 +35,12 @@ from kraftlab.metadata.errors import ApiError
 from .measure import NoResult, Report, measurement, table
 
 CONTROLLERS, BROKERS, LOG_DIRS, REPLICAS = 3, 4, 2, 3
-PLAIN, COMPACTED = "soak-plain", "soak-compacted"
+PLAIN, COMPACTED, EXPIRING = "soak-plain", "soak-compacted", "soak-expiring"
 PARTITIONS = 3
 """Partitions of each topic."""
 CONFIGS = {
-    PLAIN: {"min.insync.replicas": "2", "segment.bytes": "1048576"},
+    PLAIN: {"min.insync.replicas": "2", "segment.bytes": "1048576", "message.timestamp.after.max.ms": str(2**63 - 1)},
+    EXPIRING: {"min.insync.replicas": "2", "segment.bytes": "1048576"},
     COMPACTED: {
         "min.insync.replicas": "2",
         "segment.bytes": "1048576",
@@ -51,7 +54,8 @@ BATCH = 20
 VALUE_BYTES = 200
 PAUSE_S = 0.02
 SEND_TIMEOUT_MS = 10_000
-OVERRIDES = {"log.cleaner.backoff.ms": "1000"}
+OLD_MS = 8 * 24 * 3600 * 1000
+OVERRIDES = {"log.cleaner.backoff.ms": "1000", "log.retention.check.interval.ms": "2000"}
 TROUBLE_S = (0.5, 4.0)
 """Shortest and longest time of a trouble."""
 HEALED_WITHIN_S = 120.0
@@ -102,15 +106,22 @@ class Producer:
             self.failure = error
 
     def _send(self, client: DataClient, first: int) -> int:
-        now_ms = int(time.time() * 1000)
+        timestamp_ms = _timestamp_ms(self.partition[0], first // BATCH)
         records = [
-            Record(b"%d" % (number % KEYS), (b"%d." % number).ljust(VALUE_BYTES, b"."), now_ms)
+            Record(b"%d" % (number % KEYS), (b"%d." % number).ljust(VALUE_BYTES, b"."), timestamp_ms)
             for number in range(first, first + BATCH)
         ]
         batch = build_batch(records, producer_id=self._producer_id, producer_epoch=0, base_sequence=first)
         while True:
             with suppress(*REFUSED):
                 return client.produce(*self.partition, batch, timeout_ms=SEND_TIMEOUT_MS).base_offset
+
+
+def _timestamp_ms(topic: str, batch: int) -> int:
+    now_ms = int(time.time() * 1000)
+    if topic == EXPIRING:
+        return now_ms - OLD_MS if batch % 4 else 0
+    return 2**63 - 1 if topic == PLAIN and not batch % 50 else now_ms
 
 
 class Troubles:
@@ -139,7 +150,7 @@ class Troubles:
             self.counts[name] += 1
 
     def _partition(self) -> TopicPartition:
-        return self._random.choice((PLAIN, COMPACTED)), self._random.randrange(PARTITIONS)
+        return self._random.choice((PLAIN, COMPACTED, EXPIRING)), self._random.randrange(PARTITIONS)
 
     def _wait(self) -> None:
         time.sleep(self._random.uniform(*TROUBLE_S))
@@ -288,12 +299,15 @@ def _differences(cluster: LocalCluster, producer: Producer, replicas: list[int])
         found = [record for path in sorted(places[0].glob("*.log")) for record in decode_records(path.read_bytes())]
         numbers = [(record.offset, int((record.value or b"-1").partition(b".")[0])) for record in found]
         held = dict(numbers)
+        if topic == EXPIRING:
+            start = numbers[0][0] if numbers else max(expected, default=0) + 1
+            expected = {offset: number for offset, number in expected.items() if offset >= start}
         lost = [number for offset, number in expected.items() if held.get(offset) != number]
         if lost:
             yield f"{topic}-{index} on broker {broker} lacks {len(lost)} records, the first of them {lost[0]}"
         if numbers != sorted(set(numbers)) or [number for _, number in numbers] != sorted(held.values()):
             yield f"{topic}-{index} on broker {broker} has records twice or out of order"
-        if topic == PLAIN and held.keys() != expected.keys():
+        if topic != COMPACTED and held.keys() != expected.keys():
             yield f"{topic}-{index} on broker {broker} has {len(held)} records, not {len(expected)}"
 
 

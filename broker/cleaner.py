@@ -24,6 +24,7 @@ import trio
 from .control.dynamic_configs import DynamicConfigs
 from .log.clock import wall_clock_ms
 from .log.compacting import Compaction, Superseded
+from .log.ending import LogEnded, ending
 from .log.errors import LogClosed, LogDirFailed, LogError, NoSpace, TooManyOpenFiles
 from .log.partition_log import PartitionLog
 from .replica_manager import ReplicaManager
@@ -120,7 +121,8 @@ class Cleaner:
     async def _clean(self, due: _Due) -> None:
         replica, log = due.partition.id, due.log
         try:
-            compaction = await self._compact(replica, log)
+            with self._replicas.disks.ending(log):
+                compaction = await self._compact(replica, log)
             _report(due.partition, compaction)
         except (Superseded, LogClosed) as error:
             logger.debug("%s: %s", due.partition, error)
@@ -166,12 +168,13 @@ class Cleaner:
 
 
 def _due_among(candidates: Sequence[tuple[Partition, PartitionLog]], now_ms: int) -> list[_Due]:
-    """Return the logs of one directory that are due. Blocks; LogDirFailed."""
+    """Return the logs of one directory that are due. Blocks; LogDirFailed, LogEnded."""
     found = []
     for partition, log in candidates:
         try:
-            part = log.cleanable(now_ms)
-        except LogDirFailed:
+            with ending(log):
+                part = log.cleanable(now_ms)
+        except (LogDirFailed, LogEnded):
             raise
         except LogError as error:
             logger.debug("%s: %s", partition, error)

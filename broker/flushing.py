@@ -46,7 +46,8 @@ class Flushing:
         ]
         for log in due:
             try:
-                await self._disks.run(log_dir, log.flush)
+                with self._disks.ending(log):
+                    await self._disks.run(log_dir, log.flush)
             except LogError as error:
                 logger.warning("%s could not be flushed: %s", log.name, error)
         return len(due)

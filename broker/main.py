@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,7 +56,8 @@ from .directory_returns import DirectoryReturns
 from .flushing import Flushing
 from .groups.coordinator import Coordinator, CreateTopic
 from .log.clock import wall_clock_ms
-from .log.disks import Disks, InThread, in_thread, look_after_each
+from .log.disks import Disks, InThread, in_thread, look_after_each, one_turn
+from .log.ending import LogEnded
 from .log.errors import LogDirFailed, LogDirInUse, LogError, StartupRefused
 from .log.log_config import LogConfig
 from .log.log_manager import LogManager
@@ -139,7 +141,7 @@ class BrokerNode:
         self._failed_dirs: dict[Path, trio.Event] = {}
         """Directories that have failed; each event is set when that is handled."""
         self._has_lost_all = False
-        self._failures_in, self._failures = trio.open_memory_channel[LogDirFailed](1000)
+        self._failures_in, self._failures = trio.open_memory_channel[LogDirFailed | LogEnded](math.inf)
         self.configs = DynamicConfigs(config)
         self.publisher = MetadataPublisher(
             (
@@ -250,7 +252,7 @@ class BrokerNode:
             channel,
             lambda: self.publisher.offset,
         )
-        self.disks = Disks(self.directory_failed, self._in_thread)
+        self.disks = Disks(self.failed, self._in_thread)
         self.isr_changes = AlterPartitionManager(channel, config.node_id, self.broker_epoch)
         self.assignments = DirectoryAssignments(channel, config.node_id, self.broker_epoch, lambda: self.publisher.image)
         self.producer_ids = ProducerIds(channel, config.node_id, self.broker_epoch)
@@ -457,15 +459,25 @@ class BrokerNode:
 
     # --- directories ---------------------------------------------------------------------------------------------------------
 
+    def failed(self, error: LogDirFailed | LogEnded) -> None:
+        """Note that a directory has failed, or that an unexpected error has ended a log."""
+        if isinstance(error, LogDirFailed):
+            self.directory_failed(error)
+        else:
+            self._failures_in.send_nowait(error)
+
     def directory_failed(self, error: LogDirFailed) -> None:
         if error.log_dir not in self._failed_dirs and not self.logs.is_over(error):
             self._failed_dirs[error.log_dir] = trio.Event()
             self._failures_in.send_nowait(error)
 
     async def handle_failed_directories(self) -> None:
-        """Handle each failed directory once; report it first, since the rest may wait for a disk that hangs."""
+        """Handle each failed directory once; report it first, since the rest may wait for a disk that hangs. Also ended logs."""
         async with trio.open_nursery() as nursery:
             async for error in self._failures:
+                if isinstance(error, LogEnded):
+                    nursery.start_soon(self.replicas.log_ended, error)
+                    continue
                 directory_id = self.logs.directory_id_of(error.log_dir)
                 if directory_id is not None:
                     self.lifecycle.directory_failed(directory_id)
@@ -492,8 +504,8 @@ class BrokerNode:
         async def write(log_dir: Path) -> None:
             try:
                 await self._in_thread(None, self.logs.write_checkpoints, log_dir)
-            except LogDirFailed as error:
-                self.directory_failed(error)
+            except (LogDirFailed, LogEnded) as error:
+                self.failed(error)
 
         await look_after_each(self.logs.directory_ids, self._config.replica_high_watermark_checkpoint_interval_ms, write)
 
@@ -503,12 +515,15 @@ class BrokerNode:
             expiry_ms = await self._in_thread(None, self.logs.next_expiry_ms)
             due_s = EXPIRY_CHECK_MAX_S if expiry_ms is None else (expiry_ms - wall_clock_ms()) / 1000
             await trio.sleep(min(max(due_s, 0.1), EXPIRY_CHECK_MAX_S))
-            try:
-                await self._in_thread(None, self.logs.remove_expired, wall_clock_ms())
-            except LogDirFailed as error:
-                self.directory_failed(error)
-            except LogError as error:
-                logger.warning("directories that were given up could not be removed: %s", error)
+            await one_turn(self._remove_once)
+
+    async def _remove_once(self) -> None:
+        try:
+            await self._in_thread(None, self.logs.remove_expired, wall_clock_ms())
+        except (LogDirFailed, LogEnded) as error:
+            self.failed(error)
+        except LogError as error:
+            logger.warning("directories that were given up could not be removed: %s", error)
 
 
 def _import_admin() -> None:

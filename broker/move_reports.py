@@ -18,6 +18,7 @@ import trio
 from kraftlab.metadata.peer_rpc import Api, MoveProgress, MoveProgressRequest, PartitionSize
 
 from .control.controller_channel import NO_ANSWER, Requests
+from .log.disks import one_turn
 from .replica_manager import ReplicaManager
 from .replication.partition import FollowerRole, LeaderRole, Partition
 
@@ -42,15 +43,18 @@ class MoveReports:
     async def run(self) -> None:
         while True:
             await trio.sleep(INTERVAL_S)
-            report = self.report()
-            has_content = bool(report.replicas or report.sizes)
-            if not has_content and not self._has_reported:
-                continue
-            try:
-                await self._channel.request(Api.MOVE_PROGRESS, _encode(report), timeout_ms=TIMEOUT_MS)
-                self._has_reported = has_content
-            except NO_ANSWER as error:
-                logger.debug("progress of moves could not be reported: %s", error)
+            await one_turn(self._send)
+
+    async def _send(self) -> None:
+        report = self.report()
+        has_content = bool(report.replicas or report.sizes)
+        if not has_content and not self._has_reported:
+            return
+        try:
+            await self._channel.request(Api.MOVE_PROGRESS, _encode(report), timeout_ms=TIMEOUT_MS)
+            self._has_reported = has_content
+        except NO_ANSWER as error:
+            logger.debug("progress of moves could not be reported: %s", error)
 
     def report(self) -> MoveProgressRequest:
         """Make a report of the present state."""

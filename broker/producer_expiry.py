@@ -7,11 +7,14 @@ check takes no disk and waits for no log: a busy one is left to the next check.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 
 import trio
 
 from .control.dynamic_configs import DynamicConfigs
 from .log.clock import wall_clock_ms
+from .log.disks import one_turn
+from .log.ending import LogEnded
 from .replica_manager import ReplicaManager
 
 EXPIRATION = "producer.id.expiration.ms"
@@ -35,14 +38,15 @@ class ProducerExpiry:
         """Run until cancelled."""
         while True:
             await trio.sleep(min(CHECK_INTERVAL_MS, max(self._expiration_ms, 1000)) / 1000)
-            await self.check(wall_clock_ms())
+            await one_turn(self.check, wall_clock_ms())
 
     async def check(self, now_ms: int) -> int:
         """Check every log once; return the number of producers that expired."""
         before_ms, expired = now_ms - self._expiration_ms, 0
         logs = self._replicas.logs
         for count, log in enumerate((*logs.currents(), *logs.futures()), 1):
-            expired += log.expire_producers(before_ms)
+            with suppress(LogEnded), self._replicas.disks.ending(log):
+                expired += log.expire_producers(before_ms)
             if not count % LOGS_PER_YIELD:
                 await trio.lowlevel.checkpoint()
         if expired:

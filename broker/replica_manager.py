@@ -21,6 +21,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -42,7 +43,8 @@ from .control.dynamic_configs import DynamicConfigs
 from .control.metadata_publisher import Publication
 from .log.clock import wall_clock_ms
 from .log.creating import NewReplica
-from .log.disks import Disks
+from .log.disks import Disks, one_turn
+from .log.ending import LogEnded
 from .log.errors import LogDirFailed, LogDirUnusable, LogError, ReplicaConflict, ReplicaOffline
 from .log.loading import ReturningDir
 from .log.log_manager import LogManager
@@ -373,7 +375,8 @@ class ReplicaManager:
             self._give_log(partition, log)
         self._unplaced.discard(replica)
         try:
-            is_done = self._take_role_now(partition, state)
+            with partition.ending_log():
+                is_done = self._take_role_now(partition, state)
         except LogError as error:
             self._role_failed(partition, state, error)
             is_done = True
@@ -393,7 +396,8 @@ class ReplicaManager:
             self._give_log(partition, log)
         self._unplaced.discard(replica)
         try:
-            await self._take_role(partition, state)
+            with partition.ending_log():
+                await self._take_role(partition, state)
         except LogError as error:
             self._role_failed(partition, state, error)
 
@@ -538,27 +542,54 @@ class ReplicaManager:
 
     def check_lag(self) -> None:
         for partition in self.partitions.values():
-            partition.check_lag()
+            with suppress(LogEnded), partition.ending_log():
+                partition.check_lag()
 
     async def run_lag_checks(self) -> None:
         """Look for followers that have fallen behind, twice per replica.lag.time.max.ms."""
         while True:
             await trio.sleep(self.lag_time_max_s / 2)
-            self.check_lag()
+            await one_turn(self._check_lag)
+
+    async def _check_lag(self) -> None:
+        self.check_lag()
 
     async def run_placing(self) -> None:
         """Try again for replicas that got no log, for instance because a disk was full."""
         while True:
             await trio.sleep(RETRY_PLACING_S)
-            if not self._unplaced:
-                continue
-            async with self.state_lock:
-                for replica in sorted(self._unplaced):
-                    state = self.image.topics.partition(*replica)
-                    if state is not None:
-                        self._role_log_level = logging.INFO
-                        await self._host(replica, state)
-                        self._compare_directories([replica])
+            if self._unplaced:
+                await one_turn(self._place_again)
+
+    async def _place_again(self) -> None:
+        async with self.state_lock:
+            for replica in sorted(self._unplaced):
+                state = self.image.topics.partition(*replica)
+                if state is not None:
+                    self._role_log_level = logging.INFO
+                    await self._host(replica, state)
+                    self._compare_directories([replica])
+
+    async def log_ended(self, error: LogEnded) -> None:
+        """Take the replica of an ended log offline, or end the move whose copy has ended. Other replicas go on.
+
+        The report to the controller names the directory as lost: then the replica is neither leader nor in the ISR any more.
+        """
+        log = error.log
+        replica = log.topic_id, log.partition
+        async with self.state_lock:
+            if not self.logs.take_out(log):
+                return
+            partition = self.partitions.get(replica)
+            if partition is None:
+                return
+            await self.mover.drop(replica, keep_files=True)
+            if partition.log is log:
+                self.logs.keep_future(*replica)
+                self.lost[replica] = LostLog(log.log_dir, log.log_end_offset)
+                self.fetchers.forget(replica)
+                self._assignments.assign(*replica, LOST)
+                await partition.retire(str(error))
 
     async def directory_failed(self, log_dir: Path) -> None:
         """Take replicas of a failed log directory offline, and end moves to it; the directory is not touched again.

@@ -38,7 +38,8 @@ class Retention:
             if partition.log_dir != log_dir or not self._configs.deletes(partition.topic):
                 continue
             try:
-                count = await partition.delete_old_segments()
+                with partition.ending_log():
+                    count = await partition.delete_old_segments()
             except ReplicaError:
                 continue
             except LogError as error:

@@ -44,6 +44,7 @@ from ..control.dynamic_configs import DynamicConfigs
 from ..control.metadata_publisher import MetadataPublisher, Publication
 from ..groups.coordinator import Coordinator
 from ..log.disks import Arguments, Disks, Result
+from ..log.ending import LogEnded
 from ..log.errors import LogDirFailed
 from ..log.log_config import LogConfig
 from ..log.log_manager import LogManager
@@ -216,7 +217,7 @@ class Broker:
         self.dirs = config.log_dirs
         self.epoch = -1
         self.scope = trio.CancelScope()
-        self.failed: list[LogDirFailed] = []
+        self.failed: list[LogDirFailed | LogEnded] = []
         """Failures that the disks reported and `give_up_failed` has not handled."""
         self._log_config = log_config
         self.open()
@@ -291,7 +292,10 @@ class Broker:
         [answer] = response.results[0].partitions
         return answer.error_code, answer.error_message
 
-    async def give_up(self, failure: LogDirFailed) -> None:
-        """Take a failed log directory offline."""
+    async def give_up(self, failure: LogDirFailed | LogEnded) -> None:
+        """Take a failed log directory, or an ended log, offline."""
+        if isinstance(failure, LogEnded):
+            await self.replicas.log_ended(failure)
+            return
         self.logs.mark_offline(failure.log_dir, failure)
         await self.replicas.directory_failed(failure.log_dir)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from functools import partial
 
 import trio
@@ -22,8 +23,10 @@ from kraftlab.metadata.image import MetadataImage, TopicImage
 from kraftlab.quorum.core.types import Endpoint
 
 from ..control.metadata_publisher import Publication
+from ..log.disks import one_turn
+from ..log.ending import LogEnded
 from ..replica_manager import ReplicaManager
-from ..replication.partition import LeaderRole
+from ..replication.partition import LeaderRole, Partition
 from ..replication.replica_errors import ReplicaError
 from . import offset_jobs
 from .group import Limits
@@ -50,6 +53,12 @@ def partition_of(group_id: str, partitions: int) -> int:
     signed = value - (1 << 32) if value >> 31 else value
     # The smallest number has no positive counterpart in Java; Kafka takes 0.
     return (0 if signed == -(1 << 31) else abs(signed)) % partitions
+
+
+async def _run(shard: Shard, partition: Partition) -> None:
+    """Run a shard. An unexpected error in its work, a bug, ends the log of its partition: then another broker coordinates."""
+    with suppress(LogEnded), partition.ending_log():
+        await shard.run()
 
 
 class Coordinator:
@@ -87,8 +96,11 @@ class Coordinator:
             while True:
                 await trio.sleep(self._config.offsets_retention_check_interval_ms / 1000)
                 retention_ms = self._config.offsets_retention_minutes * MINUTE_MS
-                for shard in self.shards():
-                    shard.do(partial(offset_jobs.expire, shard, retention_ms))
+                await one_turn(self._expire, retention_ms)
+
+    async def _expire(self, retention_ms: int) -> None:
+        for shard in self.shards():
+            shard.do(partial(offset_jobs.expire, shard, retention_ms))
 
     async def publish(self, publication: Publication) -> None:
         """Publisher: begin to coordinate where a leadership began, after the replicas have their roles."""
@@ -134,7 +146,7 @@ class Coordinator:
                 shard = self._shards[number] = Shard(Store(partition, self._replicas.disks), self._limits)
             except ReplicaError:
                 return None
-            self._nursery.start_soon(shard.run)
+            self._nursery.start_soon(_run, shard, partition)
         return shard
 
     def find(self, group_id: str) -> tuple[int, Endpoint]:

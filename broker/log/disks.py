@@ -5,14 +5,17 @@ work; new replicas, which may go to any directory, have more.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import ParamSpec, Protocol, TypeVar
 
 import trio
 
+from .ending import LogEnded, ending
 from .errors import LogDirFailed, NoSpace
+from .partition_log import PartitionLog
 
 logger = logging.getLogger("kraftlab.broker.disks")
 
@@ -48,16 +51,24 @@ async def in_thread(
     return await trio.to_thread.run_sync(partial(work, *args, **kwargs), limiter=limiter)
 
 
+async def one_turn(work: Callable[Arguments, Awaitable[object]], *args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
+    """Do one turn of background work that is repeated. An unexpected error, a bug, ends this turn only; its stack is logged."""
+    try:
+        await work(*args, **kwargs)
+    except Exception:
+        logger.exception("%s failed unexpectedly; this broker goes on without this turn", getattr(work, "__qualname__", work))
+
+
 async def look_after_each(
     directories: Callable[[], Iterable[Path]], interval_ms: int, work: Callable[[Path], Awaitable[object]]
 ) -> None:
-    """Call `work` with each directory, again and again. A directory whose work hangs does not delay the others."""
+    """Call `work` with each directory, again and again. A directory whose work hangs or fails does not delay the others."""
     busy: set[Path] = set()
 
     async def look(log_dir: Path) -> None:
         busy.add(log_dir)
         try:
-            await work(log_dir)
+            await one_turn(work, log_dir)
         finally:
             busy.discard(log_dir)
 
@@ -70,12 +81,12 @@ async def look_after_each(
 
 
 class Disks:
-    """Runs functions in worker threads, bounded per directory. Calls `on_failed` each time a directory fails.
+    """Runs functions in worker threads, bounded per directory. Calls `on_failed` each time a directory fails or a log ends.
 
     Work that has begun is never abandoned: a cancelled caller waits for it.
     """
 
-    def __init__(self, on_failed: Callable[[LogDirFailed], None], in_thread: InThread = in_thread) -> None:
+    def __init__(self, on_failed: Callable[[LogDirFailed | LogEnded], None], in_thread: InThread = in_thread) -> None:
         self.failed = on_failed
         self.in_thread = in_thread
         self._limiters: dict[Path | None, trio.CapacityLimiter] = {}
@@ -91,11 +102,21 @@ class Disks:
             limiter = self._limiters[log_dir] = trio.CapacityLimiter(threads)
         try:
             return await self.in_thread(limiter, work, *args, **kwargs)
-        except LogDirFailed as error:
+        except (LogDirFailed, LogEnded) as error:
             self.failed(error)
             raise
         except NoSpace as error:
             self._log_full(error)
+            raise
+
+    @contextmanager
+    def ending(self, log: PartitionLog, *expected: type[Exception]) -> Iterator[None]:
+        """As `ending`, for background work on the event loop: the end is reported as the failure of a directory is."""
+        try:
+            with ending(log, *expected):
+                yield
+        except LogEnded as error:
+            self.failed(error)
             raise
 
     def _log_full(self, error: NoSpace) -> None:

@@ -51,6 +51,7 @@ from .creating import NewReplica, ReplicaId, collecting, prepare_together, remov
 from .descriptions import DirDescription, describe_replicas
 from .destinations import Destinations
 from .dir_names import DirKind, current_name, transient_name
+from .ending import LogEnded, ending
 from .errors import (
     LogClosed,
     LogDirFailed,
@@ -110,6 +111,8 @@ class LogManager:
         self._loaded: list[LoadedDir] = []
         self._currents: dict[ReplicaId, PartitionLog] = {}
         self._futures: dict[ReplicaId, PartitionLog] = {}
+        self._ended: list[PartitionLog] = []
+        """Logs that an unexpected error has ended; the checkpoints keep their offsets until the next start."""
         self._unserved = Unserved(delete_delay_ms, stray_grace_ms, self._count_again)
         self._missing: set[ReplicaId] = set()
         """Replicas that had records and whose directory is missing."""
@@ -360,7 +363,8 @@ class LogManager:
             for log_dir in list(self._online.values()):
                 logs = self._logs_in(log_dir.path)
                 try:
-                    work_in_threads(self.recovery_threads, lambda log: log.flush(with_index=True), logs)
+                    # An ended log is not flushed: its directory was not shut down cleanly.
+                    work_in_threads(self.recovery_threads, _flush_at_the_end, logs)
                     with disk_errors(log_dir.path):
                         sync_new_directories([log.directory for log in logs if log.write_producers()])
                     log_dir.write_checkpoints(partial(self._logs_in, log_dir.path))
@@ -416,11 +420,23 @@ class LogManager:
                 log.abandon(failure)
             self._currents = {key: log for key, log in self._currents.items() if log.log_dir != path}
             self._futures = {key: log for key, log in self._futures.items() if log.log_dir != path}
+            self._ended = [log for log in self._ended if log.log_dir != path]
             self._unserved.forget(path)
             self._loaded = [item for item in self._loaded if item.log_dir is not log_dir]
             log_dir.release()
 
     # Replicas
+
+    def take_out(self, log: PartitionLog) -> bool:
+        """Serve a log no more that has ended; its directory stays. False if the log is not served."""
+        with self._lock:
+            served = len(self._currents) + len(self._futures)
+            self._currents = {key: each for key, each in self._currents.items() if each is not log}
+            self._futures = {key: each for key, each in self._futures.items() if each is not log}
+            was_served = served > len(self._currents) + len(self._futures)
+            if was_served:
+                self._ended.append(log)
+            return was_served
 
     def get(self, topic_id: Uuid, partition: int) -> PartitionLog | None:
         """The replica's current log, None if there is none or it is offline."""
@@ -675,9 +691,13 @@ class LogManager:
         """Give the replica up: its logs are deleted later. False if there was none."""
         with self._lock:
             current = self._currents.pop((topic_id, partition), None)
+            ended = [log for log in self._ended if (log.topic_id, log.partition) == (topic_id, partition)]
+            self._ended = [log for log in self._ended if log not in ended]
             try:
                 self.drop_future(topic_id, partition, now_ms)
                 self._missing.discard((topic_id, partition))
+                for log in ended:
+                    self._unserved.retire(log, now_ms)
                 for log in self._unserved.kept_of((topic_id, partition)):
                     if (log.topic_id, log.partition) != (topic_id, partition):
                         self._leave(log, now_ms)
@@ -823,7 +843,7 @@ class LogManager:
             with self._lock:
                 self._unserved.removed(path)
         for log in self._with_removals():
-            with suppress(LogClosed):
+            with suppress(LogClosed), ending(log):
                 remove_deleted(log, now_ms)
         return count + len(expired)
 
@@ -835,23 +855,26 @@ class LogManager:
         return min(deadlines, default=None)
 
     def _with_removals(self) -> list[PartitionLog]:
-        return [log for log in (*self.currents(), *self.futures()) if log.removals]
+        return [log for log in (*self.currents(), *self.futures()) if log.removals and log.is_open]
 
     def write_checkpoints(self, path: Path | None = None) -> None:
         """Flush full segments and write the offset checkpoints of one directory (None: of every one).
 
-        Raises the first LogDirFailed, after the rest. Checkpoints that a full disk refuses are written the next time.
+        Raises the first LogDirFailed or LogEnded, after the rest. Checkpoints that a full disk refuses are written the next time.
         """
-        failure: LogDirFailed | None = None
+        failure: LogDirFailed | LogEnded | None = None
         self.destinations.save()
         for log_dir in [log_dir for log_dir in list(self._online.values()) if path in (None, log_dir.path)]:
             logs = self._logs_in(log_dir.path)
             try:
-                for log in logs:
-                    _while_open(log.flush_rolled)
+                for log in [log for log in logs if log not in self._ended]:
+                    try:
+                        _flush_rolled(log)
+                    except LogEnded as error:
+                        failure = failure or error
                 log_dir.write_checkpoints(partial(self._logs_in, log_dir.path))
             except LogDirFailed as error:
-                failure = failure or error
+                failure = failure if isinstance(failure, LogDirFailed) else error
             except LogError as error:
                 logger.warning("%s: not everything could be flushed: %s", log_dir, error)
         if failure is not None:
@@ -880,7 +903,7 @@ class LogManager:
     def _logs(self) -> Iterable[PartitionLog]:
         """Every open log, current ones last: of two logs of one name, checkpoints hold the offsets of the current one."""
         logs = [item.log for item in self._loaded if item.log is not None]
-        logs += [*self._unserved.logs(), *self._futures.values(), *self._currents.values()]
+        logs += [*self._ended, *self._unserved.logs(), *self._futures.values(), *self._currents.values()]
         return {id(log): log for log in logs}.values()
 
     # Descriptions
@@ -909,7 +932,12 @@ class LogManager:
         )
 
 
-def _while_open(work: Callable[[], None]) -> None:
-    """Run `work` on a log that may be closed meanwhile, or whose disk may be full: other logs must not wait for it."""
-    with suppress(LogClosed, NoSpace):
-        work()
+def _flush_rolled(log: PartitionLog) -> None:
+    """Flush a log that may be closed meanwhile, or whose disk may be full: other logs must not wait for it. LogEnded."""
+    with suppress(LogClosed, NoSpace), ending(log):
+        log.flush_rolled()
+
+
+def _flush_at_the_end(log: PartitionLog) -> None:
+    with ending(log):
+        log.flush(with_index=True)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import trio
@@ -32,6 +33,7 @@ from ..log.partition_log import PartitionLog
 from ..replication.byte_gate import ByteGate
 from ..replication.fill_progress import Filling
 from ..replication.partition import Partition, ReplicaId
+from ..replication.replica_errors import ReplicaError
 from ..replication.throttle import QUANTUM_S
 from . import copying
 from .move_state import MoveAction, MoveEvent, MoveState, next_step
@@ -197,9 +199,10 @@ class Mover:
                 while move.state is not MoveState.EFFECTIVE:
                     woken = move.woken
                     try:
-                        await self._advance(move, woken)
+                        with self._ending_copy(move):
+                            await self._advance(move, woken)
                         backoff_s = BACKOFF_S
-                    except LogError as error:
+                    except (LogError, ReplicaError) as error:
                         logger.warning("%s: %s; the move is parked for %.0f s", move, error, backoff_s)
                         move.filling.error = str(error)
                         with trio.move_on_after(backoff_s):
@@ -208,6 +211,10 @@ class Mover:
                 del self.moves[move.partition.id]
         finally:
             move.ended.set()
+
+    def _ending_copy(self, move: Move) -> AbstractContextManager[None]:
+        future = move.partition.future
+        return nullcontext() if future is None else self._disks.ending(future, ReplicaError)
 
     async def _advance(self, move: Move, woken: trio.Event) -> None:
         """Copy until the ends meet, then take the next step; wait if there is none."""

@@ -335,6 +335,11 @@ class _LeaderFetcher:
             lane.is_asking = True
             try:
                 await (self._fetch_throttled(lane) if lane.key.gates else self._fetch_freely(lane))
+            except Exception as error:  # A bug: the lane begins again as after a lost connection.
+                logger.exception("a fetch from broker %d failed unexpectedly", self._leader_id)
+                lane.in_flight = None
+                lane.sent.start_over()
+                await self._pause(f"{type(error).__name__}: {error}")
             finally:
                 lane.is_asking = False
 
@@ -445,28 +450,32 @@ class _LeaderFetcher:
         if log is None:
             return
         try:
-            match part.error:
-                case ErrorCode.NONE if part.diverging is not None:
-                    cut = truncation_offset(part.diverging, log.log_end_offset, log.end_offset_for)
-                    await partition.truncate(source.leader_epoch, cut)
-                case ErrorCode.NONE:
-                    await partition.append_fetched(source.leader_epoch, part)
-                case ErrorCode.OFFSET_OUT_OF_RANGE:
-                    await self._return_to_range(source, part)
-                case _:
-                    text = f"the leader answered {describe(part.error)}"
-                    if part.error not in PASSING and part.error != source.answered:
-                        logger.warning("%s: %s; trying again", partition, text)
-                    source.answered = part.error
-                    self._note_error(partition, text)
-                    self._pause_source(source)
-                    return
+            with partition.ending_log():
+                match part.error:
+                    case ErrorCode.NONE if part.diverging is not None:
+                        cut = truncation_offset(part.diverging, log.log_end_offset, log.end_offset_for)
+                        await partition.truncate(source.leader_epoch, cut)
+                    case ErrorCode.NONE:
+                        await partition.append_fetched(source.leader_epoch, part)
+                    case ErrorCode.OFFSET_OUT_OF_RANGE:
+                        await self._return_to_range(source, part)
+                    case _:
+                        self._refused(source, part.error)
+                        return
         except LogError as error:
             logger.warning("%s: %s", partition, error)
             self._note_error(partition, str(error))
             self._pause_source(source)
             return
         source.resume()
+
+    def _refused(self, source: _Source, error: int) -> None:
+        text = f"the leader answered {describe(error)}"
+        if error not in PASSING and error != source.answered:
+            logger.warning("%s: %s; trying again", source.partition, text)
+        source.answered = error
+        self._note_error(source.partition, text)
+        self._pause_source(source)
 
     def _pause_source(self, source: _Source) -> None:
         source.pause(self._owner.backoff_max_s)

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -134,6 +134,7 @@ class Partition:
         self.lock = trio.Lock()
         self.move_lock = trio.Lock()
         self.losses = Losses()
+        self.offline_reason = f"the log directory of {self} is offline on this broker"
         self._context = context
         self._watchers: set[Watcher] = set()
 
@@ -173,8 +174,12 @@ class Partition:
         if self.log is None and self.is_being_placed:
             raise ReplicaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the log of {self} is being created on this broker; retry")
         if self.log is None:
-            raise ReplicaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {self} is offline on this broker")
+            raise ReplicaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline_reason)
         return self.log
+
+    def ending_log(self) -> AbstractContextManager[None]:
+        """Background work on the log, if there is one: an unexpected error inside the block ends this log (LogEnded)."""
+        return nullcontext() if self.log is None else self._context.disks.ending(self.log, ReplicaError)
 
     @contextmanager
     def watched_by(self, event: Watcher) -> Iterator[None]:
@@ -258,9 +263,12 @@ class Partition:
         self.notify()
         return changed
 
-    async def retire(self) -> None:
-        """Drop role and log: the replica leaves this broker, or its directory failed. Waiting tasks are woken."""
+    async def retire(self, reason: str | None = None) -> None:
+        """Drop role and log: the replica leaves this broker, its directory failed, or its log has ended for a `reason`. Waiting
+        tasks are woken.
+        """
         async with self.move_lock, self.lock:
+            self.offline_reason = reason or self.offline_reason
             self._drop_pending_isr()
             self.role = None
             self.log = None

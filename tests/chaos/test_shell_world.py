@@ -145,6 +145,7 @@ def test_a_batch_sent_again_is_stored_once_while_its_partition_moves_and_is_comp
     assert not bad("records", played), "\n".join(played.log)
     assert {"append", "move", "reassign"} <= {op.f for op in played.run.history if op.outcome == OK}
     assert any("records-3-0: compacted to offset" in line for line in played.log)
+    assert {line.split()[2] for line in played.log if "deleted by retention" in line} == {"records-2-0:"}
 
 
 def test_a_broker_that_stores_every_batch_it_gets_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,16 +1,19 @@
 """Everything that happens to records at once: idempotent producers, moves between directories and brokers, and compaction.
 
-A key is a topic of one partition with two replicas; the last topic is compacted. `append` produces a new record with acks=all
-under a producer id and a sequence, and sends the same batch again until its outcome is known: a broker must store it once.
-`move` lets one replica move to another directory, `reassign` puts the partition on other brokers, `get` reads it from its
-beginning to the high watermark. At the end `agree` compares the digests of all replicas. Replicas of a compacted topic are
-cleaned by each broker at its own time, so only their ends are compared.
+A key is a topic of one partition with two replicas. The last topic is compacted. The last but one has records that are older than
+retention keeps; the others keep all. Some records of the first have the latest timestamp that there is. `append` produces a new
+record with acks=all under a producer id and a sequence, and sends the same batch again until its outcome is known: a broker must
+store it once. `move` lets one replica move to another directory, `reassign` puts the partition on other brokers, `get` reads it
+from its beginning to the high watermark. At the end `agree` compares the digests of all replicas. Replicas of a compacted topic
+are cleaned by each broker at its own time, so only their ends are compared.
 
-A record's value is KEY:UNIQUE. In the compacted topic a record may be missing once a later record of its key is there.
+A record's value is KEY:UNIQUE. In the compacted topic a record may be missing once a later record of its key is there; in the
+topic of old records, if it lies below all that is still there.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -34,7 +37,11 @@ from .admin import create_topics, ended, placed_on, repeated_until_ok, topic_on
 from .log_dirs import ROTTEN, MovingClient
 
 TOPICS = 4
+FUTURE = "records-0"
 COMPACTED = f"records-{TOPICS - 1}"
+EXPIRING = f"records-{TOPICS - 2}"
+OLD_MS = 8 * 24 * 3600 * 1000
+LATEST_MS = 2**63 - 1
 REPLICAS = 2
 RECORD_KEYS = 12
 SENT_PAUSE_S = 0.1
@@ -62,8 +69,8 @@ def workload() -> Workload:
         setup=_setup,
         log=False,
         not_in={"simulated": "simulated brokers keep no records"},
-        properties={"log.cleaner.backoff.ms": "500"},
-        summary="idempotent producers, moves between directories and brokers, compaction: each record is there once, in order",
+        properties={"log.cleaner.backoff.ms": "500", "log.retention.check.interval.ms": "1000"},
+        summary="idempotent producers, moves, compaction, old and future records: each record is there once, in order",
     )
 
 
@@ -73,8 +80,15 @@ def _topics() -> list[str]:
 
 async def _setup(options: Options, port: Port) -> None:
     topics = [topic_on(topic, placed_on(port, REPLICAS)) for topic in _topics()]
-    configs = {"cleanup.policy": "compact", "segment.ms": "1000", "min.cleanable.dirty.ratio": "0.1"}
-    topics[-1].configs.extend(pb.CreatableTopicConfig(name=name, value=value) for name, value in configs.items())
+    compacted = {
+        "cleanup.policy": "compact",
+        "segment.ms": "1000",
+        "min.cleanable.dirty.ratio": "0.1",
+    }
+    keeping = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(LATEST_MS)}
+    for topic in topics:
+        configs = {EXPIRING: {}, COMPACTED: compacted}.get(topic.name, keeping)
+        topic.configs.extend(pb.CreatableTopicConfig(name=name, value=value) for name, value in configs.items())
     await create_topics(options, port, topics)
 
 
@@ -93,6 +107,14 @@ def _generator(options: Options) -> Source:
         return Invocation("get", context.random.choice(_topics()))
 
     return mix(append, move, reassign, get, weights=(60, 2, 1, 1))
+
+
+def timestamp_of(topic: str, value: str, now_ms: int) -> int:
+    """Timestamp of a record: old ones in the topic of old records, some of the far future in the first topic."""
+    choice = zlib.crc32(value.encode()) % 4
+    if topic == EXPIRING:
+        return max(now_ms - OLD_MS, 0) if choice else 0
+    return LATEST_MS if topic == FUTURE and not choice else now_ms
 
 
 class ProducingClient(MovingClient):
@@ -131,7 +153,8 @@ class ProducingClient(MovingClient):
                 return Completion(FAIL, error=f"not sent, no producer id: {failed.error}", node=failed.node)
             self._producer_id, self._sequences = reply.response.producer_id, {}
         sequence = self._sequences.get(topic, 0)
-        record = Record(value.partition(":")[0].encode(), value.encode(), port.now_ns() // 1_000_000)
+        timestamp_ms = timestamp_of(topic, value, port.now_ns() // 1_000_000)
+        record = Record(value.partition(":")[0].encode(), value.encode(), timestamp_ms)
         batch = build_batch([record], producer_id=self._producer_id, producer_epoch=0, base_sequence=sequence)
         error = ""
         for _ in range(SENT_MAX):
@@ -208,8 +231,8 @@ class ProducingClient(MovingClient):
 
 class KeptRecords:
     """Acknowledged records are at their offsets, once, in the order of their producer; in the compacted topic they may have given
-    way to a later record of their key. Records that certainly failed are absent. All replicas hold the same. "unknown" if a topic
-    could not be read, or its replicas not compared, in the final phase.
+    way to a later record of their key; in the topic of old records the first may be gone. Records that certainly failed are
+    absent. All replicas hold the same. "unknown" if a topic could not be read, or its replicas not compared, in the final phase.
     """
 
     name = "kept-records"
@@ -225,7 +248,8 @@ class KeptRecords:
             if not reads or reads[-1].invoked_ns < run.healed_ns:
                 unsure.append(f"{topic} could not be read at the end")
                 continue
-            lost += _judge(topic, [op for op in history if op.f == "append"], reads, findings)
+            ends = [op.result["end"] for op in comparisons if op.outcome == OK and "end" in op.result]
+            lost += _judge(topic, [op for op in history if op.f == "append"], reads, findings, max(ends, default=0))
             checked += 1
             if not any(op.outcome == OK for op in comparisons):
                 last = comparisons[-1] if comparisons else None
@@ -237,14 +261,17 @@ class KeptRecords:
         )
 
 
-def _judge(topic: str, appends: Sequence[Op], reads: Sequence[Op], findings: Findings) -> int:
-    """Return the number of acknowledged records that are gone."""
+def _judge(topic: str, appends: Sequence[Op], reads: Sequence[Op], findings: Findings, end: int) -> int:
+    """Return the number of acknowledged records that are gone. `end`: that of the log after the last read."""
     last = reads[-1].index
     final = [(offset, value) for offset, value in reads[-1].result]
     at = dict(final)
     newest = {_key_of(value): offset for offset, value in final}
+    start = final[0][0] if final else end
 
     def gave_way(offset: int, value: str) -> bool:
+        if topic == EXPIRING:
+            return offset < start
         return topic == COMPACTED and offset not in at and newest.get(_key_of(value), -1) > offset
 
     seen: dict[str, int] = {}

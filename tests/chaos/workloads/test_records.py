@@ -7,7 +7,7 @@ import pytest
 from jepsen_lite.history import FAIL, INFO, OK, History, Op, Outcome
 from jepsen_lite.verdicts import UNKNOWN, Verdict
 from jepsen_lite.workload import Options, Run
-from jepsen_lite.workloads.records import COMPACTED, KeptRecords
+from jepsen_lite.workloads.records import COMPACTED, EXPIRING, FUTURE, LATEST_MS, OLD_MS, KeptRecords, timestamp_of
 
 TOPIC = "records-0"
 Step = tuple[str, object, Outcome, object, str]
@@ -79,6 +79,27 @@ def test_a_compacted_record_gives_way_only_to_a_later_one_of_its_key() -> None:
     assert judged(*whole, read((1, "2:b"), (2, "1:c")), AGREE, topic=COMPACTED).valid is True
     assert judged(*whole, read((2, "1:c")), AGREE, topic=COMPACTED).details["violations"] == {"lost": 1}
     assert judged(*whole, read((1, "2:b"), (2, "1:c")), AGREE).details["violations"] == {"lost": 1}
+
+
+def test_old_records_may_be_gone_below_the_first_that_is_left_and_nowhere_else() -> None:
+    whole = (append("1:a", result=0), append("2:b", result=1), append("1:c", result=2))
+    assert judged(*whole, read((2, "1:c")), AGREE, topic=EXPIRING).valid is True
+    assert judged(*whole, read((1, "2:b")), AGREE, topic=EXPIRING).details["violations"] == {"lost": 1}
+    assert judged(*whole, read((0, "1:a"), (2, "1:c")), AGREE, topic=EXPIRING).details["violations"] == {"lost": 1}
+    assert judged(*whole, read((2, "1:c")), AGREE).details["violations"] == {"lost": 2}
+
+
+@pytest.mark.parametrize(("end", "lost"), [(3, {}), (2, {"lost": 1})])
+def test_all_old_records_may_be_gone_below_the_end_of_the_log(end: int, lost: dict[str, int]) -> None:
+    whole = (append("1:a", result=0), append("2:b", result=2))
+    agreed: Step = ("agree", None, OK, {"end": end}, "")
+    assert judged(*whole, read(), agreed, topic=EXPIRING).details.get("violations", {}) == lost
+
+
+def test_old_and_future_timestamps_are_among_the_records() -> None:
+    now_ms = 1_700_000_000_000
+    times = {topic: {timestamp_of(topic, f"1:{n}", now_ms) for n in range(40)} for topic in (EXPIRING, FUTURE, COMPACTED)}
+    assert times == {EXPIRING: {0, now_ms - OLD_MS}, FUTURE: {now_ms, LATEST_MS}, COMPACTED: {now_ms}}
 
 
 def test_replicas_that_differ_at_the_end_are_a_violation() -> None:
