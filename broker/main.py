@@ -206,7 +206,7 @@ class BrokerNode:
         self._build(nursery)
         for start in (self.fetchers.run, self.mover.run, self.groups.run):
             await nursery.start(start)
-        peer_server = PeerServer(self.driver.identity, self.data_plane.handlers(), self.driver.met_newer_generation, network)
+        peer_server = PeerServer(self.driver.identity, self.data_plane.handlers(), network)
         await nursery.start(peer_server.serve, config.peer.host, config.peer.port)
         tasks = (
             self.publisher.run,
@@ -275,7 +275,8 @@ class BrokerNode:
             *(self.logs, self.replicas, self.lifecycle, self.publisher, self._in_thread, self._given_up, self._returned)
         )
         self.groups = Coordinator(self.replicas, config, self._create_offsets_topic)
-        self.data_plane = DataPlane(self.replicas, FetchService(self.replicas, self.configs.leader_gate))
+        fetches = FetchService(self.replicas, self.configs.leader_gate)
+        self.data_plane = DataPlane(self.replicas, fetches, config.access)
         self._cordon()
         self.move_reports = MoveReports(channel, self.replicas, self.broker_epoch)
         self.is_built = True

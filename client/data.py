@@ -82,11 +82,12 @@ class PeerConnection:
     """A blocking connection to one node's peer port. `request` opens it when needed and drops it after any failure.
 
     A client has no state that a forced quorum could invalidate: if a node has a newer generation of the cluster, the request is
-    sent again with that generation.
+    sent again with that generation. `sender` is the caller in the frames: a client, unless it is a named observer.
     """
 
-    def __init__(self, endpoint: Endpoint, cluster_id: str) -> None:
+    def __init__(self, endpoint: Endpoint, cluster_id: str, sender: ReplicaKey = _CLIENT_KEY) -> None:
         self.endpoint = endpoint
+        self._sender = sender
         self._cluster_id = cluster_id
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
@@ -143,7 +144,7 @@ class PeerConnection:
             self._buffer = FrameBuffer()
             self._unawaited = 0
         self._correlation += 1
-        head = Frame(REQUEST, api, 0, self._correlation, self._cluster_id, self._generation, _CLIENT_KEY, NOTHING)
+        head = Frame(REQUEST, api, 0, self._correlation, self._cluster_id, self._generation, self._sender, NOTHING)
         try:
             parts = frame_parts(head, (body,) if isinstance(body, InMemory) else body)
         except FrameError as error:

@@ -52,6 +52,10 @@ _LEADER_CHANGED = frozenset(
         ErrorCode.BROKER_NOT_AVAILABLE,
     }
 )
+_NOT_FOR_STRANGERS = (
+    "the cluster has an authorizer, and the metadata log is not for everybody: allow ClusterAction on the cluster to "
+    "User:ANONYMOUS, or read the files of a node"
+)
 _NOBODY_LEADS = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NOT_CONTROLLER})
 """Errors of a broker that could not forward a request to the active controller."""
 
@@ -214,6 +218,8 @@ class MetadataLog:
                 code = int(answer.error)
                 if code == ErrorCode.NONE and not (isinstance(answer, FetchResponse) and answer.high_watermark < 0):
                     return answer
+                if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                    raise api_error(code, _NOT_FOR_STRANGERS)
                 if code != ErrorCode.NONE and code not in _LEADER_CHANGED:
                     raise api_error(code, f"the active controller refuses {request!r}")
                 fault = describe(code)
@@ -241,7 +247,7 @@ class MetadataLog:
                 for at in voter.endpoints:
                     if voter.replica_id == quorum.leader_id and at.name == LISTENER:
                         self._epoch = quorum.leader_epoch
-                        self._connection = PeerConnection(Endpoint(at.host, at.port), quorum.cluster_id)
+                        self._connection = PeerConnection(Endpoint(at.host, at.port), quorum.cluster_id, self._observer)
                         return self._connection
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "no node names the peer listener of the active controller")
         return self._connection

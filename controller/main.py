@@ -35,7 +35,7 @@ from kraftlab.node.snapshots import SnapshotCalls
 from kraftlab.node.time_travel import TimeTravel
 from kraftlab.quorum.core.decoding import Decoder
 from kraftlab.quorum.core.messages import LeaderView
-from kraftlab.quorum.core.types import Endpoint
+from kraftlab.quorum.core.types import Endpoint, Standing
 from kraftlab.quorum.driver.environment import Environment, this_machine
 from kraftlab.quorum.driver.garbage_collection import tame_interpreter
 from kraftlab.quorum.driver.quorum_description import QuorumDescription
@@ -47,7 +47,7 @@ from kraftlab.quorum.storage.identity import LogIdentity
 from kraftlab.rpc import api_versions
 from kraftlab.rpc.server import AdminServer
 from kraftlab.rpc.versions import CONTROLLER_OFFERS
-from kraftlab.wire.transport import PeerError, PeerPool, PeerServer, PeerTimeout, PeerUnreachable, merged_handlers
+from kraftlab.wire.transport import PeerError, PeerPool, PeerRequest, PeerServer, PeerTimeout, PeerUnreachable, merged_handlers
 
 from .api.service import ControllerService
 from .api.waits import Waits
@@ -126,7 +126,13 @@ class ControllerNode:
         self.controller = QuorumController(
             settings, self._now_ms, environment.chance, self._timer_changed, offload, probe=self._probe
         )
-        self.driver = RaftDriver(driver_config(config, directory), self.controller, file_system, environment)
+        self.driver = RaftDriver(
+            driver_config(config, directory),
+            self.controller,
+            file_system,
+            environment,
+            self._standing,
+        )
         self.controller.attach(self.driver)
         digests = MetadataDigests(
             config.node_id,
@@ -203,7 +209,7 @@ class ControllerNode:
         await nursery.start(self.driver.run)
         nursery.start_soon(self._run_timer)
         handlers = merged_handlers(self.driver.handlers(), self.service.peer_handlers())
-        peer_server = PeerServer(self.driver.identity, handlers, self.driver.met_newer_generation, self._network)
+        peer_server = PeerServer(self.driver.identity, handlers, self._network)
         await nursery.start(peer_server.serve, config.peer.host, config.peer.port)
         nursery.start_soon(self._register, nursery)
 
@@ -211,6 +217,9 @@ class ControllerNode:
         image = self.controller.committed.image
         kraft_version = self.driver.describe().kraft_version
         return api_versions.describe(request, CONTROLLER_OFFERS, image.features, kraft_version, image.provenance.offset)
+
+    def _standing(self, request: PeerRequest) -> Standing:
+        return self.service.standing(request)
 
     def _quorum_facts(self) -> QuorumFacts:
         described = self.driver.describe()
@@ -313,6 +322,7 @@ class ControllerNode:
                 Api.CONTROLLER_REGISTRATION,
                 _encode(request),
                 timeout_ms=REGISTRATION_TIMEOUT_MS,
+                node_id=leader.leader_id,
             )
         except (ApiError, PeerUnreachable, PeerTimeout, PeerError) as error:
             return str(error)

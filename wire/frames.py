@@ -15,7 +15,8 @@ frame. A frame that does not fit into the buffer is received into memory of its 
 Memory is taken for bytes that arrived, never for bytes that a length field claims. Malformed bytes raise `FrameError`; the caller
 closes the connection and logs it once.
 
-Not checked here: the identity of the sender (there is no authentication yet; handlers get the principal "User:ANONYMOUS").
+Not checked here: the identity of the sender. There is no authentication yet: handlers get the principal "User:ANONYMOUS", and a
+sender is a claim (`senders.py`, `transport.py`).
 """
 
 from __future__ import annotations

@@ -10,6 +10,11 @@ and ends in exactly one of: a body, `PeerError` (the peer refused it), `PeerTime
 whose `refused` means that nothing listens there: the process is gone rather than slow. A connection is closed if nothing arrived
 on it since a timed-out request was sent. A request that failed may still have been carried out.
 
+A connection has one sender: a later frame in another node's name is refused, and the connection is closed. Nothing else of a
+frame is believed here. A newer generation in a request is refused and not acted upon, since anybody can claim one: a node
+learns of it from the answers to its own requests. A sender of another cluster is told nothing about this node, not even in the
+head of the answer. An answer counts only if the node that was asked has sent it, where the caller knows that node's id.
+
 A sweep closes connections with an incomplete frame or without traffic after a while. Malformed bytes close their connection with
 one log line.
 """
@@ -36,6 +41,10 @@ logger = logging.getLogger("kraftlab.peer")
 
 ANONYMOUS = "User:ANONYMOUS"
 SUPPORTED_VERSION = 0
+NOBODY = ReplicaKey(-1)
+"""Sender of clients' requests, and of answers to senders of other clusters."""
+ANY_NODE = -1
+"""The caller does not know the id of the node at an endpoint."""
 MAX_CONNECTIONS = 512
 CLAIM_CHARACTERS_MAX = 64
 MAX_REQUESTS_PER_CONNECTION = 1024
@@ -59,6 +68,10 @@ class PeerIdentity(NamedTuple):
     key: ReplicaKey
 
 
+UNKNOWN = PeerIdentity("", 0, NOBODY)
+"""Identity in answers to senders of other clusters."""
+
+
 class PeerRequest(NamedTuple):
     """A request as its handler sees it.
 
@@ -71,6 +84,11 @@ class PeerRequest(NamedTuple):
     body: memoryview
     principal: str
     source: str
+
+    @property
+    def host(self) -> str:
+        """Host of the peer's address."""
+        return self.source.rpartition(":")[0].strip("[]")
 
 
 class PeerUnreachable(ConnectionError):
@@ -95,11 +113,14 @@ class PeerError(Exception):
 
 
 class NewerGeneration(PeerError):
-    """The peer is at a newer generation of the cluster: the quorum was forced, and this node's data is history."""
+    """The peer, node `source` by its own account, is at a newer generation of the cluster: the quorum was forced, and this node's
+    data is history.
+    """
 
-    def __init__(self, generation: int, message: str) -> None:
+    def __init__(self, generation: int, source: int, message: str) -> None:
         super().__init__(ErrorCode.STALE_GENERATION, message)
         self.generation = generation
+        self.source = source
 
 
 class ListenError(OSError):
@@ -190,22 +211,17 @@ def merged_handlers(*tables: Mapping[int, PeerHandler | DirectHandler]) -> dict[
 class PeerServer:
     """Answers peer requests on one port. One handler per api number; see the module's docstring for limits.
 
-    Errors it answers itself: INCONSISTENT_CLUSTER_ID, STALE_GENERATION (the sender's generation is over, or this node's: then
-    `on_newer_generation(generation, who)` is called), UNSUPPORTED_VERSION (api or version unknown), INVALID_REQUEST (a handler
-    could not decode the body), UNKNOWN_SERVER_ERROR (a handler failed; the log has the traceback).
+    Errors it answers itself: INCONSISTENT_CLUSTER_ID, STALE_GENERATION (the sender's generation is over, or this node's),
+    UNSUPPORTED_VERSION (api or version unknown), INVALID_REQUEST (a handler could not decode the body, or the connection has
+    another sender), UNKNOWN_SERVER_ERROR (a handler failed; the log has the traceback).
     """
 
     def __init__(
-        self,
-        identity: PeerIdentity,
-        handlers: Mapping[int, PeerHandler | DirectHandler],
-        on_newer_generation: Callable[[int, str], None] | None = None,
-        network: Network = TCP,
+        self, identity: PeerIdentity, handlers: Mapping[int, PeerHandler | DirectHandler], network: Network = TCP
     ) -> None:
         self.identity = identity
         self._network = network
         self.handlers = handlers
-        self.on_newer_generation = on_newer_generation
         self._connections: dict[_ServedConnection, None] = {}
         self.warnings = _LimitedWarnings()
 
@@ -258,7 +274,8 @@ class _ServedConnection(Connection):
         self._open: dict[Responder, None] = {}
         self._request_bytes = 0
         self._paused = False
-        self._seen_frame = False
+        self._sender: ReplicaKey | None = None
+        """Sender of the first frame, and of all others."""
         self._warned = False
 
     @property
@@ -281,7 +298,7 @@ class _ServedConnection(Connection):
     def close_if_overdue(self, now: float) -> None:
         frames = self._frames
         last_received = max(frames.opened_at, frames.last_received)
-        if not self._seen_frame and now - frames.opened_at > FIRST_FRAME_TIMEOUT_S:
+        if self._sender is None and now - frames.opened_at > FIRST_FRAME_TIMEOUT_S:
             reason = f"it sent no whole frame within {FIRST_FRAME_TIMEOUT_S:.0f} s"
         elif frames.partial_since is not None and now - frames.partial_since > PARTIAL_FRAME_TIMEOUT_S and not self._paused:
             reason = f"a frame was not completed within {PARTIAL_FRAME_TIMEOUT_S:.0f} s"
@@ -303,16 +320,13 @@ class _ServedConnection(Connection):
             self._frames.resume()
 
     def _on_frame(self, frame: Frame, size_bytes: int) -> bool:
-        self._seen_frame = True
         if frame.kind != REQUEST:
             raise FrameError(f"a frame of kind {frame.kind} where only requests (0) may come")
+        if self._sender is None:
+            self._sender = frame.sender
         refusal = self._refusal(frame)
         if refusal is not None:
-            code, message = refusal
-            if not self._warned:
-                self._warned = True
-                self._server.warnings.warn("refused request from %s (node %d): %s", self.source, frame.sender.node_id, message)
-            self._write(frame, ERROR, _encode((code, message)))
+            self._refuse(frame, *refusal)
             return True
         handler = self._server.handlers[frame.api]
         request = PeerRequest(frame.api, frame.version, frame.sender, frame.body, ANONYMOUS, self.source)
@@ -329,23 +343,34 @@ class _ServedConnection(Connection):
     def _full(self) -> bool:
         return len(self._open) >= MAX_REQUESTS_PER_CONNECTION or self._request_bytes >= MAX_REQUEST_BYTES_PER_CONNECTION
 
+    def _refuse(self, frame: Frame, code: int, message: str) -> None:
+        """Answer with an error, log the first one, and end a connection whose sender has changed."""
+        if not self._warned:
+            self._warned = True
+            foreign = "" if code != ErrorCode.INCONSISTENT_CLUSTER_ID else f" (the sender's is {_shown(frame.cluster_id)})"
+            warn = self._server.warnings.warn
+            warn("refused request from %s (node %d): %s%s", self.source, frame.sender.node_id, message, foreign)
+        self._write(frame, ERROR, _encode((code, message)))
+        if frame.sender != self._sender:
+            self._frames.close()
+
     def _refusal(self, frame: Frame) -> tuple[int, str] | None:
         mine = self._server.identity
         if frame.cluster_id != mine.cluster_id:
             return (
                 ErrorCode.INCONSISTENT_CLUSTER_ID,
-                f"cluster id {_shown(frame.cluster_id)} is not this node's {mine.cluster_id}; "
-                "check the endpoints in the sender's configuration",
+                "the cluster id is not this node's; check the endpoints in the sender's configuration",
             )
+        if frame.sender != self._sender:
+            assert self._sender is not None, "a frame has come"
+            before = self._sender.node_id
+            return ErrorCode.INVALID_REQUEST, f"this connection is node {before}'s, and not node {frame.sender.node_id}'s"
         if frame.generation < mine.generation:
             return (
                 ErrorCode.STALE_GENERATION,
                 f"generation {frame.generation} of the cluster is over, it is at {mine.generation}",
             )
         if frame.generation > mine.generation:
-            # Only a node proves a generation; a client repeats what it was sent.
-            if self._server.on_newer_generation is not None and frame.sender.node_id >= 0:
-                self._server.on_newer_generation(frame.generation, f"node {frame.sender.node_id} at {self.source}")
             return (
                 ErrorCode.STALE_GENERATION,
                 f"this node is at generation {mine.generation} of the cluster, behind the sender's {frame.generation}",
@@ -356,6 +381,8 @@ class _ServedConnection(Connection):
 
     def _write(self, request: Frame, kind: int, body: Body) -> None:
         mine = self._server.identity
+        if request.cluster_id != mine.cluster_id:
+            mine = UNKNOWN
         version, correlation = request.version, request.correlation
         head = Frame(kind, request.api, version, correlation, mine.cluster_id, mine.generation, mine.key, NOTHING)
         try:
@@ -398,6 +425,7 @@ OnAnswer = Callable[[PeerAnswer | PeerFailure], None]
 
 class _Pending(NamedTuple):
     api: int
+    node_id: int
     deadline: float
     sent_at: float
     on_answer: OnAnswer
@@ -428,8 +456,10 @@ class PeerClient:
         self._closed = False
         self._warnings = _LimitedWarnings()
 
-    async def request(self, api: int, body: bytes, *, timeout_ms: int, version: int = SUPPORTED_VERSION) -> memoryview:
-        """Send a request; return the response's body. PeerUnreachable, PeerTimeout or PeerError."""
+    async def request(
+        self, api: int, body: bytes, *, timeout_ms: int, version: int = SUPPORTED_VERSION, node_id: int = ANY_NODE
+    ) -> memoryview:
+        """Send a request to the node with that id; return the response's body. PeerUnreachable, PeerTimeout or PeerError."""
         done = trio.Event()
         answers: list[PeerAnswer | PeerFailure] = []
 
@@ -437,7 +467,7 @@ class PeerClient:
             answers.append(answer)
             done.set()
 
-        correlation = self.send(api, body, timeout_ms=timeout_ms, on_answer=on_answer, version=version)
+        correlation = self.send(api, body, timeout_ms=timeout_ms, on_answer=on_answer, version=version, node_id=node_id)
         try:
             await done.wait()
         finally:
@@ -447,8 +477,18 @@ class PeerClient:
             return answer.body
         raise answer
 
-    def send(self, api: int, body: bytes, *, timeout_ms: int, on_answer: OnAnswer, version: int = SUPPORTED_VERSION) -> int:
+    def send(
+        self,
+        api: int,
+        body: bytes,
+        *,
+        timeout_ms: int,
+        on_answer: OnAnswer,
+        version: int = SUPPORTED_VERSION,
+        node_id: int = ANY_NODE,
+    ) -> int:
         """Send a request. `on_answer` is called exactly once, never before `send` returns, unless `request` forgot it.
+        Another node than `node_id` at this endpoint counts as PeerUnreachable.
 
         FrameError if the body is too large for a frame.
         """
@@ -459,7 +499,7 @@ class PeerClient:
         )
         now = trio.current_time()
         deadline = now + timeout_ms / 1000
-        self._pending[correlation] = _Pending(api, deadline, now, on_answer)
+        self._pending[correlation] = _Pending(api, node_id, deadline, now, on_answer)
         if self._connection is not None and not self._connection.closed:
             self._connection.write(data)
         else:
@@ -532,9 +572,13 @@ class PeerClient:
             return True
         mine = self._identity
         answer: PeerAnswer | PeerFailure
-        if frame.cluster_id == mine.cluster_id and frame.generation > mine.generation:
+        is_other = pending.node_id not in (ANY_NODE, frame.sender.node_id) and frame.cluster_id == mine.cluster_id
+        if is_other:
+            answer = PeerUnreachable(f"node {frame.sender.node_id} answers at {self.endpoint}, not node {pending.node_id}")
+        elif frame.cluster_id == mine.cluster_id and frame.generation > mine.generation:
             answer = NewerGeneration(
                 frame.generation,
+                frame.sender.node_id,
                 f"{self.endpoint} is at generation {frame.generation} of the cluster; this node's, {mine.generation}, is over",
             )
         elif frame.kind == ERROR:
@@ -607,9 +651,10 @@ class PeerPool:
         timeout_ms: int,
         version: int = SUPPORTED_VERSION,
         channel: int = 0,
+        node_id: int = ANY_NODE,
     ) -> memoryview:
-        """Send a request; return the response's body. PeerUnreachable, PeerTimeout or PeerError."""
-        return await self.client(endpoint, channel).request(api, body, timeout_ms=timeout_ms, version=version)
+        """Send a request to the node with that id; return the response's body. PeerUnreachable, PeerTimeout or PeerError."""
+        return await self.client(endpoint, channel).request(api, body, timeout_ms=timeout_ms, version=version, node_id=node_id)
 
     def keep(self, endpoints: Container[Endpoint]) -> None:
         """Close connections to all other endpoints."""

@@ -9,6 +9,8 @@ from pathlib import Path
 import msgspec
 import trio
 
+from kraftlab.access.authorizer import AccessSettings, Authorizer
+from kraftlab.metadata.acls import Operation
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import (
     Api,
@@ -33,6 +35,7 @@ from ..replication.partition import ReplicaId
 from ..replication.replica_errors import ReplicaError, code_of
 from ..replication.stored_records import StoredRecords
 from .offsets import Offsets
+from .peer_admission import PeerAdmission
 from .produce import Produce
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -44,10 +47,11 @@ _digest = Decoder(LogDigestRequest)
 
 
 class DataPlane:
-    """Handlers for the broker's PeerServer. Errors travel in the bodies of answers."""
+    """Handlers for the broker's PeerServer. Errors travel in the bodies of answers; a caller without rights gets none."""
 
-    def __init__(self, replicas: ReplicaManager, fetches: FetchService) -> None:
+    def __init__(self, replicas: ReplicaManager, fetches: FetchService, access: AccessSettings = AccessSettings()) -> None:
         self._replicas = replicas
+        self._admission = PeerAdmission(Authorizer(access), lambda: replicas.image)
         self._fetches = fetches
         self.producing = Produce(replicas)
         self.produce = self.producing.produce
@@ -64,16 +68,28 @@ class DataPlane:
         }
 
     async def _on_produce(self, request: PeerRequest) -> bytes:
-        return _encode(await self.produce(_produce_request.decode(request.body)))
+        wanted = _produce_request.decode(request.body)
+        self._admission.check_topics(request, Operation.WRITE, (wanted.topic_id,))
+        return _encode(await self.produce(wanted))
 
     async def _on_list_offsets(self, request: PeerRequest) -> bytes:
-        return _encode(await self.offsets.list_offsets(_list_offsets.decode(request.body)))
+        wanted = _list_offsets.decode(request.body)
+        self._admission.check_topics(request, Operation.DESCRIBE, (each.topic_id for each in wanted.partitions))
+        return _encode(await self.offsets.list_offsets(wanted))
 
     async def _on_epoch_ends(self, request: PeerRequest) -> bytes:
-        return _encode(await self.offsets.epoch_ends(_epoch_ends.decode(request.body)))
+        wanted = _epoch_ends.decode(request.body)
+        self._admission.check_topics(request, Operation.DESCRIBE, (each.topic_id for each in wanted.partitions))
+        return _encode(await self.offsets.epoch_ends(wanted))
 
     async def _on_fetch(self, request: PeerRequest) -> Body:
-        response, stored = await self.fetch(_fetch.decode(request.body))
+        wanted = _fetch.decode(request.body)
+        self._admission.check_sender(request, wanted)
+        if wanted.replica_id >= 0:
+            self._admission.check_broker(request)
+        else:
+            self._admission.check_topics(request, Operation.READ, (each.topic_id for each in wanted.partitions))
+        response, stored = await self.fetch(wanted)
         return _in_parts(response, stored) if stored else _encode(response)
 
     async def fetch(self, request: ReplicaFetchRequest) -> tuple[ReplicaFetchResponse, Mapping[ReplicaId, StoredRecords]]:
@@ -82,7 +98,9 @@ class DataPlane:
         return await self._fetches.fetch(request, stored), stored
 
     async def _on_digest(self, request: PeerRequest) -> bytes:
-        return _encode(await self.digest(_digest.decode(request.body)))
+        wanted = _digest.decode(request.body)
+        self._admission.check_cluster(request, Operation.DESCRIBE)
+        return _encode(await self.digest(wanted))
 
     # --- digests -------------------------------------------------------------------------------------------------------------
 

@@ -120,7 +120,7 @@ class ControllerChannel:
         with trio.CancelScope() as scope:
             self._in_flight[scope] = endpoint
             try:
-                return await pool.request(endpoint, api, body, timeout_ms=rest_ms)
+                return await pool.request(endpoint, api, body, timeout_ms=rest_ms, node_id=self.controller_id)
             finally:
                 del self._in_flight[scope]
         raise PeerUnreachable(f"the controller at {endpoint} is no longer active")

@@ -22,6 +22,7 @@ from kraftlab.metadata.uuids import UNASSIGNED, Uuid
 from kraftlab.quorum.core.types import Endpoint
 from kraftlab.quorum.driver.errors import first_cause
 from kraftlab.wire.parts import InMemory
+from kraftlab.wire.transport import ANY_NODE
 
 from ..log.log_config import LogConfig
 from ..log.log_manager import LogManager
@@ -64,7 +65,9 @@ def start_logs(disks: Sequence[Path], assigned: Uuid) -> LogManager:
 class _World(World):
     """Notes with each fetch how far the follower's log agrees with the leader's, which counts as "acked"."""
 
-    async def request(self, endpoint: Endpoint, api: int, body: bytes, *, timeout_ms: int, channel: int = 0) -> InMemory:
+    async def request(
+        self, endpoint: Endpoint, api: int, body: bytes, *, timeout_ms: int, channel: int = 0, node_id: int = ANY_NODE
+    ) -> InMemory:
         leader = self.brokers.get(endpoint.port - 1)
         if leader is not None:
             log = leader.replicas.partitions[TOPIC_ID, NUMBER].online_log()

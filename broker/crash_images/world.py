@@ -29,12 +29,13 @@ from kraftlab.metadata.peer_rpc import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
     DirectoryAssignmentResult,
+    ReplicaFetchRequest,
 )
 from kraftlab.metadata.records import AnyRecord, Listener, PartitionChange, RegisterBroker
 from kraftlab.metadata.uuids import Uuid, random_uuid
 from kraftlab.quorum.core.types import Endpoint, ReplicaKey
 from kraftlab.wire.parts import InMemory, in_memory
-from kraftlab.wire.transport import PeerRequest, PeerUnreachable
+from kraftlab.wire.transport import ANY_NODE, PeerRequest, PeerUnreachable
 
 from ..api.data_plane import DataPlane
 from ..api.log_dirs import LogDirsApi
@@ -167,14 +168,17 @@ class World:
 
     # -- network ----------------------------------------------------------------------------------------------------------------
 
-    async def request(self, endpoint: Endpoint, api: int, body: bytes, *, timeout_ms: int, channel: int = 0) -> InMemory:
+    async def request(
+        self, endpoint: Endpoint, api: int, body: bytes, *, timeout_ms: int, channel: int = 0, node_id: int = ANY_NODE
+    ) -> InMemory:
         """Carry a request from one broker to another."""
         await trio.sleep(STEP_S / 2)
         broker_id = endpoint.port - 1
         if broker_id in self.unreachable or broker_id not in self.brokers:
             raise PeerUnreachable(f"broker {broker_id} is cut off")
         handler = self.brokers[broker_id].data_plane.handlers()[api]
-        return await in_memory(await handler(PeerRequest(api, 0, ReplicaKey(-1), memoryview(body), "User:ANONYMOUS", "memory")))
+        sender = ReplicaKey(msgspec.msgpack.decode(body, type=ReplicaFetchRequest).replica_id)
+        return await in_memory(await handler(PeerRequest(api, 0, sender, memoryview(body), "User:ANONYMOUS", "memory")))
 
     async def controller(self, api: int, body: bytes, *, timeout_ms: int) -> InMemory:
         """Answer a broker's request as the controller, which takes every assignment of a directory."""

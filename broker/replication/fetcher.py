@@ -37,7 +37,7 @@ from kraftlab.quorum.core.decoding import Decoder
 from kraftlab.quorum.core.types import Endpoint
 from kraftlab.quorum.driver.signal import Signal
 from kraftlab.wire.parts import InMemory
-from kraftlab.wire.transport import PeerError, PeerTimeout, PeerUnreachable
+from kraftlab.wire.transport import ANY_NODE, PeerError, PeerTimeout, PeerUnreachable
 
 from ..log.errors import LogError
 from .byte_gate import ByteGate
@@ -71,9 +71,11 @@ _response = Decoder(ReplicaFetchResponse)
 
 
 class Leaders(Protocol):
-    """The way to other brokers. Requests with another `channel` have another connection."""
+    """The way to other brokers. Requests with another `channel` have another connection. Only the answer of `node_id` counts."""
 
-    async def request(self, endpoint: Endpoint, api: int, body: bytes, *, timeout_ms: int, channel: int = 0) -> InMemory: ...
+    async def request(
+        self, endpoint: Endpoint, api: int, body: bytes, *, timeout_ms: int, channel: int = 0, node_id: int = ANY_NODE
+    ) -> InMemory: ...
 
 
 class FetchContext(Protocol):
@@ -408,7 +410,12 @@ class _LeaderFetcher:
         try:
             timeout_ms = max(owner.config.replica_socket_timeout_ms, wait_max_ms)
             body = await owner.leaders.request(
-                endpoint, Api.REPLICA_FETCH, _encode(request), timeout_ms=timeout_ms, channel=lane.key.channel
+                endpoint,
+                Api.REPLICA_FETCH,
+                _encode(request),
+                timeout_ms=timeout_ms,
+                channel=lane.key.channel,
+                node_id=self._leader_id,
             )
             response = _response.decode(body)
         except (PeerError, PeerTimeout, PeerUnreachable, msgspec.MsgspecError) as error:

@@ -11,8 +11,9 @@ controller, where it is carried out. Before the state is complete, only super us
 request id gets the first answer (`engine/exactly_once.py`); authorization is not repeated, because the answer already belongs
 to this caller.
 
-A peer handler decodes a struct, runs the manager's operation as a write, and encodes its response. A refusal of the whole
-request is the response's own error. Heartbeats need no task.
+A peer handler decodes a struct, checks that it speaks for its sender only (`metadata/peer_senders.py`), runs the manager's
+operation as a write, and encodes its response. A refusal of the whole request is the response's own error. Heartbeats need no
+task. An envelope counts only if its sender is a registered broker: the broker's word makes the caller.
 """
 
 from __future__ import annotations
@@ -49,12 +50,15 @@ from kraftlab.metadata.peer_rpc import (
     MoveProgressRequest,
     MoveProgressResponse,
 )
+from kraftlab.metadata.peer_senders import PEER_SENDERS
 from kraftlab.node import logger_configs
 from kraftlab.quorum.core.decoding import Decoder
+from kraftlab.quorum.core.types import Standing
 from kraftlab.rpc.methods import METHODS, LocalCall, fault
 from kraftlab.rpc.server import Call, Later
 from kraftlab.rpc.versions import version_of
-from kraftlab.wire.transport import Connection, DirectHandler, PeerHandler, PeerRequest, Responder
+from kraftlab.wire.senders import check_sender
+from kraftlab.wire.transport import Connection, DirectHandler, PeerError, PeerHandler, PeerRequest, Responder
 
 from ..cluster import brokers, controllers, directories, producer_ids
 from ..configs.mutation_quota import UNLIMITED, MutationCharge, quota_of
@@ -65,6 +69,7 @@ from ..engine.quorum_controller import QuorumController
 from ..engine.state import Context, ControllerState, Outcome, QuorumFacts, set_error, unknown_quorum
 from ..partitions import partitions
 from .apis import APIS, AdminApi, Kind, Served
+from .peer_standing import standing_of
 from .waits import TrioWaits, Waits
 
 logger = logging.getLogger("kraftlab.controller")
@@ -367,6 +372,11 @@ class ControllerService:
 
     # --- peers ---------------------------------------------------------------------------------------------------------------
 
+    def standing(self, request: PeerRequest) -> Standing:
+        """Return the standing of a peer's request at the quorum."""
+        controller = self.controller
+        return standing_of(request, controller.newest.image, controller.is_loaded, self._authorizer)
+
     def peer_handlers(self) -> dict[int, PeerHandler | DirectHandler]:
         """Handlers by API number, for the node's PeerServer."""
         return {
@@ -407,9 +417,13 @@ class ControllerService:
         def accept(peer_request: PeerRequest, responder: Responder) -> None:
             try:
                 request = decoder.decode(peer_request.body)
+                check_sender(PEER_SENDERS, peer_request, request)
             except msgspec.MsgspecError as error:
                 name = request_type.__name__.removesuffix("Request")
                 responder.refuse(ErrorCode.INVALID_REQUEST, f"the body of {name} cannot be read: {error}")
+                return
+            except PeerError as error:
+                responder.refuse(error.code, error.message)
                 return
             begin(request, responder.connection).when_done(partial(_reply, responder, response_type))
 
@@ -456,8 +470,16 @@ class ControllerService:
         return answer
 
     async def _envelope(self, peer_request: PeerRequest) -> bytes:
-        """Serve an admin call that a broker forwards, with the principal that the broker authenticated."""
-        return _encode(await self._unwrap(_envelope_decoder.decode(peer_request.body)))
+        """Serve an admin call that a broker forwards, with the principal that the broker authenticated. A broker that is not
+        registered, or not yet, is asked to try again.
+        """
+        envelope = _envelope_decoder.decode(peer_request.body)
+        check_sender(PEER_SENDERS, peer_request, envelope)
+        broker_id = peer_request.sender.node_id
+        if broker_id not in self.controller.newest.image.cluster.brokers:
+            refusal = f"broker {broker_id} is not registered here, so it passes on no calls; it registers by itself"
+            return _encode(EnvelopeResponse(ErrorCode.NOT_CONTROLLER, refusal))
+        return _encode(await self._unwrap(envelope))
 
     async def _unwrap(self, envelope: EnvelopeRequest) -> EnvelopeResponse:
         method = METHODS.get(envelope.api)

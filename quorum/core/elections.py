@@ -1,15 +1,17 @@
 """Votes and the announcements around them: Vote with pre-vote (KIP-996), BeginQuorumEpoch, EndQuorumEpoch (KIP-595).
 
 Every handler of a request takes the same steps: (1) refuse requests that no correct peer sends (INVALID_REQUEST) or that are
-meant for another disk (INVALID_VOTER_KEY); (2) refuse an older epoch (FENCED_LEADER_EPOCH); (3) adopt a higher one; (4) decide.
+meant for another disk (INVALID_VOTER_KEY); (2) refuse an older epoch (FENCED_LEADER_EPOCH); (3) refuse strangers
+(VOTER_NOT_FOUND); (4) adopt a higher epoch; (5) decide. A refusal changes nothing.
 Each state has its own rule for granting (`grants`). This module only defines "up to date", and grants nothing while the log is
 being repaired (repair.py). A pre-vote never touches a timer.
 
 A candidate needs a majority of the voters in its own log. That set cannot change meanwhile, because only followers and leaders
 append. A node answers a vote request even if its own log does not name the candidate, or itself, as a voter: logs differ in
-length, and a new voter whose vote decides may not know yet that it is one (Raft §6). The request also names the directory, so a
-wiped disk does not vote in its predecessor's name. A voter that has moved since the set was written sends its endpoints along:
-its log may be too short to win, and then a candidate with a longer one must be able to reach it.
+length, and a new voter whose vote decides may not know yet that it is one (Raft §6). A candidate that is no voter here has to be
+a controller that the shell knows (`Standing`). The request also names the directory, so a wiped disk does not vote in its
+predecessor's name. A voter that has moved since the set was written sends its endpoints along: its log may be too short to win,
+and then a candidate with a longer one must be able to reach it.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from .messages import (
 from .quorum_state import QuorumState
 from .requests import InFlight, RequestManager
 from .states import Candidate, Follower, Prospective, Resigned, Unattached
-from .types import EPOCH_MAX, NEVER_MS, NODE_ID_MAX, UUID_BYTES, ReplicaKey, are_sane_endpoints
+from .types import NEVER_MS, NODE_ID_MAX, UUID_BYTES, ReplicaKey, Standing, are_sane_endpoints
 
 
 def end_quorum_epoch_delay_ms(position: int, count: int, backoff_max_ms: int) -> int:
@@ -54,9 +56,11 @@ class Elections:
 
     # Requests
 
-    def on_vote(self, request: VoteRequest, now_ms: int) -> VoteResponse:
+    def on_vote(self, request: VoteRequest, standing: Standing, now_ms: int) -> VoteResponse:
         quorum = self._quorum
         error = self._vote_error(request)
+        if error is ErrorCode.NONE and not self._may_lead(request.candidate, standing):
+            error = ErrorCode.VOTER_NOT_FOUND
         if error is not ErrorCode.NONE:
             return VoteResponse(error, quorum.view, False, request.pre_vote)
         if quorum.membership.note_endpoints(request.candidate, request.endpoints):
@@ -77,7 +81,7 @@ class Elections:
             return ErrorCode.FENCED_LEADER_EPOCH
         last_epoch_max = request.epoch if request.pre_vote else request.epoch - 1
         sane = (
-            request.epoch <= EPOCH_MAX
+            self._quorum.believes(request.epoch)
             and 0 <= request.last_epoch <= last_epoch_max
             and request.end_offset >= 0
             and 0 <= request.candidate.node_id <= NODE_ID_MAX
@@ -92,8 +96,8 @@ class Elections:
             sane = False
         return ErrorCode.NONE if sane else ErrorCode.INVALID_REQUEST
 
-    def on_begin(self, request: BeginQuorumEpochRequest, now_ms: int) -> BeginQuorumEpochResponse:
-        error = self._announcement_error(request.epoch, request.leader_id)
+    def on_begin(self, request: BeginQuorumEpochRequest, standing: Standing, now_ms: int) -> BeginQuorumEpochResponse:
+        error = self._announcement_error(request.epoch, request.leader_id, standing)
         if error is ErrorCode.NONE and not self._is_mine(request.voter):
             error = ErrorCode.INVALID_VOTER_KEY
         if error is ErrorCode.NONE and not are_sane_endpoints(request.endpoints):
@@ -105,9 +109,9 @@ class Elections:
                 self._quorum.follow(request.epoch, request.leader_id, request.endpoints, now_ms, "BeginQuorumEpoch")
         return BeginQuorumEpochResponse(error, self._quorum.view)
 
-    def on_end(self, request: EndQuorumEpochRequest, now_ms: int) -> EndQuorumEpochResponse:
+    def on_end(self, request: EndQuorumEpochRequest, standing: Standing, now_ms: int) -> EndQuorumEpochResponse:
         quorum = self._quorum
-        error = self._announcement_error(request.epoch, request.leader_id)
+        error = self._announcement_error(request.epoch, request.leader_id, standing)
         if error is not ErrorCode.NONE:
             return EndQuorumEpochResponse(error, quorum.view)
         if request.epoch > quorum.epoch or quorum.state.leader_id < 0:
@@ -121,13 +125,19 @@ class Elections:
             state.leader_gone(now_ms + delay_ms)
         return EndQuorumEpochResponse(ErrorCode.NONE, quorum.view)
 
-    def _announcement_error(self, epoch: int, leader_id: int) -> ErrorCode:
+    def _may_lead(self, key: ReplicaKey, standing: Standing) -> bool:
+        """Return True if this node may be the next leader, as far as is known here: no stranger's word changes anything."""
+        return standing is Standing.CONTROLLER or self._quorum.membership.has(key)
+
+    def _announcement_error(self, epoch: int, leader_id: int, standing: Standing) -> ErrorCode:
         quorum = self._quorum
         if 0 <= epoch < quorum.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         is_somebody = 0 <= leader_id <= NODE_ID_MAX and leader_id != quorum.config.node_id
-        if not quorum.epoch <= epoch <= EPOCH_MAX or not is_somebody:
+        if not quorum.believes(epoch) or not is_somebody:
             return ErrorCode.INVALID_REQUEST
+        if standing is not Standing.CONTROLLER and quorum.membership.voters.get(leader_id) is None:
+            return ErrorCode.VOTER_NOT_FOUND
         if not quorum.consistent(epoch, leader_id):
             quorum.trace("peer", f"node {leader_id} claims epoch {epoch}, which node {quorum.state.leader_id} leads")
             return ErrorCode.INVALID_REQUEST
@@ -174,7 +184,11 @@ class Elections:
             self._quorum.stand(now_ms, "election timeout")
 
     def poll_resigned(self, state: Resigned, now_ms: int) -> None:
-        if now_ms >= state.election_deadline_ms:
+        if now_ms < state.election_deadline_ms:
+            return
+        if self._quorum.is_last_epoch:
+            state.election_deadline_ms = NEVER_MS
+        else:
             self._quorum.adopt_epoch(state.epoch + 1, now_ms, "election timeout")
 
     def poll_prospective(self, state: Prospective, now_ms: int) -> None:
@@ -193,9 +207,11 @@ class Elections:
             state.election_deadline_ms = self._quorum.random_election_deadline_ms(now_ms)
         if state.tally.is_won and is_vote_stored:
             self._leadership.begin(state.tally.granting_voters(), now_ms)
-        elif now_ms >= state.election_deadline_ms:
+        elif now_ms >= state.election_deadline_ms and not self._quorum.is_last_epoch:
             self._quorum.stand(now_ms, "election timeout")
         else:
+            if now_ms >= state.election_deadline_ms:
+                state.election_deadline_ms = self._quorum.random_election_deadline_ms(now_ms)
             self._ask(state, now_ms)
 
     def _ask(self, state: Prospective | Candidate, now_ms: int) -> None:

@@ -6,18 +6,23 @@ import msgspec
 
 from .batch import ControlRecord
 from .messages import Request, Response
-from .types import OffsetAndEpoch, ReplicaKey
+from .types import OffsetAndEpoch, ReplicaKey, Standing
 
 
 class RequestReceived(msgspec.Struct, frozen=True, gc=False):
-    """A peer's request. `correlation` is the shell's own token for the reply; `sender` is the identity claimed in the frame."""
+    """A peer's request. `correlation` is the shell's own token for the reply; `sender` is the identity claimed in the frame.
+
+    The shell passes on no request that speaks for another node than its sender.
+    """
 
     correlation: int
     sender: ReplicaKey
     request: Request
+    standing: Standing = Standing.CONTROLLER
 
     def __repr__(self) -> str:
-        return f"Request(#{self.correlation} {self.sender} {self.request})"
+        standing = "" if self.standing is Standing.CONTROLLER else f" {self.standing.value}"
+        return f"Request(#{self.correlation} {self.sender}{standing} {self.request})"
 
 
 class ResponseReceived(msgspec.Struct, frozen=True, gc=False):

@@ -108,9 +108,7 @@ class Fetching:
             return
         was_missed, state.is_leader_missed = state.is_leader_missed, False
         if source != state.leader_id:
-            if asked.destination == state.leader_id:
-                self._leader_missed(state, now_ms)
-            elif was_missed:
+            if was_missed:
                 state.fetch_at_ms = later_ms
             return
         if isinstance(response, FetchSnapshotResponse):

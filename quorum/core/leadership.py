@@ -3,7 +3,9 @@
 A fetch takes these steps:
 
 1. Refuse malformed requests.
-2. Fence by epoch: refuse an older one; a higher one deposes this leader.
+2. Fence by epoch: refuse an older one. A higher one deposes this leader if it comes from a voter, or from a controller that may
+   become one; otherwise it changes nothing. A broker of a higher epoch knows the leader of that epoch, whom a majority has
+   elected (raft_node.py), so this leader is deposed without the broker's help.
 3. Send a snapshot where the log no longer reaches back to: below the log's start, at the start but with another epoch, or with a
    last epoch older than the start's. An empty log gets one as well, because a snapshot is shorter than the records that it
    replaces (KIP-630, KAFKA-15078).
@@ -49,7 +51,7 @@ from .purgatory import ParkedFetch
 from .quorum_state import NO_RECORDS, QuorumState
 from .requests import RequestManager
 from .snapshots import Snapshots
-from .types import EPOCH_MAX, NEVER_MS, NODE_ID_MAX, UUID_BYTES, ReplicaKey
+from .types import NEVER_MS, NODE_ID_MAX, UUID_BYTES, ReplicaKey, Standing
 
 
 class Leadership:
@@ -141,10 +143,11 @@ class Leadership:
 
     # Fetches
 
-    def on_fetch(self, correlation: int, request: FetchRequest, now_ms: int) -> None:
+    def on_fetch(self, correlation: int, request: FetchRequest, standing: Standing, now_ms: int) -> None:
         """Answer now, after a read, or later."""
         quorum, log, fetch_offset = self._quorum, self._log, request.fetch_offset
-        error = self.error_of(request, fetch_offset >= 0 and 0 <= request.last_fetched_epoch <= request.epoch, now_ms)
+        is_sane = fetch_offset >= 0 and 0 <= request.last_fetched_epoch <= request.epoch
+        error = self.error_of(request, standing, is_sane, now_ms)
         leader = quorum.state
         if error is not ErrorCode.NONE or not isinstance(leader, Leader):
             quorum.out.append(Reply(correlation, quorum.refusal_of(request, error), quorum.barrier))
@@ -169,17 +172,25 @@ class Leadership:
         else:
             leader.purgatory.park(ParkedFetch(correlation, request, committed_only=not is_voter), now_ms + wait_ms)
 
-    def error_of(self, request: FetchRequest | FetchSnapshotRequest, is_sane: bool, now_ms: int) -> ErrorCode:
-        """Return the error that refuses a request to fetch; NONE only if this node leads its epoch. A higher epoch deposes it."""
+    def error_of(self, request: FetchRequest | FetchSnapshotRequest, standing: Standing, is_sane: bool, now_ms: int) -> ErrorCode:
+        """Return the error that refuses a request to fetch; NONE only if this node leads its epoch. A controller's higher epoch
+        deposes it.
+        """
         quorum, replica, epoch = self._quorum, request.replica, request.epoch
         is_somebody = -1 <= replica.node_id <= NODE_ID_MAX and replica.node_id != quorum.config.node_id
         is_somebody = is_somebody and len(replica.directory_id) == UUID_BYTES
-        if not is_sane or not is_somebody or not 0 <= epoch <= EPOCH_MAX:
+        if not is_sane or not is_somebody or epoch < 0:
             return ErrorCode.INVALID_REQUEST
+        is_voter = quorum.membership.has(replica)
+        if standing is Standing.STRANGER and not is_voter:
+            return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         if epoch < quorum.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if epoch > quorum.epoch:
-            quorum.adopt_epoch(epoch, now_ms, f"{replica!r} fetches in a higher epoch")
+            if not quorum.believes(epoch):
+                return ErrorCode.INVALID_REQUEST
+            if is_voter or standing is Standing.CONTROLLER:
+                quorum.adopt_epoch(epoch, now_ms, f"{replica!r} fetches in a higher epoch")
             return ErrorCode.UNKNOWN_LEADER_EPOCH
         return ErrorCode.NONE if isinstance(quorum.state, Leader) else ErrorCode.NOT_LEADER_OR_FOLLOWER
 

@@ -55,7 +55,7 @@ from .messages import (
 from .raft_config import BootState, RaftConfig
 from .repair import Repair
 from .states import Candidate, EpochState, Follower, Prospective, Resigned, Unattached
-from .types import NEVER_MS, NO_LEADER, Endpoint, ReplicaKey
+from .types import EPOCH_JUMP_MAX, EPOCH_LAST, NEVER_MS, NO_LEADER, Endpoint, ReplicaKey
 from .vote_tally import VoteTally
 
 State = Unattached | Prospective | Candidate | Leader | Follower | Resigned
@@ -103,6 +103,8 @@ _RELATIONS = {
 }
 
 NO_RECORDS = Records(b"")
+NO_EPOCH_LEFT = "no epoch left"
+"""Kind of the trace that the operator has to see."""
 
 
 class QuorumState:
@@ -154,6 +156,7 @@ class QuorumState:
         self.resigned_epoch = -1
         """The newest epoch whose leader has announced its resignation; other nodes' claims about that epoch are outdated."""
         self._announced: tuple[int, int] = (self.election.epoch, NO_LEADER)
+        self.epoch = self.election.epoch
         self._enter(*self._boot(log, now_ms))
 
     # Queries of all handlers
@@ -173,6 +176,18 @@ class QuorumState:
         """
         known = self.state.leader_id
         return epoch != self.epoch or NO_LEADER in (leader_id, known) or leader_id == known
+
+    def believes(self, epoch: int, *, is_answer: bool = False) -> bool:
+        """Return True if a peer's epoch is this node's or a credible later one. In answers to its own requests, a node that was
+        never in an epoch believes any: it may be new in an old cluster.
+        """
+        jump_max = EPOCH_LAST if is_answer and self.epoch == 0 else EPOCH_JUMP_MAX
+        return self.epoch <= epoch <= min(EPOCH_LAST, self.epoch + jump_max)
+
+    @property
+    def is_last_epoch(self) -> bool:
+        """True if no epoch follows this one: nobody can be elected any more."""
+        return self.epoch >= EPOCH_LAST
 
     def note_resigned(self, epoch: int) -> None:
         """Note that the leader of `epoch` has resigned by its own account."""
@@ -197,11 +212,12 @@ class QuorumState:
 
     @property
     def may_stand(self) -> bool:
-        """True if this node could lead: it votes, or did until a record that may never be committed, and its log is whole.
+        """True if this node could lead: it votes, or did until a record that may never be committed, its log is whole, and an
+        epoch is left.
 
         See membership.py and repair.py.
         """
-        return self.membership.is_eligible and not self.repair.is_on
+        return self.membership.is_eligible and not self.repair.is_on and not self.is_last_epoch
 
     def election_deadline_ms(self, now_ms: int) -> int:
         """Return a new election deadline: now for a sole voter, never for a node that may not stand."""
@@ -228,7 +244,7 @@ class QuorumState:
         if stored.leader_id == self.config.node_id:
             if self.may_stand and not self.membership.is_sole_voter:
                 return self._resigned(stored, now_ms), "boot: led this epoch before"
-            return self._unattached(stored.epoch + 1, now_ms), f"boot: led epoch {stored.epoch} before"
+            return self._unattached(min(stored.epoch + 1, EPOCH_LAST), now_ms), f"boot: led epoch {stored.epoch} before"
         if stored.leader_id != NO_LEADER and self.membership.can_reach(stored.leader_id, endpoints):
             return self._follower(stored.epoch, stored.leader_id, endpoints, stored.voted_key, now_ms), "boot: knows the leader"
         return self._unattached(stored.epoch, now_ms, leader_id=stored.leader_id, voted_key=stored.voted_key), "boot"
@@ -367,6 +383,8 @@ class QuorumState:
             voted_id=new.voted_key.node_id if new.voted_key else -1,
         )
         self.out.append(Trace("state", f"{old!r} -> {new!r}: {reason}" if old else f"{new!r}: {reason}", move))
+        if self.is_last_epoch and (old is None or old.epoch < new.epoch):
+            self.trace(NO_EPOCH_LEFT, f"epoch {new.epoch} is the last one: after its leader, no controller can be elected")
         if isinstance(old, Leader):
             self._end_leadership(old, reason)
         announced = (new.epoch, self.view.leader_id)

@@ -60,7 +60,7 @@ import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from .effects import Effects, ElectionState, RepairEnded, Reply
+from .effects import ANYBODY, Effects, ElectionState, RepairEnded, Reply
 from .elections import Elections
 from .errors import ErrorCode, InvariantViolation
 from .events import (
@@ -117,7 +117,7 @@ from .snapshot_fetching import SnapshotFetching
 from .snapshot_serving import SnapshotServing
 from .snapshots import SnapshotContext, Snapshots, found_at_boot
 from .states import Candidate, Follower, Prospective, Resigned, Unattached
-from .types import EPOCH_MAX, NEVER_MS, NO_LEADER, NODE_ID_MAX, Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet, are_sane_endpoints
+from .types import NEVER_MS, NO_LEADER, NODE_ID_MAX, Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet, are_sane_endpoints
 from .voter_set_history import KRAFT_VERSION_MAX
 
 
@@ -442,15 +442,15 @@ class RaftNode:
         if self._is_shutting_down:
             self._reply(event.correlation, self._refusal(request, ErrorCode.BROKER_NOT_AVAILABLE))
         elif type(request) is FetchRequest:
-            self._leadership.on_fetch(event.correlation, request, now_ms)
+            self._leadership.on_fetch(event.correlation, request, event.standing, now_ms)
         elif type(request) is FetchSnapshotRequest:
-            self._serving.on_fetch_snapshot(event.correlation, request, now_ms)
+            self._serving.on_fetch_snapshot(event.correlation, request, event.standing, now_ms)
         elif type(request) is VoteRequest:
-            self._reply(event.correlation, self._elections.on_vote(request, now_ms))
+            self._reply(event.correlation, self._elections.on_vote(request, event.standing, now_ms))
         elif isinstance(request, BeginQuorumEpochRequest):
-            self._reply(event.correlation, self._elections.on_begin(request, now_ms))
+            self._reply(event.correlation, self._elections.on_begin(request, event.standing, now_ms))
         elif isinstance(request, EndQuorumEpochRequest):
-            self._reply(event.correlation, self._elections.on_end(request, now_ms))
+            self._reply(event.correlation, self._elections.on_end(request, event.standing, now_ms))
         elif isinstance(request, ProbeVoterRequest):
             self._reply(event.correlation, self._reconfiguration.on_probe(request))
         elif isinstance(request, VoterChangeRequest):
@@ -485,6 +485,9 @@ class RaftNode:
         asked = self._requests.answered(correlation, response)
         if asked is None or self._is_shutting_down:
             return
+        if asked.destination not in (ANYBODY, event.source):
+            self._on_response_of_another(asked, event, now_ms)
+            return
         is_awaited = self._fetching.is_awaited(correlation)
         self._learn(response, event.source, now_ms)
         if type(response) is FetchResponse or type(response) is FetchSnapshotResponse:
@@ -497,6 +500,14 @@ class RaftNode:
         elif isinstance(response, VoterChangeResponse):
             self._joining.on_response(asked, response, now_ms)
 
+    def _on_response_of_another(self, asked: InFlight, event: ResponseReceived, now_ms: int) -> None:
+        """Drop the answer of another node than the one that was asked. Only a probe asks for the identity of a node."""
+        self._quorum.trace("peer", f"node {event.source} answers {asked.request!r} in place of node {asked.destination}")
+        if isinstance(event.response, ProbeVoterResponse):
+            self._reconfiguration.on_probe_response(asked, event.response, now_ms)
+        else:
+            self._give_up(asked, refused=False, now_ms=now_ms)
+
     def _learn(self, response: Response, source: int, now_ms: int) -> None:
         """Learn the leader from a response. Older epochs are ignored, contradictions traced."""
         quorum, own_id = self._quorum, self.config.node_id
@@ -504,10 +515,15 @@ class RaftNode:
         leader_id = view.leader_id
         if view.epoch == state.epoch and leader_id == state.leader_id and isinstance(state, Follower) and state.has_fetched:
             return  # the usual answer of a leader to its follower
-        if not quorum.epoch <= view.epoch <= EPOCH_MAX or leader_id > NODE_ID_MAX or not are_sane_endpoints(view.endpoints):
+        if view.epoch < quorum.epoch or leader_id > NODE_ID_MAX or not are_sane_endpoints(view.endpoints):
+            return
+        if not quorum.believes(view.epoch, is_answer=True):
+            quorum.trace("peer", f"node {source} claims epoch {view.epoch}, which does not follow epoch {quorum.epoch}")
             return
         if not quorum.consistent(view.epoch, leader_id):
             quorum.trace("peer", f"node {source} says {view!r}, but node {quorum.state.leader_id} leads epoch {quorum.epoch}")
+        elif view.epoch > quorum.epoch and leader_id < 0 and not quorum.membership.is_eligible:
+            self._note_vacancy(source, now_ms)
         elif view.epoch > quorum.epoch and (leader_id < 0 or leader_id == own_id):
             quorum.adopt_epoch(view.epoch, now_ms, f"node {source} knows a higher epoch")
         elif leader_id >= 0 and leader_id != own_id:
@@ -515,6 +531,15 @@ class RaftNode:
                 quorum.follow(view.epoch, leader_id, view.endpoints, now_ms, f"node {source} names the leader")
             else:
                 quorum.relocate_leader(leader_id, view.endpoints, source)
+
+    def _note_vacancy(self, source: int, now_ms: int) -> None:
+        """Note that a node is in a later epoch without a leader. An observer does not enter such an epoch: if its election
+        failed and nobody else heard of it, the observer could not come back to the leader, and its fetch deposes nobody.
+        """
+        state = self._quorum.state
+        if isinstance(state, Follower) and state.leader_id == source:
+            self._quorum.note_resigned(state.epoch)
+            self._quorum.lose_leader(now_ms, "the leader is in a later epoch")
 
     def _should_follow(self, response: Response, source: int) -> bool:
         """Return True if the named leader is new, or was known, lost and found again.
@@ -536,10 +561,13 @@ class RaftNode:
 
     def _on_request_failed(self, event: RequestFailed, now_ms: int) -> None:
         asked: InFlight | None = self._requests.failed(event.correlation)
-        if asked is None:
-            return
-        if self._fetching.is_awaited(event.correlation):
-            self._fetching.on_failed(asked, event.refused, now_ms)
+        if asked is not None:
+            self._give_up(asked, refused=event.refused, now_ms=now_ms)
+
+    def _give_up(self, asked: InFlight, *, refused: bool, now_ms: int) -> None:
+        """Handle a request that its destination did not answer."""
+        if self._fetching.is_awaited(asked.correlation):
+            self._fetching.on_failed(asked, refused, now_ms)
         elif type(asked.request) is VoteRequest:
             self._elections.on_vote_failed(asked, now_ms)
         elif isinstance(asked.request, ProbeVoterRequest):

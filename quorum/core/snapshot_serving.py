@@ -25,6 +25,7 @@ from .local_log import LocalLog
 from .messages import FetchSnapshotRequest, FetchSnapshotResponse
 from .quorum_state import QuorumState
 from .snapshots import Snapshots
+from .types import Standing
 
 
 class SnapshotServing:
@@ -38,10 +39,10 @@ class SnapshotServing:
         self._leadership = leadership
         self._snapshots = snapshots
 
-    def on_fetch_snapshot(self, correlation: int, request: FetchSnapshotRequest, now_ms: int) -> None:
+    def on_fetch_snapshot(self, correlation: int, request: FetchSnapshotRequest, standing: Standing, now_ms: int) -> None:
         """Answer now or after a read."""
         quorum = self._quorum
-        error = self._leadership.error_of(request, request.max_bytes >= 0, now_ms)
+        error = self._leadership.error_of(request, standing, request.max_bytes >= 0, now_ms)
         leader = quorum.state
         if error is ErrorCode.NONE and isinstance(leader, Leader):
             progress = self._leadership.note_fetcher(leader, request, now_ms)

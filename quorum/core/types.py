@@ -6,6 +6,7 @@ Offsets are 0-based. Every *end* offset is exclusive. Epoch 0 is primordial: no 
 from __future__ import annotations
 
 import base64
+import enum
 from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
@@ -20,7 +21,11 @@ NEVER_MS = 1 << 62
 """A deadline that never passes."""
 NO_LEADER = -1
 EPOCH_MAX = 2**31 - 1
-"""Largest valid epoch, Kafka's int32."""
+"""Kafka's int32. No node is ever in this epoch."""
+EPOCH_LAST = EPOCH_MAX - 1
+"""The last epoch that a node adopts or opens."""
+EPOCH_JUMP_MAX = 1_000_000
+"""Larger steps of a node's epoch are not believed: elections at full speed take days for so many."""
 NODE_ID_MAX = 2**31 - 1
 """Largest valid node id, Kafka's int32. No answer could repeat a larger one."""
 ENDPOINTS_MAX = 16
@@ -57,6 +62,17 @@ class ReplicaKey(msgspec.Struct, frozen=True, array_like=True):
 
     def __repr__(self) -> str:
         return f"n{self.node_id}"
+
+
+class Standing(enum.Enum):
+    """Standing of a request's sender, as the shell knows it. Voters need none: the core knows them by their keys."""
+
+    CONTROLLER = "controller"
+    """May stand for election, announce a leadership, and raise this node's epoch."""
+    OBSERVER = "observer"
+    """May read the metadata log."""
+    STRANGER = "stranger"
+    """May not read the metadata log."""
 
 
 class Endpoint(msgspec.Struct, frozen=True, array_like=True):

@@ -33,6 +33,8 @@ class AddressBook:
         self._voters = voters
         self._random = source
         self._strangers: set[Endpoint] = set()
+        self._met: dict[Endpoint, int] = {}
+        """By endpoint of a controller, the node that answered this node there."""
 
     def find(self, node_id: int) -> Endpoint | None:
         """Return the endpoint of a node; for ANYBODY, a random voter or bootstrap endpoint other than this node's own."""
@@ -51,10 +53,16 @@ class AddressBook:
         self._strangers.add(endpoint)
         return is_news
 
-    def note_member(self, endpoint: Endpoint) -> None:
-        """Note that a node of this cluster answers there."""
+    def note_member(self, endpoint: Endpoint, node_id: int) -> None:
+        """Note that this node of this cluster answers there."""
         if self._strangers:
             self._strangers.discard(endpoint)
+        if self._met.get(endpoint) != node_id and endpoint in self.members():
+            self._met[endpoint] = node_id
+
+    def has_met(self, node_id: int) -> bool:
+        """Return True if that node answered at the endpoint of a voter, or at one of the configuration."""
+        return node_id in self._met.values()
 
     def strangers_in_majority(self) -> list[Endpoint]:
         """Return the endpoints of strangers if this cluster is left without a majority of all endpoints; otherwise none."""

@@ -2,8 +2,11 @@
 
 A generation ends when a lost majority is forced: one survivor continues alone with its own data (the command `kraftlab
 metadata-quorum force-standalone`). The new generation refuses frames of the old one, so a node that was away learns of it from
-the first node that it contacts. Its data may differ from the history that was kept, anywhere after their last common record, and
-no comparison can find out what brokers and clients have already seen. So none of it is kept:
+the first controller that it asks. Only that answer counts: a claim in a request, or of a broker, ends nothing. A generation that
+does not follow the node's own is not believed either, unless the node's log is empty: a person decides then.
+
+The data of a node that was away may differ from the history that was kept, anywhere after their last common record, and no
+comparison can find out what brokers and clients have already seen. So none of it is kept:
 
 - a voter stops and says so, because data that it alone holds may be worth a person's look; so does one whose removal may not be
   committed;
@@ -32,6 +35,16 @@ def generation_over(directory: str, cluster_id: str, mine: int, newer: int, who:
         "observer, and 'kraftlab metadata-quorum add-controller' makes it a voter again.",
         newer,
         is_expendable,
+    )
+
+
+def generations_missed(directory: str, mine: int, newer: int, who: str) -> str:
+    """Return the advice for a node that cannot follow because it missed more than one generation."""
+    return (
+        f"{who} says that it is at generation {newer} of the cluster, and {directory} is at {mine}: the quorum was forced more "
+        "than once since, or that node is not what it seems. Nothing is discarded. If the quorum was forced, stop this node. On "
+        f"a broker, move {partition_directory(directory)} aside. On a controller, move {directory} aside, and format it again "
+        "with 'kraftlab storage format --no-initial-controllers'. Then start this node: it loads the metadata again"
     )
 
 

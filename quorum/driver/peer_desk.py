@@ -4,7 +4,10 @@ Theory of operation. Requests and answers of the core arrive here in its order. 
 core's `Outbox` until storage reports that it is. A request that waited so long that its answer would come too late is not sent
 any more. Arriving messages become events: a peer's request under a new correlation, which leads back to the peer, and an answer,
 or its absence, under the correlation of the request. Peers of another cluster and of a newer generation are detected here; the
-callbacks decide what follows.
+callbacks decide what follows. A generation is believed only in the answer of the controller that was asked.
+
+A request that names another node than its sender is refused (`senders.py`). The core gets the others with the sender's standing:
+nodes that this node has dialled as controllers are controllers, and `standing` knows the rest.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from functools import partial
 import msgspec
 import trio
 
+from kraftlab.wire.senders import check_sender
 from kraftlab.wire.transport import (
     NewerGeneration,
     PeerAnswer,
@@ -29,7 +33,7 @@ from kraftlab.wire.transport import (
 )
 
 from ..core.decoding import Decoder
-from ..core.effects import Reply, Send
+from ..core.effects import ANYBODY, Reply, Send
 from ..core.errors import ErrorCode
 from ..core.events import Event, RequestAbandoned, RequestFailed, RequestReceived, ResponseReceived
 from ..core.messages import (
@@ -42,10 +46,11 @@ from ..core.messages import (
     VoterChangeResponse,
 )
 from ..core.outbox import Outbox
-from ..core.types import Endpoint
+from ..core.types import Endpoint, Standing
 from ..storage.errors import WrongIdentity
 from .address_book import AddressBook
 from .driver_config import DriverConfig
+from .senders import QUORUM_SENDERS
 from .signal import Answer
 
 logger = logging.getLogger("kraftlab.quorum")
@@ -53,6 +58,14 @@ logger = logging.getLogger("kraftlab.quorum")
 _encode = msgspec.msgpack.Encoder().encode
 _request_decoders = {api: Decoder(request) for api, request in REQUEST_OF.items()}
 _response_decoders = {api: Decoder(response) for api, response in RESPONSE_OF.items()}
+
+
+StandingOf = Callable[[PeerRequest], Standing]
+
+
+def observers_only(request: PeerRequest) -> Standing:
+    """Return OBSERVER: nothing is known of the cluster's nodes."""
+    return Standing.OBSERVER
 
 
 class OwnRequest(Answer[VoterChangeResponse]):
@@ -78,6 +91,7 @@ class PeerDesk:
         log_limited: Callable[..., None],
         met_generation: Callable[[int, str], None],
         end: Callable[[Exception], None],
+        standing: StandingOf = observers_only,
     ) -> None:
         self._config = config
         self.step = step
@@ -85,6 +99,7 @@ class PeerDesk:
         self._log = log_limited
         self._met_generation = met_generation
         self._end = end
+        self._standing = standing
         self._outbox = Outbox()
         self._last_correlation = 0
         self._responders: dict[int, Responder | OwnRequest] = {}
@@ -180,7 +195,8 @@ class PeerDesk:
             if not self._goodbyes:
                 self._goodbyes_answered.set()
         if isinstance(answer, PeerAnswer):
-            self._addresses.note_member(endpoint)
+            if destination in (ANYBODY, answer.source.node_id):
+                self._addresses.note_member(endpoint, answer.source.node_id)
             try:
                 response = _response_decoders[api].decode(answer.body)
             except msgspec.MsgspecError as error:
@@ -190,7 +206,7 @@ class PeerDesk:
                 self.step(ResponseReceived(correlation, answer.source.node_id, response))
         else:
             logger.debug("api %d to node %d: %s", api, destination, answer)
-            if isinstance(answer, NewerGeneration):
+            if isinstance(answer, NewerGeneration) and destination in (ANYBODY, answer.source):
                 self._met_generation(answer.generation, f"the node at {endpoint}")
             elif isinstance(answer, PeerError) and answer.code == ErrorCode.INCONSISTENT_CLUSTER_ID:
                 self._note_stranger(endpoint, answer)
@@ -217,12 +233,20 @@ class PeerDesk:
         """Pass a peer's request to the core."""
         try:
             message = _request_decoders[request.api].decode(request.body)
+            check_sender(QUORUM_SENDERS, request, message)
         except msgspec.MsgspecError as error:
             responder.refuse(ErrorCode.INVALID_REQUEST, f"the body of api {request.api} cannot be read: {error}")
             return
+        except PeerError as error:
+            responder.refuse(error.code, error.message)
+            return
         correlation = self._expect_answer(responder)
         responder.on_abandoned = partial(self._abandoned, correlation)
-        self.step(RequestReceived(correlation, request.sender, message))
+        self.step(RequestReceived(correlation, request.sender, message, self._standing_of(request)))
+
+    def _standing_of(self, request: PeerRequest) -> Standing:
+        sender = request.sender.node_id
+        return Standing.CONTROLLER if sender >= 0 and self._addresses.has_met(sender) else self._standing(request)
 
     def ask_own(self, request: VoterChangeRequest, asked: OwnRequest) -> Callable[[], None]:
         """Pass a request of this node to its own core. Call the returned function when nobody waits for the answer any more."""

@@ -58,10 +58,11 @@ from ..core.messages import (
     VoterChangeRequest,
     VoterChangeResponse,
 )
+from ..core.quorum_state import NO_EPOCH_LEFT
 from ..core.raft_node import RaftNode
 from ..core.shell import Shell
 from ..core.snapshots import SnapshotContext
-from ..core.types import OffsetAndEpoch
+from ..core.types import OffsetAndEpoch, Standing
 from ..state_machine import StateMachine
 from ..storage.errors import StorageError
 from ..storage.file_system import FileSystem, RealFileSystem
@@ -70,12 +71,12 @@ from ..storage.snapshot_store import SnapshotInfo
 from ..trace import TraceWriter
 from .address_book import AddressBook
 from .apply_task import ApplyTask
-from .cluster_generation import generation_over
+from .cluster_generation import generation_over, generations_missed
 from .driver_config import DriverConfig, DriverStatistics
 from .environment import Environment, this_machine
 from .errors import NoSnapshot, NotLeader, Overloaded, only_cause
 from .full_disk import when_there_is_room
-from .peer_desk import OwnRequest, PeerDesk
+from .peer_desk import OwnRequest, PeerDesk, StandingOf, observers_only
 from .quorum_description import DESCRIBE_QUORUM, QuorumDescription, describe_quorum
 from .read_index import ReadIndexDesk, offset_of
 from .signal import Signal
@@ -110,7 +111,9 @@ class RaftDriver:
         state_machine: StateMachine,
         file_system: FileSystem | None = None,
         environment: Environment | None = None,
+        standing: StandingOf = observers_only,
     ) -> None:
+        """`standing` judges the senders of requests that this node has not met as controllers (`core/types.py`)."""
         self.config = config
         self._identity: PeerIdentity | None = None
         self._state_machine = state_machine
@@ -122,7 +125,10 @@ class RaftDriver:
         self._reads: deque[ReadLog] = deque()
         self._read_index = ReadIndexDesk()
         self._deferred = Signal()
-        self.peers = PeerDesk(config, self._step, self._inbox.append, self._log_limited, self.met_newer_generation, self._end)
+        self._standing = standing
+        self.peers = PeerDesk(
+            config, self._step, self._inbox.append, self._log_limited, self.met_newer_generation, self._end, standing
+        )
         self._timer = trio.CancelScope()
         self._armed_ms = 0
         self._clock_anchor_ms = 0.0
@@ -581,7 +587,9 @@ class RaftDriver:
         self.peers.voters_changed(self.leader.endpoints)
 
     def _on_trace(self, effect: Trace) -> None:
-        if effect.move is not None:
+        if effect.kind == NO_EPOCH_LEFT:
+            logger.error("node %d: %s", self.config.raft.node_id, effect.text)
+        elif effect.move is not None:
             logger.info("node %d: %s %s", self.config.raft.node_id, effect.kind, effect.text)
         else:
             self._log_limited(logging.INFO, "%s %s", effect.kind, effect.text)
@@ -596,11 +604,17 @@ class RaftDriver:
     # --- peers ---------------------------------------------------------------------------------------------------------------
 
     def met_newer_generation(self, generation: int, who: str) -> None:
-        """End `run` with GenerationOver: a peer shows that the quorum was forced, and this node's metadata is history."""
+        """End `run` with GenerationOver: a controller that was asked says that the quorum was forced, and this node's metadata is
+        history. A node that has missed more than one generation is not ended, unless its log is empty and it has nothing to lose.
+        """
         core = self._core
         if core is None or generation <= self.generation:
             return
         config = self.config
+        if generation > self.generation + 1 and core.log_end_offset > 0:
+            missed = generations_missed(config.directory, self.generation, generation, who)
+            self._log_limited(logging.ERROR, "%s", missed)
+            return
         # A log without a voter set belongs to static voters, and this node may have been one before its configuration changed.
         # A node whose removal may not be committed may still vote.
         is_voter_perhaps = core.quorum.membership.is_eligible
@@ -621,4 +635,8 @@ class RaftDriver:
         self.peers.accept(request, responder)
 
     def _accept_describe(self, request: PeerRequest, responder: Responder) -> None:
+        if self._standing(request) is Standing.STRANGER:
+            text = "the quorum is described only to nodes, and to callers with CLUSTER_ACTION: use the admin API"
+            responder.refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, text)
+            return
         responder.reply(_encode(self.describe()))

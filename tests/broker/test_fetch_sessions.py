@@ -198,7 +198,7 @@ def fetches(world: Any, monkeypatch: pytest.MonkeyPatch) -> list[tuple[ReplicaFe
     seen: list[tuple[ReplicaFetchRequest, ReplicaFetchResponse]] = []
     real = world.request
 
-    async def request(endpoint: Any, api: int, body: bytes, *, timeout_ms: int, channel: int = 0) -> bytes:
+    async def request(endpoint: Any, api: int, body: bytes, *, timeout_ms: int, channel: int = 0, node_id: int = -1) -> bytes:
         answer: bytes = await real(endpoint, api, body, timeout_ms=timeout_ms)
         if api == Api.REPLICA_FETCH:
             seen.append(

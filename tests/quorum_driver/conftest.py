@@ -236,7 +236,7 @@ class Node:
             with trio.CancelScope() as self._scope:
                 async with trio.open_nursery() as nursery:
                     await nursery.start(self.driver.run)
-                    server = PeerServer(self.driver.identity, self.driver.handlers(), self.driver.met_newer_generation)
+                    server = PeerServer(self.driver.identity, self.driver.handlers())
                     await nursery.start(server.serve, "127.0.0.1", self.port)
                     task_status.started()
         except BaseExceptionGroup as group:

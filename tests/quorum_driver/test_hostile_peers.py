@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -33,11 +34,12 @@ from kraftlab.quorum.core.messages import (
     VoteRequest,
     VoteResponse,
 )
-from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter, VoterSet
+from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch, ReplicaKey, Voter, VoterSet
 from kraftlab.quorum.driver.address_book import AddressBook
+from kraftlab.quorum.driver.errors import GenerationOver, first_cause
 from kraftlab.wire import transport
 from kraftlab.wire.frames import REQUEST, Frame, encode_frame
-from kraftlab.wire.transport import PeerError, PeerIdentity, PeerPool, PeerRequest, PeerServer, PeerUnreachable
+from kraftlab.wire.transport import NewerGeneration, PeerError, PeerIdentity, PeerPool, PeerRequest, PeerServer, PeerUnreachable
 
 Clusters = Callable[..., contextlib.AbstractAsyncContextManager[Any]]
 Eventually = Callable[..., Awaitable[None]]
@@ -48,10 +50,10 @@ ON_DEMAND = {"snapshot_max_new_bytes": 1 << 40, "snapshot_max_interval_ms": 0}
 
 
 @contextlib.asynccontextmanager
-async def stranger() -> AsyncIterator[PeerPool]:
-    """A pool of a client that knows the cluster id."""
+async def stranger(sender: int = -1, generation: int = 0) -> AsyncIterator[PeerPool]:
+    """A pool of a client that knows the cluster id, and perhaps claims to be a node."""
     async with trio.open_nursery() as nursery:
-        yield PeerPool(nursery, PeerIdentity(CLUSTER_ID, 0, ReplicaKey(-1)))
+        yield PeerPool(nursery, PeerIdentity(CLUSTER_ID, generation, ReplicaKey(sender, bytes([sender % 200 + 1]) * 16)))
         nursery.cancel_scope.cancel()
 
 
@@ -100,7 +102,7 @@ IMPOSSIBLE_ENDPOINTS: dict[str, dict[str, Endpoint]] = {
 
 
 async def test_endpoints_that_no_voter_can_have_never_get_into_the_log(cluster: Clusters) -> None:
-    async with cluster(dynamic=True) as c, stranger() as pool:
+    async with cluster(dynamic=True) as c, stranger(1) as pool:
         for name, endpoints in IMPOSSIBLE_ENDPOINTS.items():
             # All nodes share this thread and hear nothing while much is decoded: another may lead each time.
             leader = await c.leader()
@@ -116,17 +118,17 @@ TOO_FAR = {"GRPC": Endpoint("127.0.0.1", 2**40)}
 
 async def test_a_node_id_or_port_beyond_int32_is_refused(cluster: Clusters) -> None:
     """Answers of the admin API hold ids and ports as int32: every one of them would fail from then on."""
-    async with cluster() as c, stranger() as pool:
+    async with cluster() as c, stranger(NOBODY) as nobody, stranger(0) as zero, stranger(1) as one:
         leader = await c.leader()
         await c.committed(c.propose(leader, "one"))
         before, me = leader.driver.leader, leader.voter.key
-        epoch = before.epoch
-        for request in (
-            VoteRequest(epoch, ReplicaKey(NOBODY), me, epoch, 99, True),
-            BeginQuorumEpochRequest(epoch + 1, NOBODY, me, {}),
-            BeginQuorumEpochRequest(epoch + 1, 7, me, TOO_FAR),
-            EndQuorumEpochRequest(epoch + 1, NOBODY, ()),
-            FetchRequest(epoch, ReplicaKey(NOBODY), 0, 0, -1, 0, 1000),
+        epoch, other = before.epoch, int(leader.node_id == 0)
+        for request, pool in (
+            (VoteRequest(epoch, ReplicaKey(NOBODY), me, epoch, 99, True), nobody),
+            (BeginQuorumEpochRequest(epoch + 1, NOBODY, me, {}), nobody),
+            (BeginQuorumEpochRequest(epoch + 1, other, me, TOO_FAR), (zero, one)[other]),
+            (EndQuorumEpochRequest(epoch + 1, NOBODY, ()), nobody),
+            (FetchRequest(epoch, ReplicaKey(NOBODY), 0, 0, -1, 0, 1000), nobody),
         ):
             api = API_OF[type(request)]
             answer = msgspec.msgpack.decode(await ask(pool, leader, api, request), type=RESPONSE_OF[api])
@@ -156,19 +158,117 @@ async def test_a_leader_with_an_id_or_port_beyond_int32_is_not_followed(
         nursery.cancel_scope.cancel()
 
 
-async def test_a_generation_that_no_disk_could_hold_convinces_nobody(identity: Identity) -> None:
-    heard: list[int] = []
+async def test_a_generation_that_no_disk_could_hold_closes_the_connection(identity: Identity) -> None:
     async with trio.open_nursery() as nursery:
-        server = PeerServer(identity(1), {}, lambda generation, who: heard.append(generation))
-        port = await nursery.start(server.serve, "127.0.0.1", 0)
+        port = await nursery.start(PeerServer(identity(1), {}).serve, "127.0.0.1", 0)
         pool = PeerPool(nursery, identity(2)._replace(generation=2**32))
         with pytest.raises(PeerUnreachable):
             await pool.request(Endpoint("127.0.0.1", port), 1, b"", timeout_ms=2000)
-        pool = PeerPool(nursery, identity(2)._replace(generation=2**32 - 1))
-        with pytest.raises(PeerError):
-            await pool.request(Endpoint("127.0.0.1", port), 1, b"", timeout_ms=2000)
         nursery.cancel_scope.cancel()
-    assert heard == [2**32 - 1]
+
+
+@pytest.mark.parametrize("sender", [-1, 1, 77])
+@pytest.mark.parametrize("generation", [1, 2, 2**32 - 1])
+async def test_a_generation_in_a_request_ends_no_node(cluster: Clusters, sender: int, generation: int) -> None:
+    async with cluster() as c, stranger(sender, generation) as pool:
+        leader = await c.leader()
+        for node in c.nodes:
+            with pytest.raises(PeerError, match=f"behind the sender's {generation}"):
+                await ask(pool, node, RaftApi.FETCH, FetchRequest(0, ReplicaKey(-1), 0, 0, -1, 0, 1000))
+        await c.committed(c.propose(leader, "one"))
+        assert [node.failure for node in c.nodes] == [None] * 3
+        assert leader.driver.generation == 0
+
+
+async def test_a_generation_in_an_answer_counts_only_if_it_is_the_next_and_from_the_node_that_was_asked(
+    cluster: Clusters, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cluster() as c:
+        leader = await c.leader()
+        await c.committed(c.propose(leader, "one"))
+        desk, destination = leader.driver.peers, c.nodes[leader.node_id - 1]
+        at = Endpoint("127.0.0.1", destination.port)
+        desk.answered(RaftApi.FETCH, 10**6, destination.node_id, at, NewerGeneration(1, leader.node_id, "by another node"))
+        desk.answered(RaftApi.FETCH, 10**6, destination.node_id, at, NewerGeneration(2, destination.node_id, "two steps"))
+        await c.committed(c.propose(leader, "two"))
+        assert leader.failure is None
+        assert "is at generation 2 of the cluster" in caplog.text
+        assert "Nothing is discarded" in caplog.text
+        desk.answered(RaftApi.FETCH, 10**6, destination.node_id, at, NewerGeneration(1, destination.node_id, "the next"))
+        with trio.fail_after(5):
+            await leader.down.wait()
+        assert isinstance(first_cause(leader.failure), GenerationOver)
+
+
+BIGGEST_EPOCHS = (2, 999, 1_000_001, 2**31 - 2, 2**31 - 1)
+
+
+@pytest.mark.parametrize("sender", [-1, 77])
+async def test_strangers_change_no_epoch_and_no_vote(cluster: Clusters, sender: int) -> None:
+    async with cluster() as c, stranger(sender) as pool:
+        leader = await c.leader()
+        await c.committed(c.propose(leader, "one"))
+        before = [node.driver.leader for node in c.nodes]
+        for node, epoch in itertools.product(c.nodes, BIGGEST_EPOCHS):
+            me, them = node.voter.key, ReplicaKey(sender, bytes(16))
+            for request in (
+                FetchRequest(epoch, them, 0, 0, -1, 0, 1000),
+                FetchRequest(epoch, ReplicaKey(-1), 0, 0, -1, 0, 1000),
+                FetchSnapshotRequest(epoch, them, OffsetAndEpoch(1, 1), 0, 1000),
+                VoteRequest(epoch, them, me, epoch - 1, 10**9, False),
+                VoteRequest(epoch, them, me, epoch - 1, 10**9, True),
+                BeginQuorumEpochRequest(epoch, 77, me, {}),
+                BeginQuorumEpochRequest(epoch, leader.node_id, me, {}),
+                EndQuorumEpochRequest(epoch, 77, ()),
+                EndQuorumEpochRequest(before[0].epoch, leader.node_id, (me,)),
+            ):
+                with contextlib.suppress(PeerError):
+                    body = await ask(pool, node, API_OF[type(request)], request)
+                    answer: Any = msgspec.msgpack.decode(body, type=RESPONSE_OF[API_OF[type(request)]])
+                    assert answer.error is not ErrorCode.NONE, request
+        assert [node.driver.leader for node in c.nodes] == before
+        await c.committed(c.propose(leader, "two"))
+
+
+async def test_a_fetch_in_a_voters_name_on_another_connection_acknowledges_nothing(cluster: Clusters) -> None:
+    async with cluster() as c, stranger(77) as pool:
+        leader = await c.leader()
+        voter = c.nodes[leader.node_id - 1].voter.key
+        fetch = FetchRequest(leader.driver.leader.epoch, voter, 10**6, 1, -1, 0, 1000)
+        with pytest.raises(PeerError, match=f"names node {voter.node_id}, but node 77 sends it"):
+            await ask(pool, leader, RaftApi.FETCH, fetch)
+
+
+async def test_a_connection_has_one_sender(identity: Identity) -> None:
+    async def answer(request: PeerRequest) -> bytes:
+        return b"answer"
+
+    async with trio.open_nursery() as nursery:
+        port = await nursery.start(PeerServer(identity(1), {1: answer}).serve, "127.0.0.1", 0)
+        async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+            for sender in (7, 7, 8):
+                frame = Frame(REQUEST, 1, 0, sender, CLUSTER_ID, 0, ReplicaKey(sender), memoryview(b""))
+                await stream.send_all(bytes(encode_frame(frame)))
+            received = b""
+            with trio.fail_after(5), contextlib.suppress(trio.BrokenResourceError):
+                while more := await stream.receive_some():
+                    received += more
+        nursery.cancel_scope.cancel()
+    assert b"this connection is node 7's, and not node 8's" in received
+
+
+async def test_a_sender_of_another_cluster_is_told_nothing_about_this_one(identity: Identity) -> None:
+    async with trio.open_nursery() as nursery:
+        port = await nursery.start(PeerServer(identity(1, generation=3), {}).serve, "127.0.0.1", 0)
+        async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+            frame = Frame(REQUEST, 1, 0, 1, "some other cluster", 9, ReplicaKey(7), memoryview(b""))
+            await stream.send_all(bytes(encode_frame(frame)))
+            with trio.fail_after(5):
+                answer = await stream.receive_some()
+        nursery.cancel_scope.cancel()
+    head = msgspec.msgpack.decode(answer[4:], type=Frame)
+    assert (head.cluster_id, head.generation, head.sender.node_id) == ("", 0, -1)
+    assert CLUSTER_ID.encode() not in answer
 
 
 async def test_a_long_cluster_id_of_a_stranger_does_not_fill_the_log(
@@ -222,7 +322,7 @@ def test_a_place_that_once_belonged_to_another_cluster_is_forgiven_when_it_does_
     book = AddressBook("CONTROLLER", places[0], (), lambda node_id: {}, lambda: voters, random.Random(0))
     assert book.note_stranger(places[1])
     assert not book.note_stranger(places[1])
-    book.note_member(places[1])
+    book.note_member(places[1], 1)
     assert book.note_stranger(places[2])
     assert not book.strangers_in_majority()
     assert book.note_stranger(places[1])

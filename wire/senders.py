@@ -1,0 +1,44 @@
+"""Senders of peer requests: which node may send a request in whose name.
+
+Theory of operation. The sender of a connection is fixed (`transport.py`). Most requests name a node as well: the candidate of a
+vote, the replica of a fetch, the broker of a heartbeat. A row says how to find that id in a request, and it has to be the
+sender's. So nobody speaks for a node on a connection of another one. Without TLS the sender itself is only a claim, and `role`
+is for people: the receiver knows its voters, registered controllers and brokers, and decides by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from .transport import PeerError, PeerRequest
+
+INVALID_REQUEST = 42
+"""Kafka's number."""
+CONTROLLER, BROKER, NODE, CLIENT = "controller", "broker", "controller or broker", "anybody"
+UNNAMED = -1
+"""Node id in a request that names no node."""
+
+
+class SenderRule(NamedTuple):
+    """`role` may send the request. `named` returns the node id in it, UNNAMED if it names none. None: no peer sends it."""
+
+    role: str
+    named: Callable[[Any], int] | None
+
+
+def nobody_named(request: object) -> int:
+    """Return UNNAMED: the request names no node."""
+    return UNNAMED
+
+
+def check_sender(rules: Mapping[int, SenderRule], peer_request: PeerRequest, request: object) -> None:
+    """PeerError INVALID_REQUEST if the request names another node than its sender. A request of a node needs a node as sender."""
+    rule, sender = rules[peer_request.api], peer_request.sender.node_id
+    if rule.named is None:
+        raise PeerError(INVALID_REQUEST, f"api {peer_request.api} is not for peers; use the admin API")
+    if rule.role in (CONTROLLER, BROKER) and sender < 0:
+        raise PeerError(INVALID_REQUEST, f"only a {rule.role} sends api {peer_request.api}, and the sender names no node")
+    named = rule.named(request)
+    if named not in (UNNAMED, sender):
+        raise PeerError(INVALID_REQUEST, f"api {peer_request.api} names node {named}, but node {sender} sends it")
