@@ -340,6 +340,10 @@ class SimulatedProcess:
         if self.outbox.put(reply):
             self._release_reply(reply)
 
+    def newest_request(self) -> int | None:
+        """Return the correlation of the newest request to a certain node that waits for its answer; None if there is none."""
+        return next((number for number in reversed(self._outstanding) if self._outstanding[number] >= 0), None)
+
     # Messages leave here: everything that they claim must be on the disk by now.
 
     def _release_send(self, send: Send) -> None:
