@@ -23,7 +23,7 @@ class Quorum:
 
     async def start(self, nursery: trio.Nursery) -> ControllerChannel:
         for node_id in (3000, 3001):
-            server = PeerServer(IDENTITY, {63: self._handler(node_id)})
+            server = PeerServer(IDENTITY._replace(key=ReplicaKey(node_id)), {63: self._handler(node_id)})
             port = await nursery.start(server.serve, "127.0.0.1", 0)
             self.endpoints[node_id] = Endpoint("127.0.0.1", port)
         voters = VoterSet(
