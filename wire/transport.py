@@ -12,7 +12,7 @@ on it since a timed-out request was sent. A request that failed may still have b
 
 A connection has one sender: a later frame in another node's name is refused, and the connection is closed. Nothing else of a
 frame is believed here. A newer generation in a request is refused and not acted upon, since anybody can claim one: a node
-learns of it from the answers to its own requests. A sender of another cluster is told nothing about this node, not even in the
+learns of it from the answers to its own requests. A sender of another cluster learns nothing about this node, not even from the
 head of the answer. An answer counts only if the node that was asked has sent it, where the caller knows that node's id.
 
 A sweep closes connections with an incomplete frame or without traffic after a while. Malformed bytes close their connection with

@@ -8,8 +8,8 @@ being repaired (repair.py). A pre-vote never touches a timer.
 
 A candidate needs a majority of the voters in its own log. That set cannot change meanwhile, because only followers and leaders
 append. A node answers a vote request even if its own log does not name the candidate, or itself, as a voter: logs differ in
-length, and a new voter whose vote decides may not know yet that it is one (Raft §6). A candidate that is no voter here has to be
-a controller that the shell knows (`Standing`). The request also names the directory, so a wiped disk does not vote in its
+length, and a new voter whose vote decides may not know yet that it is one (Raft §6). A candidate that does not vote here has to
+be a controller that the shell knows (`Standing`). The request also names the directory, so a wiped disk does not vote in its
 predecessor's name. A voter that has moved since the set was written sends its endpoints along: its log may be too short to win,
 and then a candidate with a longer one must be able to reach it.
 """

@@ -4,8 +4,8 @@ A fetch takes these steps:
 
 1. Refuse malformed requests.
 2. Fence by epoch: refuse an older one. A higher one deposes this leader if it comes from a voter, or from a controller that may
-   become one; otherwise it changes nothing. A broker of a higher epoch knows the leader of that epoch, whom a majority has
-   elected (raft_node.py), so this leader is deposed without the broker's help.
+   become one; otherwise it changes nothing. A broker of a higher epoch knows the leader of that epoch, elected by a majority
+   (raft_node.py), so this leader is deposed without the broker's help.
 3. Send a snapshot where the log no longer reaches back to: below the log's start, at the start but with another epoch, or with a
    last epoch older than the start's. An empty log gets one as well, because a snapshot is shorter than the records that it
    replaces (KIP-630, KAFKA-15078).

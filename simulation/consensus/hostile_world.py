@@ -1,4 +1,4 @@
-"""A world with a hostile peer: it knows the cluster id, is no node, and goes on after the heal.
+"""A world with a hostile peer: it knows the cluster id, is not a node, and goes on after the heal.
 
 Every few milliseconds it sends a random node a random request: votes, fetches, announcements, of epochs near and far, in its own
 name or anonymously, and in a voter's name with an epoch that no node can believe. Sometimes it answers in place of another node.

@@ -1,4 +1,4 @@
-"""Frames of a stranger who knows the cluster id and the nodes' ids, but is no node.
+"""Frames of a stranger who knows the cluster id and the nodes' ids, but is not a node.
 
 The bytes are for the ports of controllers and brokers. Each frame is meant for a connection of its own. None of them may end a
 node, change an epoch, make a caller of an envelope, or show the metadata log of a cluster with an authorizer.

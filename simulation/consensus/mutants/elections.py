@@ -18,7 +18,7 @@ from kraftlab.quorum.core.outbox import Outbox
 from kraftlab.quorum.core.quorum_state import QuorumState
 from kraftlab.quorum.core.requests import InFlight
 from kraftlab.quorum.core.states import Candidate, Follower, Prospective, Unattached
-from kraftlab.quorum.core.types import NEVER_MS, ReplicaKey
+from kraftlab.quorum.core.types import NEVER_MS, ReplicaKey, Standing
 from kraftlab.quorum.core.vote_tally import VoteTally
 from kraftlab.quorum.storage.election_store import ElectionStateStore
 
@@ -89,18 +89,20 @@ def any_log_is_good_enough(
 
 
 @MUTANTS.row(Elections, "on_vote", Seeds("S6", most=300))
-def only_length_counts(on_vote: Callable[..., VoteResponse], self: Elections, request: VoteRequest, now_ms: int) -> VoteResponse:
+def only_length_counts(
+    on_vote: Callable[..., VoteResponse], self: Elections, request: VoteRequest, standing: Standing, now_ms: int
+) -> VoteResponse:
     """Votes compare the logs' lengths, not their epochs."""
-    return on_vote(self, msgspec.structs.replace(request, last_epoch=self._log.view.last_epoch), now_ms)
+    return on_vote(self, msgspec.structs.replace(request, last_epoch=self._log.view.last_epoch), standing, now_ms)
 
 
 @MUTANTS.row(Elections, "on_vote", Seeds("S6", most=300))
 def only_the_last_epoch_counts(
-    on_vote: Callable[..., VoteResponse], self: Elections, request: VoteRequest, now_ms: int
+    on_vote: Callable[..., VoteResponse], self: Elections, request: VoteRequest, standing: Standing, now_ms: int
 ) -> VoteResponse:
     """Votes compare the logs' last epochs, not their lengths."""
     end_offset = max(request.end_offset, self._log.view.end_offset)
-    return on_vote(self, msgspec.structs.replace(request, end_offset=end_offset), now_ms)
+    return on_vote(self, msgspec.structs.replace(request, end_offset=end_offset), standing, now_ms)
 
 
 @MUTANTS.row(Unattached, "grants", Seeds("InvariantViolation", most=300))
@@ -154,7 +156,7 @@ def epoch_led_again(_: object, self: QuorumState, log: Any, now_ms: int) -> tupl
 
 
 @MUTANTS.row(Elections, "_announcement_error", Seeds("InvariantViolation", most=300))
-def old_leader_followed(_: object, self: Elections, epoch: int, leader_id: int) -> object:
+def old_leader_followed(_: object, self: Elections, epoch: int, leader_id: int, standing: Standing) -> object:
     """A leader of an older epoch is followed."""
     return ErrorCode.NONE if leader_id != self._quorum.config.node_id else ErrorCode.INVALID_REQUEST
 

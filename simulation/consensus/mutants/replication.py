@@ -20,6 +20,7 @@ from kraftlab.quorum.core.local_log import LocalLog
 from kraftlab.quorum.core.messages import Diverging, FetchOutcome, FetchRequest, FetchResponse, Records
 from kraftlab.quorum.core.outbox import Outbox
 from kraftlab.quorum.core.states import Follower
+from kraftlab.quorum.core.types import Standing
 
 from ..options import NetworkOptions, SimulationOptions
 from .seeds import Seeds
@@ -90,12 +91,12 @@ def observers_count(advance: Callable[..., None], self: Leadership, leader: Lead
 
 @MUTANTS.row(Leadership, "on_fetch", Seeds("S19", refine=True))
 def older_fetches_count(
-    on_fetch: Callable[..., None], self: Leadership, correlation: int, request: FetchRequest, now_ms: int
+    on_fetch: Callable[..., None], self: Leadership, correlation: int, request: FetchRequest, standing: Standing, now_ms: int
 ) -> None:
     """A leader takes a fetch of an older epoch for one of its own."""
     if request.epoch < self._quorum.epoch and isinstance(self._quorum.state, Leader):
         request = msgspec.structs.replace(request, epoch=self._quorum.epoch)
-    on_fetch(self, correlation, request, now_ms)
+    on_fetch(self, correlation, request, standing, now_ms)
 
 
 @MUTANTS.row(leadership, "next_high_watermark", Seeds("S16", "S19", weather=_two_voters_and_late_messages))

@@ -11,7 +11,7 @@ from kraftlab.quorum.core.local_log import LocalLog
 from kraftlab.quorum.core.membership import Membership
 from kraftlab.quorum.core.repair import Repair
 from kraftlab.quorum.core.snapshots import SnapshotContext, Snapshots
-from kraftlab.quorum.core.types import OffsetAndEpoch
+from kraftlab.quorum.core.types import OffsetAndEpoch, Standing
 from kraftlab.quorum.storage import metadata_store, recovery
 from kraftlab.quorum.storage.metadata_log import MetadataLog
 from kraftlab.quorum.storage.snapshot_file import SnapshotDecoder, SnapshotSummary
@@ -145,11 +145,11 @@ def segments_removed_before_the_install(_: object, self: MetadataLog, position: 
 
 
 @MUTANTS.row(Elections, "on_vote", Seeds("S18", "S6", most=100, faults=ROT))
-def repairers_vote(on_vote: Callable[..., object], self: Elections, request: object, now_ms: int) -> object:
+def repairers_vote(on_vote: Callable[..., object], self: Elections, request: object, standing: Standing, now_ms: int) -> object:
     """A node that repairs a damaged log votes."""
     repair = self._quorum.repair
     until, repair.until = repair.until, 0
-    response = on_vote(self, request, now_ms)
+    response = on_vote(self, request, standing, now_ms)
     repair.until = until
     return response
 

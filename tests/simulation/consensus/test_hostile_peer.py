@@ -1,4 +1,4 @@
-"""A hostile peer that is no node: it changes no epoch, no vote and no leader, and does not stop the quorum."""
+"""A hostile peer that is not a node: it changes no epoch, no vote and no leader, and does not stop the quorum."""
 
 from __future__ import annotations
 
