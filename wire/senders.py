@@ -8,8 +8,8 @@ is for people: the receiver knows its voters, registered controllers and brokers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from .transport import PeerError, PeerRequest
 
@@ -21,24 +21,29 @@ UNNAMED = -1
 
 
 class SenderRule(NamedTuple):
-    """`role` may send the request. `named` returns the node id in it, UNNAMED if it names none. None: no peer sends it."""
+    """`role` may send the request. `field` is the path to the node id in it, "" if it names none. None: no peer sends it."""
 
     role: str
-    named: Callable[[Any], int] | None
+    field: str | None = ""
 
 
-def nobody_named(request: object) -> int:
-    """Return UNNAMED: the request names no node."""
-    return UNNAMED
+def named_node(rule: SenderRule, request: object) -> int:
+    """Return the id of the node that the request names; UNNAMED if it names none."""
+    found = request
+    for name in rule.field.split(".") if rule.field else ():
+        found = getattr(found, name)
+        if found is None:
+            return UNNAMED
+    return found if rule.field and isinstance(found, int) else UNNAMED
 
 
 def check_sender(rules: Mapping[int, SenderRule], peer_request: PeerRequest, request: object) -> None:
     """PeerError INVALID_REQUEST if the request names another node than its sender. A request of a node needs a node as sender."""
     rule, sender = rules[peer_request.api], peer_request.sender.node_id
-    if rule.named is None:
+    if rule.field is None:
         raise PeerError(INVALID_REQUEST, f"api {peer_request.api} is not for peers; use the admin API")
     if rule.role in (CONTROLLER, BROKER) and sender < 0:
         raise PeerError(INVALID_REQUEST, f"only a {rule.role} sends api {peer_request.api}, and the sender names no node")
-    named = rule.named(request)
+    named = named_node(rule, request)
     if named not in (UNNAMED, sender):
         raise PeerError(INVALID_REQUEST, f"api {peer_request.api} names node {named}, but node {sender} sends it")

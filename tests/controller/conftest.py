@@ -48,6 +48,7 @@ from kraftlab.quorum.driver.errors import NotLeader, Overloaded
 from kraftlab.quorum.state_machine import CommittedBatch
 from kraftlab.rpc.methods import LocalCall
 from kraftlab.rpc.server import Call
+from kraftlab.wire.senders import named_node
 from kraftlab.wire.transport import Connection, DirectHandler, PeerError, PeerRequest
 
 T = TypeVar("T")
@@ -368,7 +369,7 @@ class ServedController:
     async def peer(self, api: int, request: object, response_type: type[Any], sender: int | None = None) -> Any:
         """Send a request of a peer, by default the one that it names; the decoded response, or (code, text) of a refusal."""
         if sender is None:
-            named = -1 if isinstance(request, bytes) else PEER_SENDERS[api].named(request)  # type: ignore[misc]
+            named = -1 if isinstance(request, bytes) else named_node(PEER_SENDERS[api], request)
             sender = 1 if named == -1 else named
         handler = self.service.peer_handlers()[api]
         body = request if isinstance(request, bytes) else msgspec.msgpack.encode(request)

@@ -38,6 +38,7 @@ from kraftlab.metadata.snapshot import ImageSnapshot, image_digest, image_from
 from kraftlab.metadata.uuids import LOST, MIGRATING, UNASSIGNED, to_text
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call
+from kraftlab.wire.senders import named_node
 
 SEEDS = 40
 REQUESTS = 50
@@ -325,7 +326,7 @@ class Clients:
     async def peer(self, api: int, body: bytes) -> Any:
         """Send a request, mostly as the node that it names."""
         try:
-            named = PEER_SENDERS[api].named(msgspec.msgpack.decode(body, type=PEER_APIS[api][0]))  # type: ignore[misc]
+            named = named_node(PEER_SENDERS[api], msgspec.msgpack.decode(body, type=PEER_APIS[api][0]))
         except msgspec.MsgspecError:
             named = -1
         sender = 1 if named == -1 or len(body) % 7 == 0 else named
