@@ -5,6 +5,7 @@ All nodes live, no epoch rises, no key is shown, and nothing is done in the admi
 
 from __future__ import annotations
 
+import shutil
 import socket
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient
 from kraftlab.client.credentials import scram_credential
 from kraftlab.client.metadata_log import MetadataLog
+from kraftlab.demo.lab import wait_until
 from kraftlab.lab import LocalCluster
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.peer_rpc import (
@@ -130,6 +132,22 @@ def test_records_are_not_for_strangers_either(guarded: Guarded) -> None:
         for api, request, code in requests:
             answer = asked(guarded, cluster.node(broker).peer, api, request)
             assert (answer.kind, msgspec.msgpack.decode(answer.body)[0]) == (ERROR, code), request
+
+
+def test_a_broker_that_nobody_knows_registers_and_then_reads_the_log(guarded: Guarded) -> None:
+    """The log is refused to it at first; the refusal names the leader."""
+    cluster, admin = guarded
+    broker = cluster.broker_ids[-1]
+    cluster.kill_node(broker)
+    admin.unregister_broker(broker)
+    assert broker not in {known.broker_id for known in admin.describe_cluster().brokers}
+    shutil.rmtree(cluster.metadata_dir(broker) / "__cluster_metadata-0")
+    cluster.start_node(broker)
+
+    def serves() -> bool:
+        return any(known.broker_id == broker and not known.is_fenced for known in admin.describe_cluster().brokers)
+
+    wait_until("the broker is registered and unfenced", serves)
 
 
 def test_a_reader_of_the_log_learns_what_to_do(guarded: Guarded) -> None:
