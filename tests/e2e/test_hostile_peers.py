@@ -40,7 +40,9 @@ OVERRIDES = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:admin",
     "listener.name.grpc.users": "admin:admin-secret",
+    "controller.quorum.fetch.timeout.ms": "10000",
 }
+"""The long timeout keeps honest elections away on a busy machine."""
 ROUNDS = 2
 TOPIC = "guarded"
 
