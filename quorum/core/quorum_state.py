@@ -244,7 +244,9 @@ class QuorumState:
         if stored.leader_id == self.config.node_id:
             if self.may_stand and not self.membership.is_sole_voter:
                 return self._resigned(stored, now_ms), "boot: led this epoch before"
-            return self._unattached(min(stored.epoch + 1, EPOCH_LAST), now_ms), f"boot: led epoch {stored.epoch} before"
+            if stored.epoch >= EPOCH_LAST:  # No epoch follows, and this one has had its leader.
+                return self._unattached(stored.epoch, now_ms, voted_key=self.config.key), "boot: led the last epoch before"
+            return self._unattached(stored.epoch + 1, now_ms), f"boot: led epoch {stored.epoch} before"
         if stored.leader_id != NO_LEADER and self.membership.can_reach(stored.leader_id, endpoints):
             return self._follower(stored.epoch, stored.leader_id, endpoints, stored.voted_key, now_ms), "boot: knows the leader"
         return self._unattached(stored.epoch, now_ms, leader_id=stored.leader_id, voted_key=stored.voted_key), "boot"

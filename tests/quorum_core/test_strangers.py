@@ -125,3 +125,9 @@ def test_the_last_epoch_is_kept_and_said(driven) -> None:
     for _ in range(20):
         late.tick(1_000)
     assert (late.node.state_name, late.node.epoch) == ("unattached", EPOCH_LAST)
+
+
+def test_the_leader_of_the_last_epoch_votes_for_nobody_else_in_it_after_a_restart(driven) -> None:
+    node = driven(log=((1, 2),), election=ElectionState(EPOCH_LAST, 1, None))
+    answer = asked(node, VoteRequest(EPOCH_LAST, NEWCOMER, ReplicaKey(1), 1, 99, False), Standing.CONTROLLER)
+    assert (answer.error, answer.granted) == (ErrorCode.NONE, False)
