@@ -314,8 +314,8 @@ async def test_a_node_that_holds_committed_records_which_the_leader_lacks_ends_w
 ) -> None:
     async with cluster() as c:
         leader = await c.leader()
-        for record in ("a", "b", "c"):
-            await c.committed(c.propose(leader, record))
+        for number in range(30):  # More records than the new log has when it reaches this epoch: it has one for each epoch.
+            await c.committed(c.propose(leader, str(number)))
         old_epoch = leader.journal.leads
         for node in c.nodes:
             await node.crash()
