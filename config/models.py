@@ -200,7 +200,8 @@ class _Reader:
                 near = difflib.get_close_matches(key, BROKER_KEYS, n=1)
                 advice = f"did you mean {near[0]}?" if near else "remove it"
                 raise ConfigError(f"{self.source} sets {key}, an unknown key; {advice}")
-            fault = known.fault(value) or unused_fault(known, value)
+            has_own_check = key == "log.dirs"  # The reader of its directories says more.
+            fault = (None if has_own_check else known.fault(value)) or unused_fault(known, value)
             if fault is not None:
                 raise ConfigError(f"{self.source}: {fault}")
 

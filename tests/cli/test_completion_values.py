@@ -17,7 +17,9 @@ AT = "127.0.0.1:9092"
 class Cluster:
     """Stands in for the client; knows only alice."""
 
-    def __init__(self, servers: str, *, user: str | None = None, password: str | None = None, timeout_ms: int) -> None:
+    def __init__(
+        self, servers: str, *, user: str | None = None, password: str | None = None, timeout_ms: int, **_: object
+    ) -> None:
         assert servers == AT and timeout_ms <= 1000
         if (user, password) != ("alice", "secret"):
             raise PermissionError("who are you?")

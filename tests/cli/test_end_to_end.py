@@ -454,7 +454,6 @@ def test_elections_need_one_way_to_say_of_which_partitions(run: Run, arguments: 
     [
         ("{", "write it like this"),
         ('{"partitions":[]}', "the list of partitions is empty"),
-        ('{"version":2,"partitions":[{"topic":"t","partition":0}]}', "Not supported version field value 2"),
         ('{"partitions":[{"topic":"t","partition":0},{"topic":"t","partition":0}]}', "it names t-0 twice"),
         ('{"partitions":[{"topic":"t"}]}', "partition"),
         ('{"x":' + "[" * 5_000, "write it like this"),

@@ -48,7 +48,7 @@ class Cluster:
     answers: list[AllLogDirs] = []
     asked: list[tuple[LogDirFilter, list[int]]] = []
 
-    def __init__(self, servers: str) -> None: ...
+    def __init__(self, servers: str, **_: object) -> None: ...
 
     def __enter__(self) -> Cluster:
         return self
