@@ -50,7 +50,7 @@ class LogTail:
     """
 
     def __init__(self, controllers: Mapping[int, Endpoint], cluster_id: str, disks: Sequence[Path] = ()) -> None:
-        self.connections = {node_id: PeerConnection(at, cluster_id) for node_id, at in controllers.items()}
+        self.connections = {node_id: PeerConnection(at, cluster_id, _OBSERVER) for node_id, at in controllers.items()}
         self.disks = disks
         self._batches: list[LogBatch] = []
         self._position = _BEGINNING
