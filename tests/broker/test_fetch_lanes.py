@@ -32,7 +32,7 @@ class Fetches:
         self._real = world.request
         monkeypatch.setattr(world, "request", self._request)
 
-    async def _request(self, endpoint: Any, api: int, body: bytes, *, timeout_ms: int, channel: int = 0) -> bytes:
+    async def _request(self, endpoint: Any, api: int, body: bytes, *, timeout_ms: int, channel: int = 0, **_: int) -> bytes:
         if api == Api.REPLICA_FETCH:
             request = msgspec.msgpack.decode(body, type=ReplicaFetchRequest)
             self.seen.append(Fetch(request, channel, timeout_ms, trio.current_time()))
