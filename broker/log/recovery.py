@@ -22,6 +22,7 @@ import logging
 import os
 from bisect import bisect_right
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -262,12 +263,15 @@ def _scan_last(segment: Segment, epochs: LeaderEpochs) -> RecoveryReport:
 
 
 def _assign_all(epochs: LeaderEpochs, segments: Iterable[Segment], all_segments: list[Segment]) -> None:
-    """Rebuild the table from the headers of `segments`, then add the entries that the scan of the later ones had found."""
+    """Rebuild the table from the headers of `segments`, of a damaged one as far as they can be read, then add the entries that
+    the scan of the later ones had found.
+    """
     found = epochs.entries
     epochs.clear()
     for segment in segments:
-        for _, header in segment.headers():
-            epochs.assign(header.leader_epoch, header.base_offset)
+        with suppress(CorruptBatch):
+            for _, header in segment.headers():
+                epochs.assign(header.leader_epoch, header.base_offset)
     for epoch, start_offset in found:
         if start_offset < all_segments[-1].end_offset:
             epochs.assign(epoch, start_offset)

@@ -182,7 +182,6 @@ class Segment:
         self._end_offset = self.base_offset
         try:
             for at, header in self.headers(position, size_bytes):
-                self._check_follows(header, at)
                 self._account(at, header, INDEX_INTERVAL_BYTES)
                 self._write_pages()
         finally:
@@ -202,7 +201,6 @@ class Segment:
             for origin, data, batches in self.chunks(0, size_bytes):
                 for position, header in batches:
                     check_crc(data, position - origin, header, origin=origin)
-                    self._check_follows(header, position)
                     if refusal := take(header):
                         raise CorruptBatch(position, refusal)
                     self._account(position, header, INDEX_INTERVAL_BYTES)
@@ -217,10 +215,13 @@ class Segment:
         self.flush_index()
         return fault
 
-    def _check_follows(self, header: BatchHeader, position: int) -> None:
-        if header.base_offset < self.end_offset:
+    def _check_follows(self, header: BatchHeader, position: int, end_offset: int) -> None:
+        """CorruptBatch if a batch does not begin at or after `end_offset`, where the one before ends. No CRC covers its offset. A
+        reader that goes on at the end of what it has read would read the same batches again and again.
+        """
+        if header.base_offset < end_offset:
             raise CorruptBatch(
-                position, f"it begins at offset {header.base_offset}, below {self.end_offset} where the one before ends"
+                position, f"it begins at offset {header.base_offset}, below {end_offset} where the one before ends"
             )
         if header.last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             raise CorruptBatch(position, f"it ends at offset {header.last_offset}, which this segment cannot reach")
@@ -258,21 +259,24 @@ class Segment:
         return data
 
     def headers(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield (position, header) of the batches from `position` to `end`, reading little more than the headers."""
+        """Yield (position, header) of the batches from `position` to `end`, reading little more than headers. CorruptBatch."""
         end = self.size_bytes if end is None else end
-        window, origin = b"", position
+        window, origin, end_offset = b"", position, self.base_offset
         while position < end:
             if position + HEADER_BYTES > origin + len(window):
                 window, origin = self.read(position, min(WINDOW_BYTES, end - position)), position
             header = read_header(window, position - origin, origin=origin)
             if position + header.size_bytes > end:
                 raise CorruptBatch(position, f"cut short: {end - position} of {header.size_bytes} bytes")
+            self._check_follows(header, position, end_offset)
             yield position, header
             position += header.size_bytes
+            end_offset = header.end_offset
 
     def chunks(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes, Batches]]:
-        """Yield (position, bytes, batches with their positions in the file): whole batches, about a MiB at a time."""
+        """Yield (position, bytes, batches with their positions in the file): whole batches, about a MiB each. CorruptBatch."""
         end = self.size_bytes if end is None else end
+        end_offset = self.base_offset
         while position < end:
             data = self.read(position, min(CHUNK_BYTES, end - position))
             batches: Batches = []
@@ -280,18 +284,22 @@ class Segment:
             while len(data) - used >= HEADER_BYTES:
                 try:
                     header = read_header(data, used, origin=position)
+                    self._check_follows(header, position + used, end_offset)
                 except CorruptBatch:
                     break  # raised by the next read, after the valid batches before it
                 if used + header.size_bytes > len(data):
                     break
                 batches.append((position + used, header))
                 used += header.size_bytes
+                end_offset = header.end_offset
             if not batches:
                 header = read_header(data, origin=position)
+                self._check_follows(header, position, end_offset)
                 if position + header.size_bytes > end:
                     raise CorruptBatch(position, f"cut short: {end - position} of {header.size_bytes} bytes")
                 data, used = self.read(position, header.size_bytes), header.size_bytes
                 batches.append((position, header))
+                end_offset = header.end_offset
             yield position, data[:used], batches
             position += used
 

@@ -45,7 +45,7 @@ BATCH = {
 """Field of a batch's header → its place and format."""
 COVERED_FROM = 21
 SNAPSHOT = {"version": (0, "h"), "crc": (2, "I"), "count": (6, "i"), "producer_id": (10, "q"), "last_offset": (24, "q")}
-COUNTS = frozenset({"length", "last_offset_delta", "record_count", "count"})
+COUNTS = frozenset({"base_offset", "length", "last_offset_delta", "record_count", "count"})
 TEXTS = (-(2**63), -1, 0, 2**31 - 1, 2**32 - 1, 2**63 - 1, 2**64, 10**30)
 STARTS = ({"clean": True}, {"clean": False, "recovery_point": 9})
 CASE_S_MAX = 1.0
