@@ -8,6 +8,9 @@ than one before it ends the log, too: it was truncated, other records were appen
 append and not the truncation. Truncated records had not been fsynced, so the in-sync replicas have them elsewhere and they are
 fetched again. Bytes below the recovery point are not read: damage there is found by the next reader.
 
+A segment within the offsets of the one before is passed over, and the segments after it stay: a person or another program has put
+it there.
+
 Segments wholly below the log start are removed unread: a crash has kept them, or brought them back, and what is missing there
 must not cost the records above.
 
@@ -79,7 +82,7 @@ def open_segments(directory: Path, *, recovery_point: int, clean: bool, start_of
     names = tidy(directory)
     named = [(name, base_offset_of(name)) for name in names if name.endswith(LOG_SUFFIX)]
     bases = sorted(base for name, base in named if base is not None and name == file_name(base, LOG_SUFFIX))
-    bases = _remove_below_start(directory, bases, start_offset)
+    bases = _remove_empty_within(directory, _remove_below_start(directory, bases, start_offset))
     epochs = _read_epochs(directory) if leader_epochs.FILE_NAME in names else None
     recovered = LeaderEpochs() if epochs is None else epochs
     has_snapshots = any(name.endswith(producer_snapshots.SUFFIX) for name in names)
@@ -120,6 +123,29 @@ def _remove_below_start(directory: Path, bases: list[int], start_offset: int) ->
     for base in bases[:count]:
         Segment.open_file(directory, base).delete()
     return bases[count:]
+
+
+def _remove_empty_within(directory: Path, bases: list[int]) -> list[int]:
+    """Remove the empty segments that begin within the offsets of the one before; return the base offsets of the others. OSError.
+
+    The broker never leaves one: it would hide the records of the segment before from readers.
+    """
+    kept: list[Segment] = []
+    for base in bases:
+        segment = Segment.open_file(directory, base)
+        if kept and not segment.size_bytes and _reaches_above(kept[-1], base):
+            logger.warning("%s is empty and lies within the offsets of %s: removed", segment.log_path, kept[-1].log_path.name)
+            segment.delete()
+        else:
+            kept.append(segment)
+    return [segment.base_offset for segment in kept]
+
+
+def _reaches_above(segment: Segment, offset: int) -> bool:
+    """Return True if a batch of `segment` ends above `offset`; a damaged segment counts as far as it can be read."""
+    with suppress(CorruptBatch):
+        return any(header.end_offset > offset for _, header in segment.headers())
+    return False
 
 
 def tidy(directory: Path) -> Collection[str]:
@@ -187,18 +213,24 @@ def _open_all(
     reason: str | None = None
     producers: ProducerState | None = None
     now_ms = wall_clock_ms()
-    for index, base in enumerate(bases):
-        following = bases[index + 1] if index + 1 < len(bases) else None
+    later = list(bases)
+    while later:
+        base, following = later[0], later[1] if len(later) > 1 else None
         is_trusted = clean or (following is not None and following <= recovery_point)
         end_before = _end_before(segments[-1], base) if segments and not is_trusted else base
+        segment = Segment.open_file(directory, base)
+        if end_before > base and not _reaches_above(segment, end_before):
+            _set_aside(segment, end_before)
+            later.pop(0)
+            continue
         if end_before > base:
             reason = f"segment {base} begins below offset {end_before} where the one before ends"
             break
         if 0 < base - end_before <= HOLE_MAX_OFFSETS and base > recovery_point:
             reason = f"the records from offset {end_before} to {base}, where the next segment begins, are missing"
             break
-        segment = Segment.open_file(directory, base)
         segments.append(segment)
+        later.pop(0)
         if is_trusted and scanned_from > base:
             continue
         if scanned_from > base:
@@ -213,13 +245,21 @@ def _open_all(
             cut_bytes += size_bytes - segment.size_bytes
             reason = f"{file_name(base, LOG_SUFFIX)}: {fault}"
             break
-    later = bases[len(segments) :] if reason else []
     for base in reversed(later):
         segment = Segment.open_file(directory, base)
         cut_bytes += segment.size_bytes
         segment.delete()
     report = RecoveryReport(scanned_bytes, cut_bytes, tuple(file_name(base, LOG_SUFFIX) for base in later), reason)
     return segments, report, scanned_from, producers
+
+
+def _set_aside(segment: Segment, end_before: int) -> None:
+    """Take a segment out of the log that lies within the offsets of the one before. OSError."""
+    logger.warning(
+        "%s lies within the offsets of the segment before, which ends at %d: passed over, and kept as %s until the next start",
+        *(segment.log_path, end_before, segment.log_path.name + DELETED_SUFFIX),
+    )
+    segment.rename_files(DELETED_SUFFIX)
 
 
 def _take(epochs: LeaderEpochs, producers: ProducerState, now_ms: int, header: BatchHeader) -> str | None:

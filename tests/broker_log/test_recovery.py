@@ -54,6 +54,24 @@ def test_a_file_that_has_no_segments_name_is_none(open_log, name: str) -> None:
     assert (log.directory / name).exists() == name.endswith(".log")
 
 
+@pytest.mark.parametrize(
+    ("clean", "content"), [(True, "nothing"), (False, "nothing"), (False, "text"), (False, "a part of the log")]
+)
+def test_a_segment_within_the_offsets_of_another_costs_no_records(open_log, clean: bool, content: str) -> None:
+    log = open_log(segment_bytes=3000)
+    fill(log)
+    log.flush()
+    before, files = log.digest(), log_files(log)
+    log.close()
+    odd = log.directory / "00000000000000000004.log"
+    part = batch(2, value_bytes=100, base_offset=4)
+    odd.write_bytes({"nothing": b"", "text": b"of another program" * 9, "a part of the log": part}[content])
+    log = open_log(segment_bytes=3000, clean=clean)
+    assert (log.digest(), log.log_end_offset, log.recovery.reason, log_files(log)) == (before, 80, None, files)
+    assert validate(log.read(5, 1))[0][1].base_offset == 4
+    assert odd.with_name(odd.name + ".deleted").exists() == (content != "nothing")
+
+
 @pytest.mark.parametrize("chopped", [1, 50, 61, 300, 301])
 def test_a_torn_tail_is_cut_to_the_last_whole_batch(open_log, chopped: int) -> None:
     log = open_log()
