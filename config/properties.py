@@ -10,16 +10,21 @@ from collections.abc import Iterable
 import javaproperties
 
 from .errors import ConfigError
+from .regular_files import OddFile, read_regular
 from .utf8 import OtherEncoding, without_mark
+
+BYTES_MAX = 1 << 20
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, str]:
     """Return keys and values of a file, in its order. ConfigError if it cannot be read or names a key twice."""
     file = pathlib.Path(path)
     try:
-        data = file.read_bytes()
+        data = file.read_bytes() if file.is_relative_to("/dev") else read_regular(file, BYTES_MAX)
     except FileNotFoundError:
         raise ConfigError(f"there is no file {file}; give the path of a properties file") from None
+    except OddFile as error:
+        raise ConfigError(f"cannot read {file}: it is {error}") from error
     except OSError as error:
         raise ConfigError(f"cannot read {file}: {error.strerror}; check the path and its permissions") from error
     return parse(data, str(file))

@@ -16,7 +16,7 @@ from pathlib import Path
 from kraftlab.metadata.uuids import Uuid, from_text, is_reserved, to_text
 
 from .errors import CorruptFile
-from .files import write_durably, write_first
+from .files import TABLE_MAX_BYTES, read_small, write_durably, write_first
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
@@ -57,7 +57,7 @@ def parse_offsets(path: Path, text: str) -> dict[TopicPartition, int]:
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
     """Return the offsets at `path`; {} if the file is missing or, with a warning, corrupt. OSError if the disk fails."""
     try:
-        return parse_offsets(path, path.read_text(encoding="utf-8"))
+        return parse_offsets(path, read_small(path, TABLE_MAX_BYTES).decode())
     except FileNotFoundError:
         return {}
     except (CorruptFile, UnicodeDecodeError) as error:
@@ -83,7 +83,7 @@ def read_partition_metadata(directory: Path) -> Uuid | None:
     """Return the topic id in `directory`, None if there is no file. CorruptFile if it cannot be read."""
     path = directory / PARTITION_METADATA
     try:
-        fields = dict(line.split(": ", 1) for line in path.read_bytes().decode().splitlines() if line)
+        fields = dict(line.split(": ", 1) for line in read_small(path).decode().splitlines() if line)
         if fields["version"] != "0":
             raise CorruptFile(path, f"version {fields['version']}; expected 0")
         topic_id = from_text(fields["topic_id"])
@@ -104,6 +104,6 @@ def write_topic_name(directory: Path, topic: str) -> None:
 def read_topic_name(directory: Path) -> str | None:
     """Return the whole topic name if the directory holds one."""
     try:
-        return (directory / TOPIC_NAME).read_text(encoding="utf-8").strip() or None
-    except (FileNotFoundError, UnicodeDecodeError):
+        return read_small(directory / TOPIC_NAME).decode().strip() or None
+    except (FileNotFoundError, CorruptFile, UnicodeDecodeError):
         return None

@@ -21,7 +21,8 @@ import msgspec
 
 from kraftlab.metadata.uuids import Uuid, from_text, to_text
 
-from .files import write_durably
+from .errors import CorruptFile
+from .files import TABLE_MAX_BYTES, read_small, write_durably
 
 FILE_NAME = "remembered-destinations"
 REMEMBERED_MAX = 100_000
@@ -52,10 +53,10 @@ class Destinations:
         """Read the file in `directory`, which need not be there."""
         destinations = cls(directory / FILE_NAME)
         try:
-            destinations._by_replica = _parse((directory / FILE_NAME).read_text(encoding="utf-8"))
+            destinations._by_replica = _parse(read_small(directory / FILE_NAME, TABLE_MAX_BYTES).decode())
         except FileNotFoundError:
             pass
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, CorruptFile) as error:
             logger.warning("remembered destinations of replicas are lost: %s cannot be read: %s", directory / FILE_NAME, error)
         return destinations
 

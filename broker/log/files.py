@@ -9,16 +9,45 @@ does from Linux 5.8 on).
 from __future__ import annotations
 
 import functools
+import logging
 import mmap
 import os
 import platform
 import re
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from kraftlab.config.regular_files import OddFile, read_regular
+
+from .errors import CorruptFile
+
+logger = logging.getLogger(__name__)
+
+SMALL_MAX_BYTES = 1 << 20
+TABLE_MAX_BYTES = 64 << 20
+"""Largest file with an entry for each partition, leader epoch or producer; other files that are read whole are smaller."""
 SYNCED_TOGETHER_MIN = 8
 """The file system is synced as a whole for at least this number of new directories."""
+
+
+def read_small(path: Path, bytes_max: int = SMALL_MAX_BYTES) -> bytes:
+    """Return the content of a file. CorruptFile if it is not regular or too large; OSError if it is missing or unreadable."""
+    try:
+        return read_regular(path, bytes_max)
+    except OddFile as error:
+        raise CorruptFile(path, str(error)) from error
+
+
+def remove_file(path: Path) -> None:
+    """Remove what is in a file's place, if anything. A directory is only renamed. OSError. Not durable."""
+    try:
+        path.unlink(missing_ok=True)
+    except IsADirectoryError:
+        aside = path.with_name(f"set-aside.{time.time_ns()}.{path.name.partition('.')[0]}")
+        os.rename(path, aside)
+        logger.warning("%s was a directory, which is now %s", path, aside.name)
 
 
 def fsync_directory(path: Path) -> None:
@@ -56,6 +85,8 @@ def write_durably(path: Path, text: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+    if path.is_dir():
+        remove_file(path)
     os.replace(temporary, path)
     fsync_directory(path.parent)
 
@@ -78,7 +109,7 @@ def sync_new_directories(directories: Sequence[Path]) -> None:
     sync = syncfs()
     if len(directories) < SYNCED_TOGETHER_MIN or sync is None:
         for directory in directories:
-            for file in directory.iterdir():
+            for file in filter(Path.is_file, directory.iterdir()):
                 _fsync(file, os.O_RDONLY)
             fsync_directory(directory)
         return

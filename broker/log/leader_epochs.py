@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .errors import CorruptFile
-from .files import write_durably
+from .files import TABLE_MAX_BYTES, read_small, write_durably
 from .record_batch import NO_EPOCH
 
 FILE_NAME = "leader-epoch-checkpoint"
@@ -118,7 +118,7 @@ def read(directory: Path) -> LeaderEpochs | None:
     """The table in `directory`, None if there is no file. CorruptFile if it cannot be understood."""
     path = directory / FILE_NAME
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = read_small(path, TABLE_MAX_BYTES).decode().split("\n")
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:

@@ -25,8 +25,8 @@ from kraftlab.metadata.uuids import Uuid
 from . import checkpoints
 from .checkpoints import TopicPartition
 from .dir_names import CREATING_PREFIX, DirName, parse
-from .errors import LogDirFailed, LogDirInUse, NoSpace, disk_errors, free_bytes, translate
-from .files import fsync_directory, write_durably
+from .errors import CorruptFile, LogDirFailed, LogDirInUse, NoSpace, disk_errors, free_bytes, translate
+from .files import fsync_directory, read_small, remove_file, write_durably
 from .partition_log import PartitionLog
 
 LOCK = ".lock"
@@ -104,8 +104,12 @@ class LogDir:
     def take_clean_mark(self) -> None:
         mark = self.path / CLEAN_SHUTDOWN
         try:
-            content = mark.read_bytes()
+            content = read_small(mark)
         except FileNotFoundError:
+            return
+        except CorruptFile as error:
+            logger.warning("the stop counts as a crash: %s", error)
+            remove_file(mark)
             return
         self.was_clean = True
         try:

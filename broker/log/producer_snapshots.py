@@ -31,6 +31,7 @@ import google_crc32c
 
 from .clock import wall_clock_ms
 from .errors import CorruptBatch, CorruptFile
+from .files import TABLE_MAX_BYTES, read_small, remove_file
 from .producer_state import NONE, Producer, ProducerState, StoredBatch
 from .segment import Segment, base_offset_of, file_name
 
@@ -105,7 +106,7 @@ def remove_outside(directory: Path, first: int, last: int) -> bool:
     """Remove the snapshots below `first` and above `last`; True if there were any. OSError."""
     outside = [offset for offset in offsets(directory) if not first <= offset <= last]
     for offset in outside:
-        _path(directory, offset).unlink(missing_ok=True)
+        remove_file(_path(directory, offset))
     return bool(outside)
 
 
@@ -135,11 +136,11 @@ def rebuild(directory: Path, segments: Sequence[Segment], end_offset: int) -> Pr
             continue
         path = _path(directory, offset)
         try:
-            state, start = decode(path.read_bytes(), path, offset, now_ms), offset
+            state, start = decode(read_small(path, TABLE_MAX_BYTES), path, offset, now_ms), offset
             break
         except CorruptFile as error:
             logger.warning("a snapshot of producers is ignored: %s", error)
-            path.unlink(missing_ok=True)
+            remove_file(path)
     for segment, following in zip_longest(segments, segments[1:]):
         begins_next = end_offset if following is None else following.base_offset
         if begins_next > start and segment.base_offset < end_offset:

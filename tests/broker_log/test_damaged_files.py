@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -45,7 +46,29 @@ def foreign(file: Path) -> None:
     file.write_bytes(b"\xffthis is a file of another program\n" * 5)
 
 
+def a_directory(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+    (file / "notes").write_text("of a person")
+
+
+def a_fifo(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+def a_loop_of_links(file: Path) -> None:
+    file.unlink()
+    file.symlink_to(file)
+
+
+def gigantic(file: Path) -> None:
+    os.truncate(file, 100 << 30)
+
+
 DAMAGES = (emptied, zeroed, deleted, cut, foreign)
+ODD_THINGS = (a_directory, a_fifo, a_loop_of_links, gigantic)
+"""Only for files that are read as a whole, which segments and indexes are not."""
 
 
 class Start(NamedTuple):
@@ -154,7 +177,7 @@ OUTCOMES: dict[str, Callable[[Start], None]] = {
 def test_damage_of_a_file(tmp_path: Path, name: str, clean: bool) -> None:
     logging.getLogger("kraftlab").setLevel(logging.CRITICAL)
     try:
-        for damage in DAMAGES:
+        for damage in DAMAGES if name.endswith((".log", ".timeindex")) else DAMAGES + ODD_THINGS:
             broker = Broker(tmp_path / damage.__name__)
             filled(broker, clean)
             file = broker.dirs[0] / name
@@ -164,7 +187,7 @@ def test_damage_of_a_file(tmp_path: Path, name: str, clean: bool) -> None:
             damage(file)
             manager = broker.start(AssignedReplica("t", TOPIC, 0, broker.ids[0], is_counted_on=True, has_changed=True))
             OUTCOMES[name](Start(manager, manager.get(TOPIC, 0), damage, clean))
-            manager.abandon()
+            manager.abandon() if damage in DAMAGES else manager.close(broker_epoch=6)
     finally:
         logging.getLogger("kraftlab").setLevel(logging.NOTSET)
 

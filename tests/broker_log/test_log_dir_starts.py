@@ -55,7 +55,7 @@ STATES: dict[Callable[[Path], None], str] = {
     is_missing: "is its disk mounted",
     is_a_file: "is its disk mounted",
     is_empty: "is not formatted; is its disk mounted?",
-    is_unreadable: "Is a directory",
+    is_unreadable: "it is a directory, not a regular file",
     is_damaged: "is not a properties file",
     is_of_another_node: "belongs to node 2 of cluster cluster",
     is_of_another_cluster: "belongs to node 1 of cluster another",

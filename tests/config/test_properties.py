@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -50,3 +51,26 @@ def test_a_directory_is_no_file(tmp_path: Path) -> None:
 def test_a_written_file_is_read_back() -> None:
     values = {"listeners": "GRPC://[::1]:9", "x": " lead=ing", "path": "/größe\\b"}
     assert properties.parse(properties.dumps(values).encode(), "f") == {key: value.strip() for key, value in values.items()}
+
+
+def test_a_file_that_is_not_regular_or_gigantic_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    fifo, directory, loop, giant = (tmp_path / name for name in ("fifo", "directory", "loop", "giant"))
+    os.mkfifo(fifo)
+    directory.mkdir()
+    loop.symlink_to(loop)
+    giant.touch()
+    os.truncate(giant, 100 << 30)
+    for path, fault in ((fifo, "named pipe"), (directory, "a directory"), (loop, "symbolic links"), (giant, "bytes long")):
+        with pytest.raises(ConfigError, match=f"cannot read {path}: it is .*{fault}"):
+            properties.load(path)
+
+
+def test_a_pipe_of_a_shell_can_be_read() -> None:
+    """`--config <(command)`."""
+    reader, writer = os.pipe()
+    os.write(writer, b"node.id=4\n")
+    os.close(writer)
+    try:
+        assert properties.load(f"/dev/fd/{reader}") == {"node.id": "4"}
+    finally:
+        os.close(reader)
