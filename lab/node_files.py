@@ -21,6 +21,22 @@ from kraftlab.config.secrets import shown
 
 from .cluster_plan import ClusterError
 
+MAKES_THE_CLUSTER = frozenset(
+    {
+        "process.roles",
+        "node.id",
+        "broker.id",
+        "listeners",
+        "advertised.listeners",
+        "controller.quorum.bootstrap.servers",
+        "controller.quorum.voters",
+        "metadata.log.dir",
+        "log.dirs",
+        "log.dir",
+    }
+)
+"""Managed keys, and other names of them, that no value fits for all nodes. One broker.rack for all of them is possible."""
+
 NEW_FILE = b"# Your edits and comments stay. kraftlab up refuses edits of the keys that make the cluster.\n"
 
 
@@ -105,9 +121,12 @@ def prepare(path: Path, name: str, written: Sequence[Mapping[str, str]], wanted:
 
 def kept(held: Mapping[str, str], given: Mapping[str, str], unset: Collection[str]) -> tuple[dict[str, str], list[str]]:
     """Return the properties that are kept with a cluster from now on, and what a person should know. ClusterError for a key that
-    cannot be taken away because it is not there.
+    cannot be taken away because it is not there, and for one that makes the cluster.
     """
     given = {key: value.strip() for key, value in given.items()}
+    for key in sorted(MAKES_THE_CLUSTER & ({*given} | {*held} - {*unset})):
+        undo = f"; take it away with --unset-property {key}" if key in held and key not in given else ""
+        raise ClusterError(f"{key} makes the cluster and differs between nodes; it cannot be set with --property{undo}")
     for key in unset:
         if key in given:
             raise ClusterError(f"{key} is to be set and taken away at once; give one of --property and --unset-property")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -13,7 +14,7 @@ from kraftlab.config import properties
 from kraftlab.config.errors import ConfigError
 from kraftlab.config.models import load_any
 from kraftlab.lab import ClusterError, cluster_plan, layout
-from kraftlab.lab.node_files import Wanted, merge
+from kraftlab.lab.node_files import MAKES_THE_CLUSTER, Wanted, merge
 
 RETENTION = "log.retention.ms"
 AUTHORIZER = "authorizer.class.name"
@@ -95,6 +96,33 @@ def test_a_value_that_no_node_takes_is_not_kept_and_changes_no_file(cluster: Clu
     with pytest.raises(ConfigError, match="Not a number"):
         cluster.start(log_retention_ms="soon")
     assert before == (cluster.path("broker-0").read_bytes(), (cluster.directory / "cluster.json").read_bytes())
+
+
+@pytest.mark.parametrize("key", sorted(MAKES_THE_CLUSTER))
+def test_a_key_that_makes_the_cluster_cannot_be_given_for_all_nodes(cluster: Cluster, key: str) -> None:
+    message = f"^{re.escape(key)} makes the cluster and differs between nodes; it cannot be set with --property$"
+    with pytest.raises(ClusterError, match=message):
+        cluster.start(**{key: "1"})
+    assert not cluster.directory.exists()
+
+
+def test_every_managed_key_but_the_rack_is_refused(tmp_path: Path) -> None:
+    managed = set[str]()
+    for voters_in_log in (False, True):
+        plan = layout.plan(tmp_path, 1, 1, 1, voters_in_log=voters_in_log)
+        managed.update(*(layout.managed_properties(tmp_path, plan, node) for node in plan.nodes))
+    assert managed - MAKES_THE_CLUSTER == {"broker.rack"}
+
+
+def test_a_key_that_makes_the_cluster_and_is_kept_from_before_can_be_taken_away(cluster: Cluster) -> None:
+    cluster.start()
+    path = cluster.directory / cluster_plan.FILE_NAME
+    held = msgspec.json.decode(path.read_bytes())
+    path.write_bytes(msgspec.json.encode({**held, "properties": {"log.dirs": "/x"}}))
+    with pytest.raises(ClusterError, match=r"take it away with --unset-property log\.dirs$"):
+        cluster.start()
+    cluster.start("log.dirs")
+    assert cluster.values()["log.dirs"] == str(cluster.directory / "broker-0" / "d0")
 
 
 def test_lines_and_comments_of_one_node_stay_through_every_later_start(cluster: Cluster) -> None:
