@@ -182,11 +182,11 @@ def load(directory: Path) -> ClusterPlan | None:
     except FileNotFoundError:
         return None
     except (OSError, BadJson) as error:
-        raise ClusterError(f"cannot read {path}: {error}; use another --data directory, or remove this one") from error
+        raise ClusterError(f"cannot read {path}: {error}; restore it from a backup, or give another --data directory") from error
     if plan.version != 1:
         raise ClusterError(f"{path} has version {plan.version}, expected 1; use another --data directory")
     if not plan.controllers:
-        raise ClusterError(f"{path} names no controller; use another --data directory, or remove this one")
+        raise ClusterError(f"{path} names no controller; restore it from a backup, or give another --data directory")
     return plan
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from kraftlab.config import initial_voters, properties, storage
+from kraftlab.config import initial_voters, meta_properties, properties, storage
 from kraftlab.config.access import access_settings, listener_users
 from kraftlab.config.errors import ConfigError
 from kraftlab.config.meta_properties import write_durably
@@ -34,6 +34,7 @@ from . import node_files
 from .cluster_plan import FILE_NAME, FIRST_CONTROLLER_ID, HOST, ClusterError, ClusterPlan, NodePlan, free_ports, load
 from .ports import PortClaims, claims_directory, owner_of
 
+PROPERTIES_NAME = "server.properties"
 RACKS = ("rack-0", "rack-1")
 _CLAIM_ATTEMPTS = 5
 
@@ -64,6 +65,7 @@ def plan(
                     f"{directory} holds a cluster with {has} {what}, not {wanted}; start it with {has}, or use another directory"
                 )
         return held.with_kafka_ports(kafka_port)
+    _check_no_other_cluster(directory)
     numbers = tuple(
         default if given is None else given for given, default in zip((controllers, brokers, log_dirs), (3, 4, 2), strict=True)
     )
@@ -72,6 +74,25 @@ def plan(
             raise ClusterError(f"{number} {what} are too few; give at least {least}")
     new = _new_plan(*numbers, voters_in_log=voters_in_log, cluster_id=cluster_id or storage.random_cluster_id())
     return new.with_kafka_ports(kafka_port)
+
+
+def _check_no_other_cluster(directory: Path) -> None:
+    """ClusterError if a directory without a plan holds nodes. The disks of a node with only a server.properties may be absent."""
+    names = (f"*/{meta_properties.FILE_NAME}", PROPERTIES_NAME)
+    found = [path for name in names for role in ("broker", "controller") for path in directory.glob(f"{role}-*/{name}")]
+    if found:
+        raise ClusterError(
+            f"{directory} holds nodes of {_cluster_of(found[0])} but {FILE_NAME} is missing; restore it from a backup, or give "
+            "another --data directory. Nothing was changed."
+        )
+
+
+def _cluster_of(path: Path) -> str:
+    try:
+        found = meta_properties.read(path.parent)
+    except (ConfigError, OSError):
+        found = None
+    return "a cluster" if found is None else f"cluster {found.cluster_id}"
 
 
 def _new_plan(controllers: int, brokers: int, log_dirs: int, *, voters_in_log: bool, cluster_id: str) -> ClusterPlan:
@@ -234,7 +255,7 @@ def format_node(directory: Path, plan: ClusterPlan, node: NodePlan) -> None:
 
 
 def properties_path(directory: Path, node: NodePlan) -> Path:
-    return directory / node.name / "server.properties"
+    return directory / node.name / PROPERTIES_NAME
 
 
 def unusable(directory: Path, plan: ClusterPlan, node: NodePlan) -> storage.Unusable:

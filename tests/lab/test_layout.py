@@ -16,7 +16,6 @@ import msgspec
 import pytest
 
 from kraftlab.config import meta_properties, storage
-from kraftlab.config.errors import ConfigError
 from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.config.models import load_any, load_broker, load_controller
 from kraftlab.lab import ClusterError, LocalCluster, cluster_plan, layout
@@ -135,7 +134,9 @@ def test_a_damaged_plan_is_not_overwritten(tmp_path: Path) -> None:
 @pytest.mark.parametrize("nodes", ["", '{"node_id": 0, "role": "broker", "peer_port": 1, "grpc_port": 2}'])
 def test_a_cluster_that_names_no_controller_is_refused(tmp_path: Path, nodes: str) -> None:
     (tmp_path / "cluster.json").write_text(f'{{"cluster_id": "x", "nodes": [{nodes}]}}')
-    with pytest.raises(ClusterError, match=r"cluster.json names no controller; use another --data directory"):
+    with pytest.raises(
+        ClusterError, match=r"cluster.json names no controller; restore it from a backup, or give another --data directory"
+    ):
         layout.plan(tmp_path, None, None, None)
 
 
@@ -272,13 +273,28 @@ def test_a_broker_without_any_log_directory_and_a_cluster_without_any_controller
         cluster.start()
 
 
-def test_directories_of_a_cluster_whose_plan_is_gone_are_refused(tmp_path: Path) -> None:
-    layout.write(tmp_path, layout.plan(tmp_path, 1, 1, 1), {})
+def without_identity(path: Path) -> None:
+    (path / "meta.properties").unlink()
+
+
+@pytest.mark.parametrize("spoil", [None, an_empty_identity, a_zeroed_identity, without_identity])
+def test_directories_of_a_cluster_whose_plan_is_gone_are_refused(tmp_path: Path, spoil: Callable[[Path], None] | None) -> None:
+    plan = layout.write(tmp_path, layout.plan(tmp_path, 1, 1, 1), {})
     (tmp_path / "cluster.json").unlink()
-    before = (tmp_path / "broker-0" / "d0" / "meta.properties").read_bytes()
-    with pytest.raises(ConfigError, match="was formatted for node 3000 of cluster"):
-        layout.write(tmp_path, layout.plan(tmp_path, 1, 1, 1), {})
-    assert (tmp_path / "broker-0" / "d0" / "meta.properties").read_bytes() == before
+    for path in tmp_path.glob("*/*/meta.properties") if spoil is not None else ():
+        spoil(path.parent)
+
+    def contents() -> dict[Path, bytes | None]:
+        return {path: path.read_bytes() if path.is_file() else None for path in tmp_path.rglob("*") if path.suffix != ".lock"}
+
+    before = contents()
+    name = f"cluster {plan.cluster_id}" if spoil is None else "a cluster"
+    message = f"holds nodes of {name} but cluster.json is missing; restore it from a backup, or give another --data directory"
+    with pytest.raises(ClusterError, match=message):
+        layout.plan(tmp_path, 1, 1, 1)
+    with pytest.raises(ClusterError, match=message):
+        LocalCluster(tmp_path)
+    assert contents() == before
 
 
 def test_the_nodes_of_a_plan_of_before_count_as_formatted(tmp_path: Path) -> None:
