@@ -3,8 +3,9 @@
 `LatestOffsets` notes the offset of the last record of each key in the dirty part of a log. `BatchFilter` then passes over both
 parts of the log, batch by batch in order. A record stays if it is the last one with its key and has a value. A record
 without a value (a tombstone) stays until the batch's delete horizon: the first compaction that keeps it sets the horizon, to its
-own time plus delete.retention.ms, so that a reader that began before can still see the deletion. Batches above the map, and
-control batches, stay as they are. Records without a key have no place in a compacted topic and are dropped, as Kafka does.
+own time plus delete.retention.ms, so that a reader that began before can still see the deletion. Control batches stay as they
+are, and so do batches that reach above the map: it may end at a log start within a batch that is not committed yet. Records
+without a key have no place in a compacted topic and are dropped, as Kafka does.
 
 What stays keeps its offset, its bytes and its batch; the batch keeps its base offset, last offset, epoch, producer, sequence and
 codec. A batch without records is dropped, but its header stays in three cases, each of which others rely on:
@@ -121,7 +122,7 @@ class BatchFilter:
         begins_epoch = header.leader_epoch > self._epoch
         self._epoch = max(self._epoch, header.leader_epoch)
         self.records_read += header.record_count
-        if header.is_control or header.base_offset >= self._latest.end_offset:
+        if header.is_control or header.end_offset > self._latest.end_offset:
             self.records_kept += header.record_count
             return None
         if header.record_count:

@@ -280,6 +280,19 @@ def test_whatever_happens_to_a_log_at_length() -> None:
     run_logs(examples=500, steps=40)
 
 
+def test_a_batch_that_begins_below_the_log_start_and_is_not_committed_outlives_a_compaction() -> None:
+    """As a follower copies it after it has started over within a batch of the leader."""
+    logs = Logs()
+    logs.append(count=1, timestamp_ms=LATEST_MS, size=1)
+    logs.start_over(shift=0)
+    logs.append_copied(behind=1, timestamp_ms=LATEST_MS)
+    logs.append(count=1, timestamp_ms=LATEST_MS, size=500)
+    before = logs.records
+    logs.compact()
+    assert [record.offset for record in before] == [1, 2] and logs.records == before
+    logs.teardown()
+
+
 OFFSETS = st.sampled_from((0, 1, 5, 6, 7, 8, 12, 13, 2**31, 2**63 - 2))
 
 
