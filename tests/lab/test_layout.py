@@ -281,8 +281,9 @@ def without_identity(path: Path) -> None:
 def test_directories_of_a_cluster_whose_plan_is_gone_are_refused(tmp_path: Path, spoil: Callable[[Path], None] | None) -> None:
     plan = layout.write(tmp_path, layout.plan(tmp_path, 1, 1, 1), {})
     (tmp_path / "cluster.json").unlink()
-    for path in tmp_path.glob("*/*/meta.properties") if spoil is not None else ():
-        spoil(path.parent)
+    for path in tmp_path.glob("*/*/meta.properties"):
+        if spoil is not None:
+            spoil(path.parent)
 
     def contents() -> dict[Path, bytes | None]:
         return {path: path.read_bytes() if path.is_file() else None for path in tmp_path.rglob("*") if path.suffix != ".lock"}
