@@ -11,6 +11,7 @@ import os
 import select
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import msgspec
@@ -28,6 +29,8 @@ _READ_BYTES = 1 << 16
 _LONGEST_WAIT_MS = 250
 _LONGEST_SELECT_S = 3600.0
 _RECORD_OVERHEAD_BYTES = 20
+_REQUEST_MS = (2_000, 30_000)
+"""Least and longest time for a leader to be found and to answer, whatever the time that is left for a record."""
 
 
 def open_data(admin: AdminClient) -> DataClient:
@@ -121,6 +124,25 @@ class Producer:
         written.end_offset = answer.base_offset + len(records)
 
 
+def request_ms(left_ms: int | None) -> int:
+    """Return the timeout of one request of a consumer that waits `left_ms` for a record, None without a limit."""
+    least, longest = _REQUEST_MS
+    return longest if left_ms is None else min(max(left_ms, least), longest)
+
+
+@contextmanager
+def needs_leader(topic: str, partition: int) -> Iterator[None]:
+    """Translate the error of a partition without a leader to BadInput with the next step."""
+    try:
+        yield
+    except ApiError as error:
+        if error.code != ErrorCode.LEADER_NOT_AVAILABLE:
+            raise
+        raise BadInput(
+            f"{topic}-{partition} has no leader; kraftlab topics --describe and kraftlab log-dirs --describe show why"
+        ) from None
+
+
 class Consumed(NamedTuple):
     partition: int
     record: StoredRecord
@@ -128,7 +150,8 @@ class Consumed(NamedTuple):
 
 class Consumer:
     """A consumer of one topic. `positions`: partition → next offset. `warn` gets a line for skipped records. `has_skipped`: a
-    batch could not be decompressed or decoded. BadInput at a damaged batch, whose end is unknown.
+    batch could not be decompressed or decoded. BadInput at a damaged batch, whose end is unknown, and for a partition that has no
+    leader in time.
     """
 
     def __init__(self, data: DataClient, topic: str, positions: dict[int, int], warn: Callable[[str], None]) -> None:
@@ -142,10 +165,11 @@ class Consumer:
         """Yield the records of each fetch, in order within a partition, until no record arrives for `timeout_ms`."""
         received_at = time.monotonic()
         wait_ms = turn = 0
+        left_ms = timeout_ms
         while True:
             is_quiet = True
             for index, partition in enumerate(sorted(self.positions)):
-                found = self._fetch(partition, wait_ms if index == turn % len(self.positions) else 0)
+                found = self._fetch(partition, wait_ms if index == turn % len(self.positions) else 0, request_ms(left_ms))
                 if found:
                     is_quiet = False
                     yield found
@@ -158,10 +182,11 @@ class Consumer:
                     return
                 wait_ms = min(wait_ms, left_ms)
 
-    def _fetch(self, partition: int, wait_ms: int) -> list[Consumed]:
+    def _fetch(self, partition: int, wait_ms: int, timeout_ms: int) -> list[Consumed]:
         position = self.positions[partition]
         try:
-            fetched = self._data.fetch(self._topic, partition, position, max_wait_ms=wait_ms).records
+            with needs_leader(self._topic, partition):
+                fetched = self._data.fetch(self._topic, partition, position, max_wait_ms=wait_ms, timeout_ms=timeout_ms).records
         except ApiError as error:
             if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise

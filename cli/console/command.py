@@ -231,7 +231,7 @@ def console_consumer(
     start = _start(partition, from_beginning, offset)
     count = 0
     with connect() as admin, open_data(admin) as data:
-        positions = {number: _position(data, topic, number, start) for number in _partitions(admin, topic, partition)}
+        positions = {number: _position(data, topic, number, start, timeout_ms) for number in _partitions(admin, topic, partition)}
         consumer = Consumer(data, topic, positions, lambda text: click.echo(f"WARN {text}", err=True))
         stdout = sys.stdout.buffer
         put = _printer(stdout, topic, formatter, as_json)
@@ -266,10 +266,13 @@ def _start(partition: int | None, from_beginning: bool, offset: str | None) -> i
     return int(offset)
 
 
-def _position(data: DataClient, topic: str, partition: int, start: int | str) -> int:
+def _position(data: DataClient, topic: str, partition: int, start: int | str, timeout_ms: int | None) -> int:
+    from .client import needs_leader, request_ms
+
     if isinstance(start, int):
         return start
-    first, end = data.bounds(topic, partition)
+    with needs_leader(topic, partition):
+        first, end = data.bounds(topic, partition, timeout_ms=request_ms(timeout_ms))
     return first if start == _EARLIEST else end
 
 

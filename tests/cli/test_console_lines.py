@@ -181,7 +181,7 @@ class Leaders:
         self.batches.append((partition, len(log) - base))
         return ProduceResponse(0, None, base, len(log))
 
-    def fetch(self, topic: str, partition: int, offset: int, *, max_wait_ms: int) -> FetchedPartition:
+    def fetch(self, topic: str, partition: int, offset: int, *, max_wait_ms: int, timeout_ms: int) -> FetchedPartition:
         log = self.logs.get(partition, [])
         if not self.first <= offset <= len(log):
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, "out of range")
@@ -255,7 +255,7 @@ def test_a_missing_offset_is_reported_and_replaced_by_the_nearest(wanted: int, g
 
 def test_an_unreadable_batch_is_reported_and_skipped() -> None:
     class Compressed(Leaders):
-        def fetch(self, topic: str, partition: int, offset: int, *, max_wait_ms: int) -> FetchedPartition:
+        def fetch(self, topic: str, partition: int, offset: int, *, max_wait_ms: int, timeout_ms: int) -> FetchedPartition:
             rotten = build_batch([record(b"x")], base_offset=0, attributes=4)
             unknown = build_batch([record(b"x")], base_offset=1, attributes=7)
             plain = build_batch([record(b"y")], base_offset=2)
@@ -269,6 +269,25 @@ def test_an_unreadable_batch_is_reported_and_skipped() -> None:
     ]
 
 
+class WithoutLeader(Leaders):
+    """A partition without a leader, as a DataClient reports it after `timeout_ms`."""
+
+    def fetch(self, topic: str, partition: int, offset: int, *, max_wait_ms: int, timeout_ms: int) -> FetchedPartition:
+        self.timeout_ms = timeout_ms
+        raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader that is up.")
+
+
+@pytest.mark.parametrize(("timeout_ms", "waited_ms"), [(8_000, 8_000), (50, 2_000), (10**9, 30_000), (None, 30_000)])
+def test_a_partition_without_a_leader_ends_the_consumer_in_time_with_the_next_step(
+    timeout_ms: int | None, waited_ms: int
+) -> None:
+    leaders: Any = WithoutLeader()
+    shown = "^orders-0 has no leader; kraftlab topics --describe and kraftlab log-dirs --describe show why$"
+    with pytest.raises(BadInput, match=shown):
+        next(Consumer(leaders, "orders", {0: 0}, pytest.fail).records(timeout_ms))
+    assert leaders.timeout_ms == waited_ms
+
+
 class Serving(Leaders):
     """Serves these batches, from the one with the wanted offset on."""
 
@@ -276,7 +295,7 @@ class Serving(Leaders):
         super().__init__()
         self.stored = batches
 
-    def fetch(self, topic: str, partition: int, offset: int, *, max_wait_ms: int) -> FetchedPartition:
+    def fetch(self, topic: str, partition: int, offset: int, *, max_wait_ms: int, timeout_ms: int) -> FetchedPartition:
         records = b"".join(batch for last, batch in self.stored if last >= offset)
         return FetchedPartition(TOPIC_ID, partition, 0, records=memoryview(records))
 
