@@ -39,6 +39,7 @@ from .entries import checked
 from .errors import ClusterUnreachable, header_error
 from .log_dirs import LogDirCalls, LogDirFilter
 from .moves import NO_OPTIONS, MoveOptions
+from .names import names_in
 from .partitions import (
     DeletedRecords,
     NewPartitions,
@@ -363,7 +364,7 @@ class AdminClient(LogDirCalls):
 
     def delete_topics(self, names: Iterable[str], *, timeout_ms: int | None = None) -> pb.DeleteTopicsResponse:
         """Delete topics. EntriesFailed names the topics that were refused."""
-        request = pb.DeleteTopicsRequest(topics=[pb.DeleteTopicState(name=name) for name in names])
+        request = pb.DeleteTopicsRequest(topics=[pb.DeleteTopicState(name=name) for name in names_in(names)])
         return checked(self.call(pb.DeleteTopicsResponse, request, timeout_ms=timeout_ms))
 
     def describe_topics(
@@ -380,7 +381,7 @@ class AdminClient(LogDirCalls):
         """
         request = pb.DescribeTopicPartitionsRequest(header=self._reading(linearizable, min_offset))
         if names is not None:
-            request.topics.CopyFrom(pb.TopicNames(names=names))
+            request.topics.CopyFrom(pb.TopicNames(names=names_in(names)))
         whole = describe_whole(request, lambda part: self.call(pb.DescribeTopicPartitionsResponse, part, timeout_ms=timeout_ms))
         return checked(whole)
 
@@ -531,7 +532,7 @@ class AdminClient(LogDirCalls):
         self, topics: Iterable[str] | None = None, *, options: MoveOptions = NO_OPTIONS, timeout_ms: int | None = None
     ) -> pb.AlterPartitionReassignmentsResponse:
         """Cancel all running and queued reassignments, in these topics or everywhere, in one call."""
-        request = pb.AlterPartitionReassignmentsRequest(cancel_all=topics is None, cancel_topics=topics or ())
+        request = pb.AlterPartitionReassignmentsRequest(cancel_all=topics is None, cancel_topics=names_in(topics or ()))
         return self._reassign(request, options, timeout_ms)
 
     def rollback_reassignment(
@@ -544,7 +545,7 @@ class AdminClient(LogDirCalls):
 
     def forget_plans(self, plan_ids: Iterable[str], *, timeout_ms: int | None = None) -> pb.AlterPartitionReassignmentsResponse:
         """Forget all of these plans or none; their reassignments go on. ApiError RESOURCE_NOT_FOUND."""
-        return self._reassign(pb.AlterPartitionReassignmentsRequest(forget_plans=plan_ids), NO_OPTIONS, timeout_ms)
+        return self._reassign(pb.AlterPartitionReassignmentsRequest(forget_plans=names_in(plan_ids)), NO_OPTIONS, timeout_ms)
 
     def _reassign(
         self, request: pb.AlterPartitionReassignmentsRequest, options: MoveOptions, timeout_ms: int | None
@@ -706,7 +707,7 @@ class AdminClient(LogDirCalls):
         """Return the mechanisms and iterations of these users, or of all."""
         request = pb.DescribeUserScramCredentialsRequest(header=self._reading(None))
         if users is not None:
-            request.users.CopyFrom(pb.ScramUserNames(values=[pb.ScramUserName(name=user) for user in users]))
+            request.users.CopyFrom(pb.ScramUserNames(values=[pb.ScramUserName(name=user) for user in names_in(users)]))
         return checked(self.call(pb.DescribeUserScramCredentialsResponse, request, timeout_ms=timeout_ms))
 
     # -- what one node holds -----------------------------------------------------------------------------------------
