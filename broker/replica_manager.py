@@ -55,6 +55,7 @@ from .moves.mover import Mover
 from .replication.byte_gate import ByteGate
 from .replication.fetcher import Fetchers, Gates
 from .replication.isr import NEVER_S
+from .replication.leadership import leads
 from .replication.partition import Partition, ReplicaId
 from .replication.replica_errors import ReplicaError
 
@@ -82,8 +83,8 @@ def is_counted_on(state: PartitionImage, broker_id: int) -> bool:
     return state.partition_epoch > 0 and broker_id in (*state.isr, *state.elr, *state.last_known_elr)
 
 
-def can_be_filled(state: PartitionImage, broker_id: int) -> bool:
-    """Return True if an empty replica would be filled by another broker, and nobody counts on its records meanwhile."""
+def may_be_filled(state: PartitionImage, broker_id: int) -> bool:
+    """Return True if another broker should lead, by this image, and nobody counts on the records of the broker's replica."""
     counted = (*state.isr, *state.elr, *state.last_known_elr)
     return state.leader not in (NO_LEADER, broker_id) and broker_id not in counted
 
@@ -94,7 +95,6 @@ def assigned_replicas(image: MetadataImage, broker_id: int) -> list[AssignedRepl
         AssignedReplica(
             *(topic.name, topic_id, number, state.directory_of(broker_id) or UNASSIGNED),
             is_counted_on=is_counted_on(state, broker_id),
-            can_be_filled=can_be_filled(state, broker_id),
             has_changed=state.partition_epoch > 0,
         )
         for topic_id, topic in image.topics.by_id.items()
@@ -327,7 +327,6 @@ class ReplicaManager:
                 (topic_id, number) in self._newcomers,
                 self.configs.log_config(self.image.topics.by_id[topic_id].name),
                 is_counted_on(state, self.broker_id),
-                can_be_filled(state, self.broker_id),
             )
             for (topic_id, number), state in states.items()
             if self.logs.get(topic_id, number) is None and (topic_id, number) not in self.lost
@@ -382,13 +381,13 @@ class ReplicaManager:
             is_done = True
         return is_done
 
-    async def _host(self, replica: ReplicaId, state: PartitionImage) -> None:
-        """Make the replica leader or follower, with a log if one is available."""
+    async def _host(self, replica: ReplicaId, state: PartitionImage, can_be_filled: bool = False) -> None:
+        """Make the replica leader or follower, with a log if one is available. `can_be_filled`: see `NewReplica`."""
         partition = self._partition(replica, state)
         if partition.log is None:
             partition.state = state
             try:
-                log = await self._place(partition, state)
+                log = await self._place(partition, state, can_be_filled)
             finally:
                 partition.is_being_placed = False
             if log is None:
@@ -458,7 +457,7 @@ class ReplicaManager:
         else:
             self.fetchers.forget(partition.id)
 
-    async def _place(self, partition: Partition, state: PartitionImage) -> PartitionLog | None:
+    async def _place(self, partition: Partition, state: PartitionImage, can_be_filled: bool) -> PartitionLog | None:
         """Return the replica's log, found or created; None if it is not available now."""
         log = self.logs.get(*partition.id)
         if log is not None:
@@ -474,7 +473,7 @@ class ReplicaManager:
             state.directory_of(self.broker_id),
             is_new=partition.id in self._newcomers,
             is_counted_on=is_counted_on(state, self.broker_id),
-            can_be_filled=can_be_filled(state, self.broker_id),
+            can_be_filled=can_be_filled,
             config=self.configs.log_config(partition.topic),
         )
         try:
@@ -555,11 +554,13 @@ class ReplicaManager:
         self.check_lag()
 
     async def run_placing(self) -> None:
-        """Try again for replicas that got no log, for instance because a disk was full."""
+        """Try again for replicas that got no log, for instance because a disk was full, and fill those that are in doubt."""
         while True:
             await trio.sleep(RETRY_PLACING_S)
             if self._unplaced:
                 await one_turn(self._place_again)
+            if self._is_registered():
+                await one_turn(self._fill_doubtful)
 
     async def _place_again(self) -> None:
         async with self.state_lock:
@@ -568,6 +569,25 @@ class ReplicaManager:
                 if state is not None:
                     self._role_log_level = logging.INFO
                     await self._host(replica, state)
+                    self._compare_directories([replica])
+
+    async def _fill_doubtful(self) -> None:
+        """Create replicas again whose directory is doubtful or missing, and whose leader answers as such.
+
+        The image alone does not show that: at the start it is old, and it names a leader that has died until that is noticed. An
+        empty log that waits for such a leader might be elected.
+        """
+        for replica in sorted(self.logs.in_doubt()):
+            partition, state = self.partitions.get(replica), self.image.topics.partition(*replica)
+            if partition is None or partition.log is not None or state is None or not may_be_filled(state, self.broker_id):
+                continue
+            endpoint = self.endpoint_of(state.leader)
+            if endpoint is None or not await leads(self.fetchers.leaders, endpoint, state.leader, replica, state.leader_epoch):
+                continue
+            async with self.state_lock:
+                if self.partitions.get(replica) is partition and self.image.topics.partition(*replica) == state:
+                    self._role_log_level = logging.INFO
+                    await self._host(replica, state, can_be_filled=True)
                     self._compare_directories([replica])
 
     async def log_ended(self, error: LogEnded) -> None:

@@ -1,8 +1,8 @@
 """Admission to a broker's PEER port: what callers and other brokers may do with records there.
 
 Without an authorizer everybody may produce and fetch. With one, a caller needs the rights that it would need at the KAFKA port.
-Other brokers fetch as followers: the sender has to be a registered broker, and speaks only for itself. A request is refused as a
-whole.
+Other brokers fetch as followers and ask who leads: the sender has to be a registered broker, and speaks only for itself. A
+request is refused as a whole.
 """
 
 from __future__ import annotations
@@ -50,11 +50,14 @@ class PeerAdmission:
             text = f"{peer_request.principal} has no right to {operation.name} on the cluster; add an ACL"
             raise PeerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, text)
 
+    def is_broker(self, peer_request: PeerRequest) -> bool:
+        """Return True if the sender is a registered broker."""
+        return peer_request.sender.node_id in self._image().cluster.brokers
+
     def check_broker(self, peer_request: PeerRequest) -> None:
         """PeerError CLUSTER_AUTHORIZATION_FAILED unless the sender is a registered broker, if there is an authorizer."""
-        sender = peer_request.sender.node_id
-        if self._authorizer.settings.is_enabled and sender not in self._image().cluster.brokers:
-            text = f"node {sender} is not a broker that this broker knows; try again once it is registered"
+        if self._authorizer.settings.is_enabled and not self.is_broker(peer_request):
+            text = f"node {peer_request.sender.node_id} is not a broker that this broker knows; try again once it is registered"
             raise PeerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, text)
 
     def _rights(self, peer_request: PeerRequest) -> Rights:

@@ -177,7 +177,8 @@ class World:
         if broker_id in self.unreachable or broker_id not in self.brokers:
             raise PeerUnreachable(f"broker {broker_id} is cut off")
         handler = self.brokers[broker_id].data_plane.handlers()[api]
-        sender = ReplicaKey(msgspec.msgpack.decode(body, type=ReplicaFetchRequest).replica_id)
+        is_fetch = api == Api.REPLICA_FETCH
+        sender = ReplicaKey(msgspec.msgpack.decode(body, type=ReplicaFetchRequest).replica_id if is_fetch else ANY_NODE)
         return await in_memory(await handler(PeerRequest(api, 0, sender, memoryview(body), "User:ANONYMOUS", "memory")))
 
     async def controller(self, api: int, body: bytes, *, timeout_ms: int) -> InMemory:
@@ -274,6 +275,7 @@ class Broker:
                 nursery.start_soon(self.isr_changes.run)
                 nursery.start_soon(self.assignments.run)
                 nursery.start_soon(self.replicas.run_lag_checks)
+                nursery.start_soon(self.replicas.run_placing)
                 task_status.started()
 
     async def publish(self, publication: Publication) -> None:

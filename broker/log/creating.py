@@ -35,7 +35,8 @@ class NewReplica(NamedTuple):
     config: LogConfig
     is_counted_on: bool = False
     can_be_filled: bool = False
-    """See `AssignedReplica`."""
+    """Another broker has answered that it leads, and nobody counts on this replica. Then an empty log may take the place of a
+    doubtful or missing directory. `is_counted_on`: see `AssignedReplica`."""
 
     @property
     def key(self) -> ReplicaId:

@@ -478,7 +478,7 @@ class LogManager:
 
         It is created in the remembered destination, otherwise in the assigned directory, otherwise where `placement` puts it.
 
-        `is_new`: the broker certainly never had the replica; `is_counted_on`, `can_be_filled`: see `AssignedReplica`.
+        `is_new`: the broker certainly never had the replica; `is_counted_on`, `can_be_filled`: see `NewReplica`.
         ReplicaOffline: it may exist in a directory that is offline, doubtful or missing. LogDirFailed, NoSpace: the chosen
         directory could not take it; after `mark_offline` another one is chosen. ReplicaConflict: the name is in use there.
         """
@@ -729,6 +729,10 @@ class LogManager:
             if future is not None:
                 self._unserved.kept.append(future)
 
+    def in_doubt(self) -> set[ReplicaId]:
+        """Replicas that are offline because their directory is doubtful or missing."""
+        return {*self._missing, *self._unserved.doubted()}
+
     def replica_of_copy(self, path: Path) -> tuple[str, int]:
         """Topic and partition of a kept copy, or of one that was set aside. ReplicaConflict if there is none."""
         copy = self._unserved.copy_at(path)
@@ -746,7 +750,10 @@ class LogManager:
             if current is not None:
                 raise ReplicaConflict(
                     f"{current.name} has a working log in {current.log_dir}; move the replica instead. To serve the copy in its "
-                    f"place: stop the broker, move {current.directory} away, rename the copy to {current.name} and start it again"
+                    f"place: stop the other brokers that have {current.name}, because a leader without these records would "
+                    f"remove them from the copy; stop this broker, move {current.directory} away, copy its partition.metadata "
+                    f"into the copy, rename the copy to {current.name} and start this broker; if {current.name} then has no "
+                    "leader, run kraftlab leader-election --election-type unclean; then start the other brokers"
                 )
             copy = self._unserved.copy_at(path)
             log = copy if isinstance(copy, PartitionLog) else self._open_stray(path, replica)

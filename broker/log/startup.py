@@ -12,12 +12,12 @@ directory is not enough: it does so before the last records are copied, and whil
 directories contradict each other nothing is changed and the broker refuses to start.
 
 A directory that has a replica's name and no topic id that can be read, or that of another topic, is doubtful: its
-`partition.metadata` may be damaged. It is never replaced by an empty log that may lead. The replica stays offline and the
-directory stays as it is, until a person promotes it or another replica leads that can fill an empty log. A new topic of the same
-name is distinguished by its partition, which has not changed yet (partition epoch 0). In the same way a replica whose directory
-is missing, though a checkpoint knows its offsets, is created again only where a leader can fill it.
+`partition.metadata` may be damaged. The plan never replaces it by an empty log: the replica stays offline and the directory stays
+as it is, until a person promotes it, or the running broker has asked another one that leads (`ReplicaManager.run_placing`). A new
+topic of the same name is distinguished by its partition, which has not changed yet (partition epoch 0). A replica whose directory
+is missing, though a checkpoint knows its offsets, is treated in the same way.
 
-The plan does not judge if the metadata is fresh: make it once the broker has caught up with the metadata log.
+The plan does not judge if the metadata is fresh. So it must not depend on who leads.
 
 A directory that comes back while the broker runs gets the same plan (`plan_return`), with one difference: a replica that has a
 running log keeps it, since it has taken part in replication meanwhile.
@@ -67,8 +67,8 @@ class AssignedReplica(msgspec.Struct, frozen=True):
     """A replica that the metadata assigns to this broker, with its log directory. `is_counted_on`: other nodes believe that the
     replica has records, so that it must not be created empty while its log may only be out of reach.
 
-    `can_be_filled`: another broker leads, and nobody counts on this replica. `has_changed`: the partition is not as it was
-    created. `had_records`: a checkpoint of the assigned log directory has offsets of the replica, and it has changed.
+    `has_changed`: the partition is not as it was created. `had_records`: a checkpoint of the assigned log directory has offsets
+    of the replica, and it has changed.
     """
 
     topic: str
@@ -76,7 +76,6 @@ class AssignedReplica(msgspec.Struct, frozen=True):
     partition: int
     directory: Uuid
     is_counted_on: bool = False
-    can_be_filled: bool = False
     has_changed: bool = False
     had_records: bool = False
 
@@ -138,7 +137,6 @@ class Case(NamedTuple):
     is_counted_on: bool
     is_doubtful: bool
     had_records: bool
-    can_be_filled: bool
 
 
 class Row(NamedTuple):
@@ -153,7 +151,6 @@ class Row(NamedTuple):
     is_counted_on: bool | None = None
     is_doubtful: bool | None = None
     had_records: bool | None = None
-    can_be_filled: bool | None = None
     reason: str = ""
 
     def matches(self, case: Case) -> bool:
@@ -171,10 +168,10 @@ ROWS: tuple[Row, ...] = (
     Row(True, False, Verb.SERVE),
     Row(True, True, Verb.PROMOTE, home=Home.FUTURE, level=True, reason="the metadata names the target and the logs end alike"),
     Row(True, True, Verb.RESUME_MOVE),
-    Row(False, None, Verb.OFFLINE, is_doubtful=True, can_be_filled=False),
+    Row(False, None, Verb.OFFLINE, is_doubtful=True),
     Row(False, True, Verb.PROMOTE, has_bad_dirs=False, reason="the swap was cut short"),
     Row(False, True, Verb.OFFLINE, reason=MAY_BE_OFFLINE),
-    Row(False, False, Verb.OFFLINE, had_records=True, can_be_filled=False, reason=IS_MISSING),
+    Row(False, False, Verb.OFFLINE, had_records=True, reason=IS_MISSING),
     Row(False, False, Verb.CREATE, has_bad_dirs=False),
     Row(False, False, Verb.CREATE, home=Home.GOOD, is_counted_on=False),
     Row(False, False, Verb.CREATE, home=Home.UNASSIGNED, is_counted_on=False),
@@ -290,7 +287,6 @@ def plan_replica(
         is_counted_on=replica.is_counted_on,
         is_doubtful=bool(doubtful),
         had_records=replica.had_records,
-        can_be_filled=replica.can_be_filled,
     )
     row = next(row for row in ROWS if row.matches(case))
     match row.verb:

@@ -160,6 +160,10 @@ class Unserved:
         found = self._doubts.get(log.directory)
         return found.reason if found is not None else ""
 
+    def doubted(self) -> set[ReplicaId]:
+        """Replicas that doubtful directories may belong to."""
+        return {found.replica for found in list(self._doubts.values())}
+
     def _doubted(self, log: PartitionLog) -> ReplicaId | None:
         found = self._doubts.get(log.directory)
         return found.replica if found is not None else None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.broker.api.log_dir_repairs import LogDirRepairs
@@ -119,6 +120,70 @@ async def test_a_replica_that_was_out_of_sync_waits_for_a_leader(autojump_clock:
     assert same_data("t", 0, brokers)
 
 
+@pytest.mark.parametrize("leader", ["is dead", "has restarted"])
+async def test_a_leader_that_only_the_metadata_names_is_not_waited_for_with_an_empty_log(
+    autojump_clock: Any, world: Any, leader: str
+) -> None:
+    """It died, and the controller does not know yet. An unclean election would choose the empty log."""
+    brokers = await world.add_brokers(2)
+    await world.create_topic("t", [0, 1])
+    await world.fill(5, 100)
+    await world.change("t", 0, isr=(1,), leader=1)
+    brokers[1].crash()
+    if leader == "has restarted":
+        await brokers[1].restart(registers=False)
+    directory = await crash_and_damage(world, brokers[0], is_emptied)
+    await trio.sleep(60)
+    assert brokers[0].partition("t", 0).log is None
+    await world.change("t", 0, leader=-1)
+    await trio.sleep(60)
+    [kept] = brokers[0].logs.describe()[brokers[0].dirs.index(directory.parent)].kept
+    assert (kept.path, kept.log_end_offset) == (directory, 5) and kept.doubt
+    await brokers[0].replicas.promote_copy(directory)
+    await world.change("t", 0, isr=(0,), leader=0)
+    assert brokers[0].log("t", 0).log_end_offset == 5
+
+
+async def test_nothing_is_set_aside_before_the_broker_is_registered(autojump_clock: Any, world: Any) -> None:
+    """Until then its image may be old."""
+    brokers = await world.add_brokers(2)
+    await world.create_topic("t", [0, 1])
+    await world.fill(5, 100)
+    await world.change("t", 0, isr=(0,))
+    directory = brokers[1].log("t", 0).directory
+    brokers[1].crash()
+    is_emptied(directory / checkpoints.PARTITION_METADATA)
+    await brokers[1].restart(registers=False)
+    await trio.sleep(60)
+    assert brokers[1].partition("t", 0).log is None
+    await world.register(brokers[1])
+    await eventually(lambda: world.state("t", 0).isr == (0, 1), "it is in sync again")
+    assert same_data("t", 0, brokers)
+
+
+async def test_a_copy_takes_the_place_of_a_working_log_by_the_steps_of_the_refusal(autojump_clock: Any, world: Any) -> None:
+    broker = await world.add_broker(0)
+    await world.create_topic("t", [0])
+    await world.fill(5, 100, acks=1)
+    directory = await crash_and_damage(world, broker, is_emptied, leader=-1)
+    stray = directory.with_name("t-0.00000000000000000000000000000000-stray")
+    broker.crash()
+    shutil.move(directory, stray)
+    await broker.restart()
+    await world.change("t", 0, leader=0)
+    assert broker.log("t", 0).log_end_offset == 0
+    with pytest.raises(ReplicaConflict, match=r"copy its partition\.metadata into the copy"):
+        await broker.replicas.promote_copy(stray)
+    empty, away = broker.log("t", 0).directory, directory.parent.parent / "away"
+    broker.crash()
+    shutil.move(empty, away)
+    shutil.copy(away / checkpoints.PARTITION_METADATA, stray / checkpoints.PARTITION_METADATA)
+    shutil.move(stray, directory)
+    await broker.restart()
+    await world.change("t", 0, leader=0)
+    assert broker.log("t", 0).log_end_offset == 5
+
+
 async def test_a_copy_that_was_set_aside_can_be_promoted_though_its_topic_id_is_damaged(autojump_clock: Any, world: Any) -> None:
     broker = await world.add_broker(0)
     topic_id = await world.create_topic("t", [0])
@@ -130,7 +195,7 @@ async def test_a_copy_that_was_set_aside_can_be_promoted_though_its_topic_id_is_
     is_emptied(stray / checkpoints.PARTITION_METADATA)
     broker.crash()
     await broker.restart()
-    with pytest.raises(ReplicaConflict, match=r"stop the broker, move .*/t-0 away, rename the copy to t-0"):
+    with pytest.raises(ReplicaConflict, match=r"stop this broker, move .*/t-0 away, copy its partition.metadata"):
         await broker.replicas.promote_copy(stray)
     await broker.lose(log.log_dir)
     await world.change("t", 0, leader=-1)

@@ -19,7 +19,6 @@ async def test_the_directory_of_a_replica_is_reported_that_got_its_log_once_ther
     autojump_clock: Any, world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = await world.add_broker(0)
-    world.nursery.start_soon(broker.replicas.run_placing)
 
     def full(*_: object, **__: object) -> None:
         raise NoSpace(broker.dirs[0], 0)
@@ -69,7 +68,6 @@ async def test_a_directory_that_somebody_has_made_in_a_replicas_place_is_no_disk
     autojump_clock: Any, world: Any
 ) -> None:
     broker = await world.add_broker(0, log_dirs=1)
-    world.nursery.start_soon(broker.replicas.run_placing)
     await world.create_topic("u", [0])
     (broker.dirs[0] / "t-0").mkdir()
     await world.create_topic("t", [0])
