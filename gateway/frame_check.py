@@ -2,8 +2,9 @@
 
 Theory of operation. kio makes room for as many elements as an array claims to have, in native code: an impossible count ends the
 process. So one walk over the frame comes first, along the fields of kio's classes. Every count and length has to fit into the
-bytes that are left; an array needs its count times the fewest bytes of an element. The elements of all arrays together are
-bounded, because an object in memory is many times larger than its bytes. Values are not looked into: kio judges them.
+bytes that are left; an array needs its count times the fewest bytes of an element. The elements of all arrays and the tagged
+fields together are bounded: an object in memory is many times larger than its bytes, and the walk takes time for each. Values are
+not looked into: kio judges them.
 
 The walk also notes what kio cannot read although it is right: tagged fields of newer software (KIP-482), which are skipped; a
 true that is not 1; times beyond those of Python, which become the last that Python knows; and errors of newer brokers. kio then
@@ -34,9 +35,10 @@ from .primitives import tag_section
 
 E = TypeVar("E", bound=Entity)
 REQUEST_ELEMENTS_MAX = 1_000_000
-"""Elements of all arrays of a request. A reassignment of 200,000 partitions with three replicas each has 800,000."""
+"""Elements of all arrays of a request, and its tagged fields. A reassignment of 200,000 partitions with three replicas each has
+800,000 elements."""
 RESPONSE_ELEMENTS_MAX = 8_000_000
-"""Elements of all arrays of a response."""
+"""Elements of all arrays of a response, and its tagged fields."""
 _KINDS = {
     1: ("int8", "uint8"),
     2: ("int16", "uint16"),
@@ -59,6 +61,8 @@ _READABLE: dict[str, tuple[struct.Struct, Callable[[int], int]]] = {
 }
 """Kafka type → its format, and the number that kio reads for a number: kio's type does not hold every one."""
 _VARINT_BYTES_MAX = 5
+_TAGGED_FIELD_BYTES_MIN = 2
+"""Bytes of the shortest tagged field: its number, and size 0."""
 
 
 class Unfit(ValueError):
@@ -88,6 +92,12 @@ class _Walk:
             if byte < 0x80:
                 return value, at + index + 1
         raise Unfit(f"a varint of more than {_VARINT_BYTES_MAX} bytes at byte {at}")
+
+    def take(self, count: int, at: int, what: str) -> None:
+        """Count elements of an array, or tagged fields. Unfit if there are too many in all."""
+        self.elements_left -= count
+        if self.elements_left < 0:
+            raise Unfit(f"{what} with too many elements, {count} of them at byte {at}; send several smaller requests")
 
     def unfit(self, what: str, at: int) -> Unfit:
         return Unfit(f"{what} at byte {at}, where {max(0, self.end - at)} bytes are left")
@@ -193,9 +203,7 @@ def _array(element: _Layout, is_compact: bool) -> _Layout:
             return at
         if count * bytes_min > walk.end - at:
             raise walk.unfit(f"an array of {count} elements of at least {bytes_min} bytes", at)
-        walk.elements_left -= count
-        if walk.elements_left < 0:
-            raise Unfit(f"arrays with too many elements, {count} of them at byte {at}; send several smaller requests")
+        walk.take(count, at, "arrays")
         if is_fixed:
             return at + count * bytes_min
         for _ in range(count):
@@ -220,6 +228,9 @@ def _tags(known: dict[int, Step]) -> Step:
     def step(walk: _Walk, at: int) -> int:
         start = at
         count, at = walk.varint(at)
+        if count * _TAGGED_FIELD_BYTES_MIN > walk.end - at:
+            raise walk.unfit(f"a section of {count} tagged fields of at least {_TAGGED_FIELD_BYTES_MIN} bytes", at)
+        walk.take(count, at, "sections of tagged fields")
         kept: list[tuple[int, bytes]] = []
         before, is_changed = walk.changes, False
         for _ in range(count):

@@ -76,6 +76,20 @@ def test_the_elements_of_a_request_are_bounded() -> None:
         decode_request(frame(REQUEST_ELEMENTS_MAX + 1))
 
 
+def test_the_tagged_fields_of_a_request_are_bounded() -> None:
+    """Metadata version 12 with so many unknown tagged fields without bytes: each takes two bytes in the frame."""
+    head = bytes.fromhex("0003000c00000001000178" + "00" + "00" + "0000")
+
+    def frame(count: int, fields: int) -> bytes:
+        return head + uvarint(count) + b"\x05\x00" * fields
+
+    assert decode_request(frame(REQUEST_ELEMENTS_MAX // 100, REQUEST_ELEMENTS_MAX // 100)).body.topics is None
+    with pytest.raises(MalformedRequest, match="too many elements"):
+        decode_request(frame(REQUEST_ELEMENTS_MAX + 1, REQUEST_ELEMENTS_MAX + 1))
+    with pytest.raises(MalformedRequest, match="a section of 11 tagged fields of at least 2 bytes"):
+        decode_request(frame(11, 10))
+
+
 @pytest.mark.parametrize(("key", "version"), messages.offered(all_versions=False))
 def test_a_request_with_any_number_at_its_ends_is_read(key: int, version: int) -> None:
     message = messages.request(key, version)
