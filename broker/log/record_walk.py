@@ -23,6 +23,10 @@ _NOTHING = 1
 """Length -1."""
 READ_WHOLE = 500
 """Number of records of a batch that a producer's batch is judged by."""
+_RECORD_BYTES_MIN = 7
+"""Bytes of the shortest record: its size, and six parts of one byte each."""
+_SIZE_MIN = 12
+"""Size of the shortest record, in zigzag."""
 _INT_BYTES_MAX = 5
 """Bytes of the longest number of 32 bits."""
 _USUAL_DELTAS_BYTES = 5
@@ -51,9 +55,12 @@ def records_in(header: BatchHeader, data: bytes, position: int = 0) -> Records:
 def check_records(records: bytes, count: int) -> None:
     """Check that a consumer can read the records, and that they are `count`. IndexError with the reason.
 
-    The first `READ_WHOLE` records are read whole. Of the others only the lengths are: they have to be lengths, and to lead to the
-    end. To read everything would take four times as long, and is what a batch of many small records would spend its time on.
+    The first `READ_WHOLE` records are read whole. Of the others only the lengths are: they have to be lengths of records, and to
+    lead to the end. To read everything would take four times as long, and is what a batch of many small records would spend its
+    time on.
     """
+    if count * _RECORD_BYTES_MIN > len(records):
+        raise IndexError(f"they are {len(records)} bytes, and each takes at least {_RECORD_BYTES_MIN}")
     at = signs = 0
     for _ in range(min(count, READ_WHOLE)):
         at = _after_usual(records, at) or _after_record(records, at)
@@ -65,6 +72,8 @@ def check_records(records: bytes, count: int) -> None:
             if size > _USUAL_MAX:
                 size, at = _long(records, at - 1)
                 at -= 1
+        if size < _SIZE_MIN:
+            raise IndexError(f"a record has a size below {_SIZE_MIN >> 1}")
         at += 1 + (size >> 1)
         signs |= size
     if signs & 1:

@@ -183,6 +183,22 @@ def test_the_lengths_of_all_records_are_checked(later: str) -> None:
         check_records(body + bytes.fromhex(later), READ_WHOLE + 2)
 
 
+def test_later_records_that_are_too_small_are_refused() -> None:
+    """A large record follows, so that the bytes are enough for the count."""
+    valid = bytes.fromhex("0c 00 00 00 01 01 00")
+    large = build_batch([Record(None, b"x" * 20_000, 0)])[HEADER_BYTES:]
+    for small in ("00", "02 00", "0a 00 00 00 01 01"):
+        with pytest.raises(IndexError, match="a record has a size below 6"):
+            check_records(valid * READ_WHOLE + bytes.fromhex(small) + large, READ_WHOLE + 2)
+
+
+def test_more_records_than_the_bytes_can_hold_are_refused_before_they_are_walked() -> None:
+    valid = bytes.fromhex("0c 00 00 00 01 01 00")
+    check_records(valid * (READ_WHOLE + 1), READ_WHOLE + 1)
+    with pytest.raises(IndexError, match="each takes at least 7"):
+        check_records(valid * READ_WHOLE + bytes(1_000_000), READ_WHOLE + 1_000_000)
+
+
 def test_a_producer_may_not_claim_the_leaders_time() -> None:
     batch = build_batch(records(b"k"), attributes=1 << 3)
     assert (refusal(batch, LogConfig()), refusal(batch, LogConfig(uses_append_time=True))) == (InvalidTimestamps, None)
