@@ -7,9 +7,10 @@ topics and partitions are answered here, before the others, as in Kafka. FindCoo
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
+import trio
 from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2
@@ -21,6 +22,7 @@ from kraftlab.rpc.versions import version_of
 from ..groups import offset_jobs
 from ..groups.coordinator import Coordinator
 from ..groups.group import Beaten, Group, Heartbeat, Join, Joined, Leave, Leaver, Left, Protocol, State, Sync, Synced
+from ..groups.shard import Shard
 
 GROUP_KEY = 0
 TRANSACTION_KEY = 1
@@ -35,6 +37,8 @@ FIRST_WITH_SEVERAL_LEAVERS = 3
 FIRST_WITH_SEVERAL_KEYS = 4
 FIRST_WITH_UNKNOWN_GROUPS = 6
 """Version of DescribeGroups from which on an unknown group is an error."""
+GROUPS_AT_ONCE = 500
+"""Number of groups after which other tasks get their turn."""
 
 
 class GroupMembership:
@@ -158,7 +162,9 @@ class GroupAdmin:
             response.node_id, response.host, response.port = self._find(message.key_type, message.key)
             response.header.error_message = "NONE"  # as in Kafka; older clients show it
             return response
-        for key in message.coordinator_keys:
+        for index, key in enumerate(message.coordinator_keys, 1):
+            if not index % GROUPS_AT_ONCE:
+                await trio.lowlevel.checkpoint()
             row = response.coordinators.add(key=key, node_id=NO_NODE, port=NO_PORT, error_message="")
             try:
                 row.node_id, row.host, row.port = self._find(message.key_type, key)
@@ -182,22 +188,38 @@ class GroupAdmin:
     async def describe(self, message: Message) -> Message:
         assert isinstance(message, admin_pb2.DescribeGroupsRequest)
         response = admin_pb2.DescribeGroupsResponse()
-        for group_id in message.groups:
+        found = await self._found(list(dict.fromkeys(message.groups)))
+        for index, (group_id, group) in enumerate(found.items(), 1):
             row = response.groups.add(group_id=group_id)
-            try:
-                shard = self._coordinator.shard_of(group_id)
-                found = await shard.ask(list, partial(offset_jobs.describe, shard, group_id))
-            except ApiError as error:
-                row.error_code = error.code
-                continue
-            for group in found:
+            if isinstance(group, ErrorCode):
+                row.error_code = group
+            elif group is not None:
                 _describe(row, group)
-            if found:
-                continue
-            row.group_state = State.DEAD.value
-            if version_of(message) >= FIRST_WITH_UNKNOWN_GROUPS:
-                row.error_code, row.error_message = ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found."
+            else:
+                row.group_state = State.DEAD.value
+                if version_of(message) >= FIRST_WITH_UNKNOWN_GROUPS:
+                    row.error_code, row.error_message = ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found."
+            if not index % GROUPS_AT_ONCE:
+                await trio.lowlevel.checkpoint()
         return response
+
+    async def _found(self, group_ids: Sequence[str]) -> dict[str, Group | ErrorCode | None]:
+        """Return each group, the error of its coordinator, or None if it is not known. A shard is asked for many at once."""
+        found: dict[str, Group | ErrorCode | None] = dict.fromkeys(group_ids)
+        for start in range(0, len(group_ids), GROUPS_AT_ONCE):
+            by_shard: dict[Shard, list[str]] = {}
+            for group_id in group_ids[start : start + GROUPS_AT_ONCE]:
+                try:
+                    by_shard.setdefault(self._coordinator.shard_of(group_id), []).append(group_id)
+                except ApiError as error:
+                    found[group_id] = error.code
+            for shard, asked in by_shard.items():
+                try:
+                    found.update(await shard.ask(dict, partial(offset_jobs.describe, shard, asked)))
+                except ApiError as error:
+                    found.update(dict.fromkeys(asked, error.code))
+            await trio.lowlevel.checkpoint()
+        return found
 
     async def list(self, message: Message) -> Message:
         assert isinstance(message, admin_pb2.ListGroupsRequest)
@@ -219,7 +241,9 @@ class GroupAdmin:
     async def delete(self, message: Message) -> Message:
         assert isinstance(message, admin_pb2.DeleteGroupsRequest)
         response = admin_pb2.DeleteGroupsResponse()
-        for group_id in dict.fromkeys(message.groups_names):
+        for index, group_id in enumerate(dict.fromkeys(message.groups_names), 1):
+            if not index % GROUPS_AT_ONCE:
+                await trio.lowlevel.checkpoint()
             try:
                 shard = self._coordinator.shard_of(group_id)
                 code = await shard.ask(ErrorCode, partial(offset_jobs.delete_group, shard, group_id))

@@ -53,13 +53,14 @@ class GroupOffsets:
         retention_ms = message.retention_time_ms if message.HasField("retention_time_ms") else NO_RETENTION
         expires_at_ms = None if retention_ms == NO_RETENTION else min(max(now_ms + retention_ms, 0), LAST_MS)
         entries: list[tuple[Place, Committed]] = []
+        rows = _Rows(response.topics)
         for topic in message.topics:
             image = self._topic(topic, by_id=version >= FIRST_BY_ID)
             for partition in topic.partitions:
                 number = partition.partition_index
                 if image is None or number not in image.partitions:
                     code = _unknown(image, by_id=version >= FIRST_BY_ID)
-                    row = _row(response.topics, topic.name, topic.topic_id)
+                    row = rows.of(topic.name, topic.topic_id)
                     row.partitions.add(partition_index=number, error_code=code)
                     continue
                 epoch = partition.committed_leader_epoch if partition.HasField("committed_leader_epoch") else NO_EPOCH
@@ -70,7 +71,7 @@ class GroupOffsets:
         if entries:
             codes = await self._commit(message, entries, version)
             for ((name, number), committed), code in zip(entries, codes, strict=True):
-                row = _row(response.topics, *self._named(name, committed.topic_id, version))
+                row = rows.of(*self._named(name, committed.topic_id, version))
                 row.partitions.add(partition_index=number, error_code=code)
         return response
 
@@ -146,10 +147,11 @@ class GroupOffsets:
     def _add_all(self, row: Any, found: dict[Place, Committed], version: int) -> None:
         """Add all offsets of a group. A topic that is gone has no id, so that it is left out of answers with ids."""
         by_name = self._coordinator.image.topics.by_name
+        rows = _Rows(row.topics)
         for (name, number), committed in sorted(found.items()):
             topic_id = by_name.get(name)
             if topic_id is not None or version < FIRST_BY_ID:
-                _add_offset(_row(row.topics, *self._named(name, topic_id, version)), number, committed)
+                _add_offset(rows.of(*self._named(name, topic_id, version)), number, committed)
 
     # --- OffsetDelete --------------------------------------------------------------------------------------------------------
 
@@ -159,6 +161,7 @@ class GroupOffsets:
         if not message.group_id:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
         response = admin_pb2.OffsetDeleteResponse()
+        rows = _Rows(response.topics)
         places: list[Place] = []
         for topic in message.topics:
             image = self._topic(topic, by_id=False)
@@ -167,7 +170,7 @@ class GroupOffsets:
                 if image is not None and number in image.partitions:
                     places.append((topic.name, number))
                 else:
-                    row = _row(response.topics, topic.name)
+                    row = rows.of(topic.name)
                     row.partitions.add(partition_index=number, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if places:
             shard = self._coordinator.shard_of(message.group_id)
@@ -175,7 +178,7 @@ class GroupOffsets:
             if answer.error:
                 raise ApiError(answer.error)
             for (name, number), code in zip(places, answer.codes, strict=True):
-                _row(response.topics, name).partitions.add(partition_index=number, error_code=code)
+                rows.of(name).partitions.add(partition_index=number, error_code=code)
         return response
 
     # --- topics --------------------------------------------------------------------------------------------------------------
@@ -199,12 +202,20 @@ def _unknown(image: TopicImage | None, *, by_id: bool) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_ID if image is None and by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _row(topics: Any, name: str, topic_id: str = "") -> Any:
-    """Return the answer's entry of a topic, which is added if it is not there."""
-    for row in reversed(topics):
-        if row.name == name and (not topic_id or row.topic_id == topic_id):
-            return row
-    return topics.add(name=name, topic_id=topic_id) if topic_id else topics.add(name=name)
+class _Rows:
+    """The entries of topics in an answer. Each is found by its topic in the same time, however many there are."""
+
+    def __init__(self, topics: Any) -> None:
+        self._topics = topics
+        self._by_topic: dict[tuple[str, str], Any] = {}
+
+    def of(self, name: str, topic_id: str = "") -> Any:
+        """Return the entry of a topic, which is added if it is not there."""
+        row = self._by_topic.get((name, topic_id))
+        if row is None:
+            row = self._topics.add(name=name, topic_id=topic_id) if topic_id else self._topics.add(name=name)
+            self._by_topic[name, topic_id] = row
+        return row
 
 
 def _add_offset(row: Any, number: int, committed: Committed | None, code: ErrorCode = ErrorCode.NONE) -> None:

@@ -98,10 +98,10 @@ def delete_group(shard: Shard, group_id: str, token: Token) -> Change:
     return change._replace(answers=((token, ErrorCode.NONE),))
 
 
-def describe(shard: Shard, group_id: str, token: Token) -> Change:
-    """Answer: a list of the group, empty if it is not known."""
-    group = known(shard, group_id)
-    return Change(answers=((token, [] if group is None else [group]),))
+def describe(shard: Shard, group_ids: Sequence[str], token: Token) -> Change:
+    """Answer: the groups that are known, by id."""
+    groups = ((group_id, known(shard, group_id)) for group_id in group_ids)
+    return Change(answers=((token, {group_id: group for group_id, group in groups if group is not None}),))
 
 
 def list_groups(shard: Shard, token: Token) -> Change:
