@@ -186,7 +186,7 @@ def _with_length(length: struct.Struct) -> _Layout:
     return _Layout(step, start)
 
 
-def _array(element: _Layout, is_compact: bool) -> _Layout:
+def _array(element: _Layout, is_compact: bool, *, is_nullable: bool) -> _Layout:
     step_of_one, bytes_min, is_fixed = element
     bytes_min = max(bytes_min, 1)
 
@@ -200,6 +200,8 @@ def _array(element: _Layout, is_compact: bool) -> _Layout:
         if count < 0:
             if count < -1:
                 raise walk.unfit(f"an array of {count} elements", at)
+            if not is_nullable:
+                raise walk.unfit("a null array, which its schema does not allow,", at)
             return at
         if count * bytes_min > walk.end - at:
             raise walk.unfit(f"an array of {count} elements of at least {bytes_min} bytes", at)
@@ -312,7 +314,7 @@ def _field(field: dataclasses.Field[Any], kind: type[Entity]) -> _Layout:
         layout = _nullable(layout) if is_nullable and not is_array else layout
     else:
         layout = _scalar(field.metadata["kafka_type"], is_compact)
-    return _array(layout, is_compact) if is_array else layout
+    return _array(layout, is_compact, is_nullable=len(options) > 1) if is_array else layout
 
 
 def _scalar(kafka_type: str, is_compact: bool) -> _Layout:

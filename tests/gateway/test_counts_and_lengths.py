@@ -41,6 +41,23 @@ def test_an_array_that_is_longer_than_its_frame_is_malformed(frame: str) -> None
         decode_request(bytes.fromhex(frame))
 
 
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "0002000100000001000178" + "ffffffff" + "ffffffff",  # ListOffsets 1
+        "0000000900000001000178" + "00" + "00" + "0001" + "00000000" + "00" + "00",  # Produce 9
+        "0003000000000001000178" + "ffffffff",  # Metadata 0, whose empty array stands for all topics
+    ],
+)
+def test_an_array_that_must_not_be_null_is_malformed_without_elements(frame: str) -> None:
+    with pytest.raises(MalformedRequest, match="a null array, which its schema does not allow"):
+        decode_request(bytes.fromhex(frame))
+
+
+def test_an_array_that_may_be_null_is_read() -> None:
+    assert decode_request(bytes.fromhex("0003000100000001000178" + "ffffffff")).body.topics is None
+
+
 def swept(versions: str) -> dict[str, object]:
     """Run the sweep in a process of its own, which a believed count would end."""
     command = [sys.executable, str(Path(__file__).with_name("count_sweep.py")), versions]
