@@ -54,7 +54,7 @@ class KafkaListener:
         """Number of open connections by the client's address."""
         self._frame_bytes_max = int(setting("socket.request.max.bytes") or 0)
         self._budget = FrameBudget(max(FRAMES_BYTES_MAX, self._frame_bytes_max))
-        self._limit = LineLimit(LINES_AT_ONCE, LINE_INTERVAL_S)
+        self._lines = {level: LineLimit(LINES_AT_ONCE, LINE_INTERVAL_S) for level in (logging.WARNING, logging.ERROR)}
         self._vain = VainClients()
 
     def statistics(self) -> dict[str, int]:
@@ -124,7 +124,7 @@ class KafkaListener:
         except (OSError, PartLost) as error:
             logger.debug("a connection of %s ended: %s", host, error)
         except Exception:
-            logger.exception("a request of %s failed; its connection is closed", host)
+            self._log(logging.ERROR, f"a request of {host} failed; its connection is closed", with_traceback=True)
 
     async def _serve_request(self, connection: ClientConnection, frame: memoryview, host: str) -> None:
         head = peek(frame)
@@ -142,10 +142,14 @@ class KafkaListener:
             await connection.send(answer)
 
     def _warn(self, text: str) -> None:
-        suppressed = self._limit.admit(trio.current_time())
+        self._log(logging.WARNING, text)
+
+    def _log(self, level: int, text: str, *, with_traceback: bool = False) -> None:
+        """Log a line that a client caused, unless there were many of them just now."""
+        suppressed = self._lines[level].admit(trio.current_time())
         if suppressed is not None:
             more = f"; {suppressed} such lines before this one were left out" if suppressed else ""
-            logger.warning("%s%s", text, more)
+            logger.log(level, "%s%s", text, more, exc_info=with_traceback)
 
 
 async def _listeners(host: str, port: int) -> list[trio.SocketListener]:

@@ -19,7 +19,7 @@ from kraftlab.gateway.codec import Header, KafkaRequest, MalformedRequest, decod
 from kraftlab.gateway.connection import ClientConnection, Closed, FrameBudget
 from kraftlab.gateway.data import Unheard
 from kraftlab.gateway.door import OFFERS
-from kraftlab.gateway.listener import KafkaListener
+from kraftlab.gateway.listener import LINES_AT_ONCE, KafkaListener
 from kraftlab.gateway.unserved import CLIENTS_MAX, REMINDER_S, VainClients, vain_request
 from kraftlab.rpc.caller import Caller
 from kraftlab.wire.parts import Part
@@ -199,6 +199,19 @@ async def test_a_fault_of_the_broker_ends_one_connection_only(caplog: pytest.Log
         assert await read(stream, 1) == b""
         assert await is_served(other)
     assert "ZeroDivisionError" in caplog.text
+
+
+async def test_faults_of_the_broker_fill_no_disk(caplog: pytest.LogCaptureFixture) -> None:
+    async def fail(request: KafkaRequest) -> Sequence[Part]:
+        raise ZeroDivisionError
+
+    async with listening(fail) as (_, port):
+        for _ in range(LINES_AT_ONCE + 5):
+            async with await connected(port) as stream:
+                await stream.send_all(framed(METADATA))
+                assert await read(stream, 1) == b""
+    lines = [record for record in caplog.records if "its connection is closed" in record.getMessage()]
+    assert LINES_AT_ONCE <= len(lines) < LINES_AT_ONCE + 5
 
 
 async def test_more_connections_than_the_limit_are_closed(caplog: pytest.LogCaptureFixture) -> None:
