@@ -40,6 +40,10 @@ CATCH_UP_S = 1.0
 """An answer waits at most so long until this broker has published the change: the client's next Metadata then shows it."""
 
 
+LARGE_BYTES = 100_000
+"""Bytes of an answer from which on a thread encodes it: the rows of a very large one take a minute."""
+
+
 class Node(Protocol):
     """A broker or controller as the metadata knows it."""
 
@@ -74,6 +78,8 @@ class Door:
         self._published = published
         self._local = local
         self.offers = offers
+        self._one_large = trio.CapacityLimiter(1)
+        """Large answers are encoded one after the other: several at once would leave other tasks little time."""
 
     async def answer(self, request: KafkaRequest, caller: Caller) -> Sequence[Part] | None:
         """Return the frame that answers a request that is offered, None if the client expects none.
@@ -103,7 +109,9 @@ class Door:
         kind = response_schema(head.key, head.version)
         if response.header.error_code and not says_error(response, kind):
             raise Unanswerable(f"{name} failed: {response.header.error_message}")
-        return encode_entity(head.correlation_id, to_entity(response, kind))
+        if response.ByteSize() < LARGE_BYTES:
+            return _encoded(head, response)
+        return await trio.to_thread.run_sync(_encoded, head, response, abandon_on_cancel=True, limiter=self._one_large)
 
     def unsupported(self, head: Header) -> Sequence[Part]:
         """Return the answer to an ApiVersions request in an unknown version: version 0, which any client reads (KIP-511)."""
@@ -136,3 +144,7 @@ class Door:
         # A client takes the controller's address from the list of nodes.
         if response.controller_id not in named:
             response.controller_id = self._node_id if self._node_id in named else next(iter(named), -1)
+
+
+def _encoded(head: Header, response: Any) -> Sequence[Part]:
+    return encode_entity(head.correlation_id, to_entity(response, response_schema(head.key, head.version)))

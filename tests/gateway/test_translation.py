@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, get_args, get_type_hints
 
 import pytest
+import trio
+import trio.lowlevel
 from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -186,3 +188,29 @@ async def test_a_failure_that_a_response_cannot_show_is_no_success() -> None:
         else:
             assert parts is not None
             assert int(read_response(key, version, parts).error_code) == ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_other_tasks_get_turns_while_a_large_answer_is_encoded() -> None:
+    count, turns = 20_000, 0
+
+    async def describe(call: Call) -> Message:
+        return admin_pb2.DescribeGroupsResponse(groups=[admin_pb2.DescribedGroup(group_id=f"g{each}") for each in range(count)])
+
+    async def published(offset: int) -> None:
+        """The broker has all metadata."""
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    kind: Any = load_request_schema(15, 5)
+    request = KafkaRequest(Header(15, 5, 1), "", kind(groups=(), include_authorized_operations=False))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(take_turns)
+        parts = await Door(describe, 0, dict, published, {}).answer(request, Caller("User:ANONYMOUS", "127.0.0.1"))
+        nursery.cancel_scope.cancel()
+    assert parts is not None
+    assert len(read_response(15, 5, parts).groups) == count
+    assert turns > 10
