@@ -58,7 +58,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
 
 @pytest.fixture(scope="session")
 def shown() -> Callable[[bytes], bytes]:
-    """What Kafka's own tool printed, without the secrets, which we do not print."""
+    """Text that Kafka's own tool printed, with the secrets hidden as ours are."""
     return lambda printed: re.sub(rb'"(salt|storedKey|serverKey)":"[^"]*"', rb'"\1":"[hidden]"', printed)
 
 
