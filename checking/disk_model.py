@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from functools import cache
 from random import Random
 from typing import Any, NamedTuple
 
@@ -274,7 +274,7 @@ class DiskModel:
 
     def as_seen(self) -> Tree:
         """Return the tree that programs see, which is also the image after a kill."""
-        return self._tree(self.names, partial(self._content, {}), self.roots)
+        return self._tree(self.names, lambda inode: bytes(self._files[inode].data), self.roots)
 
     def after_power_loss(self, disk: str, random: Random) -> Tree:
         """Draw one of the images of that disk."""
@@ -325,6 +325,11 @@ class DiskModel:
         yield pending
 
     def _with_data(self, choices: Iterable[Sequence[_Pending]]) -> Iterator[Tree]:
+        content = cache(lambda inode, policy: self._files[inode].content(policy))
+
+        def image(names: Names, policies: dict[int, str]) -> Tree:
+            return self._tree(names, lambda inode: content(inode, policies.get(inode, ALL)), self.roots)
+
         unsure = [inode for inode, file in self._files.items() if not file.is_certain]
         for chosen in choices:
             names = {inode: dict(entries) for inode, entries in self._durable.items()}
@@ -332,14 +337,10 @@ class DiskModel:
                 _apply_to(names, pending.change)
             is_extreme = len(chosen) in (0, len(self._pending))
             for policy in POLICIES if unsure else (ALL,):
-                yield self._tree(names, partial(self._content, dict.fromkeys(unsure, policy)), self.roots)
+                yield image(names, dict.fromkeys(unsure, policy))
                 if is_extreme and len(unsure) > 1 and policy in (ALL, LOST):
                     for odd in unsure:
-                        odd_one = {**dict.fromkeys(unsure, policy), odd: LOST if policy == ALL else ALL}
-                        yield self._tree(names, partial(self._content, odd_one), self.roots)
-
-    def _content(self, policies: dict[int, str], inode: int) -> bytes:
-        return self._files[inode].content(policies.get(inode, ALL))
+                        yield image(names, {**dict.fromkeys(unsure, policy), odd: LOST if policy == ALL else ALL})
 
     def _tree(self, names: Names, content: Callable[[int], bytes], roots: dict[str, int]) -> Tree:
         found: list[tuple[str, bytes | None]] = []

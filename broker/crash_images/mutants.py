@@ -31,7 +31,7 @@ from ..moves.move_state import MoveEvent
 from ..moves.mover import Move, Mover
 from ..replication.partition import Partition
 from .protocol import record
-from .recovery import cases, judge, quiet
+from .recovery import cases, judge, quiet, sample
 
 IN_THE_RUN = "the run itself"
 
@@ -223,7 +223,7 @@ def bugs_of(name: str) -> tuple[Mutant[Images], ...]:
 
 
 def hunt(name: str, scripts: Sequence[str] = ()) -> Finding[str]:
-    """Judge the images of the scripts, by default the bugs' own, until one breaks a rule. MutantDoesNotApply.
+    """Judge the images of the scripts, by default the bugs' own, until one breaks a rule; samples come first. MutantDoesNotApply.
 
     In the finding, the rule is the crash that left the image, or `IN_THE_RUN`, and the evidence is the script.
     """
@@ -237,7 +237,8 @@ def _judged(script: str) -> Shown[str]:
         recorded = record(script)
     if recorded.faults:
         return Shown(IN_THE_RUN, recorded.faults[0], 0, script)
-    wanted = cases(recorded)
+    every = cases(recorded)
+    wanted = sample(every) | every
     for broken in judge(recorded, wanted, limit=1):
         crash = f"{broken.case.crash}, {broken.without} missing" if broken.without else broken.case.crash
         return Shown(crash, broken.fault, [*wanted].index(broken.case) + 1, script)

@@ -43,6 +43,7 @@ from .recorder import Recorder
 from .watched_disks import lay_out
 
 NEXT_LEADER_EPOCH = 50
+SAMPLE = 30
 KILL, IN_ORDER, ANY_ORDER = "kill", "power, names in order", "power, names in any order"
 
 
@@ -125,6 +126,12 @@ def cases(recorded: Recorded, crashes: Sequence[str] = (KILL, IN_ORDER, ANY_ORDE
         if isinstance(operation, Mark):
             moment.pass_by(operation)
     return dict(found.values())
+
+
+def sample(wanted: dict[Case, Demand]) -> dict[Case, Demand]:
+    """Return at most `SAMPLE` images of each kind of crash, spread over the run."""
+    kinds = [[case for case in wanted if case.crash == crash] for crash in (KILL, IN_ORDER, ANY_ORDER)]
+    return {case: wanted[case] for kind in kinds for case in kind[:: -(-len(kind) // SAMPLE) or 1]}
 
 
 def _images(model: DiskModel, crashes: Sequence[str]) -> Iterator[tuple[str, Tree]]:
