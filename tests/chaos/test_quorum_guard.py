@@ -205,7 +205,7 @@ def in_mock_time(work: Callable[[], Awaitable[Any]]) -> Any:
     return trio.run(work, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 10_000), st.integers(1, 5), st.booleans())
 def test_no_plan_of_any_seed_leaves_voters_without_a_whole_majority(seed: int, controllers: int, clients_change: bool) -> None:
     options = Options(seed=str(seed), time_s=12, controllers=controllers, brokers=0)
