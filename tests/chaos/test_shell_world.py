@@ -151,7 +151,8 @@ def test_a_batch_sent_again_is_stored_once_while_its_partition_moves_and_is_comp
 def test_a_broker_that_stores_every_batch_it_gets_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ProducerState, "find_duplicates", lambda *_: [])
     monkeypatch.setattr(ProducerState, "check", lambda *_: None)
-    verdicts = bad("records", run_shell(workload_named("records"), RECORDS, nemeses=("kill", "pause")))
+    options = msgspec.structs.replace(with_seed(2), time_s=3, brokers=2, rate=100)
+    verdicts = bad("records", run_shell(workload_named("records"), options, nemeses=("loss", "late", "slow")))
     assert [verdict.checker for verdict in verdicts] == ["kept-records"]
     assert "doubled" in verdicts[0].details["violations"]
 
