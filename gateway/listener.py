@@ -20,7 +20,7 @@ from kraftlab.access.users import ANONYMOUS
 from kraftlab.config.config_key import split_list
 from kraftlab.quorum.core.types import Endpoint
 from kraftlab.rpc.caller import Caller
-from kraftlab.wire.line_limit import LineLimit
+from kraftlab.wire.line_limit import LimitedLog
 from kraftlab.wire.network import TcpWire
 from kraftlab.wire.parts import PartLost
 from kraftlab.wire.transport import ListenError
@@ -35,9 +35,6 @@ logger = logging.getLogger("kraftlab.gateway")
 
 FRAMES_BYTES_MAX = 256 * 1024 * 1024
 """Bytes of large requests in memory at once."""
-LINES_AT_ONCE = 30
-LINE_INTERVAL_S = 5.0
-"""Clients can cause at most LINES_AT_ONCE log lines at once, and one more per interval."""
 
 Setting = Callable[[str], str | None]
 """The broker's present value of a config."""
@@ -54,7 +51,7 @@ class KafkaListener:
         """Number of open connections by the client's address."""
         self._frame_bytes_max = int(setting("socket.request.max.bytes") or 0)
         self._budget = FrameBudget(max(FRAMES_BYTES_MAX, self._frame_bytes_max))
-        self._lines = {level: LineLimit(LINES_AT_ONCE, LINE_INTERVAL_S) for level in (logging.WARNING, logging.ERROR)}
+        self._lines = LimitedLog(logger, trio.current_time)
         self._vain = VainClients()
 
     def statistics(self) -> dict[str, int]:
@@ -80,7 +77,7 @@ class KafkaListener:
             return
         reason = self._too_many(host)
         if reason:
-            self._warn(f"closed a connection of {host}: {reason}")
+            self._lines.warning("closed a connection of %s: %s", host, reason)
             await stream.aclose()
             return
         wire = TcpWire(stream.socket)
@@ -120,11 +117,11 @@ class KafkaListener:
             if str(error):
                 logger.debug("a connection of %s ended: %s", host, error)
         except (MalformedRequest, Unanswerable, Unheard) as error:
-            self._warn(f"closed a connection of {host}: {error}")
+            self._lines.warning("closed a connection of %s: %s", host, error)
         except (OSError, PartLost) as error:
             logger.debug("a connection of %s ended: %s", host, error)
         except Exception:
-            self._log(logging.ERROR, f"a request of {host} failed; its connection is closed", with_traceback=True)
+            self._lines.exception("a request of %s failed; its connection is closed", host)
 
     async def _serve_request(self, connection: ClientConnection, frame: memoryview, host: str) -> None:
         head = peek(frame)
@@ -132,7 +129,7 @@ class KafkaListener:
         if offer is not None and offer.lowest <= head.version <= offer.highest:
             request = decode_request(frame)
             if line := self._vain.line_for(request, host, trio.current_time()):
-                self._warn(line)
+                self._lines.warning("%s", line)
             answer = await self._door.answer(request, Caller(ANONYMOUS, host, request.client_id))
         elif head.key == API_VERSIONS:
             answer = self._door.unsupported(head)
@@ -140,16 +137,6 @@ class KafkaListener:
             raise MalformedRequest(refusal_of(head, frame))
         if answer is not None:
             await connection.send(answer)
-
-    def _warn(self, text: str) -> None:
-        self._log(logging.WARNING, text)
-
-    def _log(self, level: int, text: str, *, with_traceback: bool = False) -> None:
-        """Log a line that a client caused, unless there were many of them just now."""
-        suppressed = self._lines[level].admit(trio.current_time())
-        if suppressed is not None:
-            more = f"; {suppressed} such lines before this one were left out" if suppressed else ""
-            logger.log(level, "%s%s", text, more, exc_info=with_traceback)
 
 
 async def _listeners(host: str, port: int) -> list[trio.SocketListener]:

@@ -33,7 +33,7 @@ from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.peer_rpc import ForwardingBroker
 from kraftlab.quorum.core.types import Endpoint
 from kraftlab.quorum.driver.errors import only_cause
-from kraftlab.wire.line_limit import LineLimit
+from kraftlab.wire.line_limit import LimitedLog
 from kraftlab.wire.transport import ListenError
 
 from .call_stream import Begin, ServedStream, Settle
@@ -59,9 +59,6 @@ MIN_PING_INTERVAL_MS = 500
 """Minimum between pings of clients, which ping during a call to distinguish a node that hangs from a slow one."""
 HANDSHAKE_TIMEOUT_MS = 5000
 """A connection that has not spoken HTTP/2 by then is closed."""
-LINES_AT_ONCE = 50
-LINE_INTERVAL_S = 5.0
-"""Malformed requests give at most LINES_AT_ONCE log lines at once, and one more per interval."""
 
 MALFORMED = "INTERNAL", "malformed request; is this a client of another service?"
 STOPPING = "UNAVAILABLE", "this node is stopping; ask another one"
@@ -106,6 +103,7 @@ class AdminServer:
         self._nursery: trio.Nursery | None = None
         self._calls = 0
         self._faults = 0
+        self._lines = LimitedLog(logger, time.monotonic)
         self._in_flight = 0
         self._accepted: dict[int, Settle] = {}
         """Calls that `accept` took and has not answered, by a number of their own."""
@@ -188,7 +186,7 @@ class AdminServer:
 
     def _failed(self, method: Method, error: Exception) -> Message:
         self._faults += 1
-        logger.exception("%s failed", method.api)
+        self._lines.exception("%s failed", method.api)
         return fault(method, f"{method.api} failed on this node ({type(error).__name__}); its log says more")
 
 
@@ -201,7 +199,7 @@ class _GrpcServer:
         self._host = host
         self._port = port
         self._streams = 0
-        self._limit = LineLimit(LINES_AT_ONCE, LINE_INTERVAL_S)
+        self._lines = LimitedLog(logger, time.monotonic)
         self._calls = Errands(trio.lowlevel.current_trio_token().run_sync_soon)
         self._answers: Errands
         self._stopped: asyncio.Event
@@ -325,10 +323,7 @@ class _GrpcServer:
         try:
             return kind.FromString(data)
         except DecodeError:
-            suppressed = self._limit.admit(time.monotonic())
-            if suppressed is not None:
-                more = f"; {suppressed} such lines before this one were left out" if suppressed else ""
-                logger.warning("refused a call: %d bytes that are not a valid %s%s", len(data), kind.DESCRIPTOR.name, more)
+            self._lines.warning("refused a call: %d bytes that are not a valid %s", len(data), kind.DESCRIPTOR.name)
             return None
 
 

@@ -33,7 +33,7 @@ from kraftlab.quorum.core.errors import ErrorCode, InvariantViolation
 from kraftlab.quorum.core.types import Endpoint, ReplicaKey
 
 from .frames import ERROR, REQUEST, RESPONSE, Frame, FrameConnection, FrameError, encode_frame, frame_parts
-from .line_limit import LineLimit
+from .line_limit import LimitedLog
 from .network import TCP, Network, Wire
 from .parts import NOTHING, InMemory, Part
 
@@ -55,9 +55,6 @@ IDLE_TIMEOUT_S = 600.0
 SWEEP_INTERVAL_S = 1.0
 RECONNECT_BACKOFF_S = 0.02
 RECONNECT_BACKOFF_MAX_S = 0.2
-LINES_AT_ONCE = 30
-LINE_INTERVAL_S = 5.0
-"""Peers can cause at most LINES_AT_ONCE log lines at once, and one more per interval."""
 
 
 class PeerIdentity(NamedTuple):
@@ -169,25 +166,6 @@ class Responder:
         self._connection.answer(self, self._request, self._size_bytes, ERROR, _encode((code, message)))
 
 
-class _LimitedWarnings:
-    """A limited number of log lines that any peer or stranger can cause."""
-
-    def __init__(self) -> None:
-        self._limit = LineLimit(LINES_AT_ONCE, LINE_INTERVAL_S)
-
-    def warn(self, message: str, *values: object) -> None:
-        suppressed = self._limit.admit(trio.current_time())
-        if suppressed is not None:
-            more = f"; {suppressed} such lines before this one were left out" if suppressed else ""
-            logger.warning(f"{message}%s", *values, more)
-
-    def summarize(self) -> None:
-        """Log the number of suppressed lines if no other line has."""
-        now = trio.current_time()
-        if self._limit.summary_due_at <= now:
-            logger.warning("%d more lines about peers' connections were left out", self._limit.admit(now))
-
-
 class DirectHandler(NamedTuple):
     """Handles requests without a task. `accept` must not block, and uses the responder once, then or later."""
 
@@ -223,7 +201,7 @@ class PeerServer:
         self._network = network
         self.handlers = handlers
         self._connections: dict[_ServedConnection, None] = {}
-        self.warnings = _LimitedWarnings()
+        self.lines = LimitedLog(logger, trio.current_time)
 
     async def serve(self, host: str, port: int, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
         """Listen until cancelled; report the port (0: any free one) once it accepts. ListenError if it cannot."""
@@ -244,7 +222,7 @@ class PeerServer:
 
     async def _serve_connection(self, connected: Wire, source: str) -> None:
         if len(self._connections) >= MAX_CONNECTIONS:
-            self.warnings.warn("refused a connection: %d are open already", len(self._connections))
+            self.lines.warning("refused a connection: %d are open already", len(self._connections))
             connected.close()
             return
         connection = _ServedConnection(self, connected, source)
@@ -260,7 +238,7 @@ class PeerServer:
             now = trio.current_time()
             for connection in tuple(self._connections):
                 connection.close_if_overdue(now)
-            self.warnings.summarize()
+            self.lines.summarize("lines about peers' connections")
 
 
 class _ServedConnection(Connection):
@@ -286,7 +264,7 @@ class _ServedConnection(Connection):
         try:
             await self._frames.run()
         except* FrameError as errors:
-            self._server.warnings.warn("closed connection from %s: it sent %s", self.source, errors.exceptions[0])
+            self._server.lines.warning("closed connection from %s: it sent %s", self.source, errors.exceptions[0])
         finally:
             for responder in tuple(self._open):
                 if responder.on_abandoned is not None:
@@ -306,7 +284,7 @@ class _ServedConnection(Connection):
             reason = f"idle for {IDLE_TIMEOUT_S:.0f} s"
         else:
             return
-        self._server.warnings.warn("closed connection from %s: %s", self.source, reason)
+        self._server.lines.warning("closed connection from %s: %s", self.source, reason)
         frames.close()
 
     def answer(self, responder: Responder, request: Frame, size_bytes: int, kind: int, body: Body) -> None:
@@ -336,7 +314,7 @@ class _ServedConnection(Connection):
         if isinstance(handler, DirectHandler):
             handler.accept(request, responder)
         else:
-            self._frames.nursery().start_soon(_handle, handler, request, responder)
+            self._frames.nursery().start_soon(_handle, handler, request, responder, self._server.lines)
         self._paused = self._full()
         return not self._paused
 
@@ -348,7 +326,7 @@ class _ServedConnection(Connection):
         if not self._warned:
             self._warned = True
             foreign = "" if code != ErrorCode.INCONSISTENT_CLUSTER_ID else f" (the sender's is {_shown(frame.cluster_id)})"
-            warn = self._server.warnings.warn
+            warn = self._server.lines.warning
             warn("refused request from %s (node %d): %s%s", self.source, frame.sender.node_id, message, foreign)
         self._write(frame, ERROR, _encode((code, message)))
         if frame.sender != self._sender:
@@ -388,11 +366,11 @@ class _ServedConnection(Connection):
         try:
             self._frames.write_parts(frame_parts(head, (body,) if isinstance(body, InMemory) else body))
         except FrameError as error:
-            logger.error("could not answer api %d: %s", request.api, error)
+            self._server.lines.error("could not answer api %d: %s", request.api, error)
             self._write(request, ERROR, _encode((int(ErrorCode.UNKNOWN_SERVER_ERROR), str(error))))
 
 
-async def _handle(handler: PeerHandler, request: PeerRequest, responder: Responder) -> None:
+async def _handle(handler: PeerHandler, request: PeerRequest, responder: Responder, lines: LimitedLog) -> None:
     try:
         body = await handler(request)
     except PeerError as error:
@@ -402,7 +380,7 @@ async def _handle(handler: PeerHandler, request: PeerRequest, responder: Respond
     except InvariantViolation:
         raise
     except Exception as error:
-        logger.exception("api %d from %s failed", request.api, request.source)
+        lines.exception("api %d from %s failed", request.api, request.source)
         responder.refuse(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}")
     else:
         responder.reply(body)
@@ -454,7 +432,7 @@ class PeerClient:
         self._next_attempt = 0.0
         self._scope = trio.CancelScope()
         self._closed = False
-        self._warnings = _LimitedWarnings()
+        self._lines = LimitedLog(logger, trio.current_time)
 
     async def request(
         self, api: int, body: bytes, *, timeout_ms: int, version: int = SUPPORTED_VERSION, node_id: int = ANY_NODE
@@ -560,7 +538,7 @@ class PeerClient:
         try:
             await connection.run()
         except* FrameError as errors:
-            self._warnings.warn("closed connection to %s: it sent %s", self.endpoint, errors.exceptions[0])
+            self._lines.warning("closed connection to %s: it sent %s", self.endpoint, errors.exceptions[0])
         self._next_attempt = trio.current_time() + RECONNECT_BACKOFF_S * self._network.chance.uniform(0.5, 1.0)
         return PeerUnreachable(f"the connection to {self.endpoint} was lost")
 

@@ -20,6 +20,7 @@ import heapq
 import itertools
 import logging
 import math
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -28,6 +29,7 @@ from typing import NamedTuple, TypeVar
 import trio
 
 from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.wire.line_limit import LimitedLog
 
 from ..log.clock import wall_clock_ms
 from ..log.record_batch import Record
@@ -38,6 +40,8 @@ from .records import Entry, OffsetEntry, group_record
 from .store import LeadershipOver, NotWritten, Store
 
 logger = logging.getLogger("kraftlab.broker.groups")
+_lines = LimitedLog(logger, time.monotonic)
+"""Lines that requests can cause, of all shards."""
 
 Answer = TypeVar("Answer")
 
@@ -271,14 +275,14 @@ class Shard:
         try:
             change = job.decide()
         except Exception:
-            logger.exception("%s: a request failed", self)
+            _lines.exception("%s: a request failed", self)
             self._fail(job.token, ErrorCode.UNKNOWN_SERVER_ERROR)
             return
         if change.records:
             try:
                 await self.store.append(change.records)
             except NotWritten as error:
-                logger.warning("%s: %d records were not written: %s", self, len(change.records), error)
+                _lines.warning("%s: %d records were not written: %s", self, len(change.records), error)
                 job.on_refused()
                 self._fail(job.token, ANSWERS_TO_FAULTS.get(error.code, error.code))
                 return

@@ -57,6 +57,7 @@ from kraftlab.quorum.core.types import Standing
 from kraftlab.rpc.methods import METHODS, LocalCall, fault
 from kraftlab.rpc.server import Call, Later
 from kraftlab.rpc.versions import version_of
+from kraftlab.wire.line_limit import LimitedLog
 from kraftlab.wire.senders import check_sender
 from kraftlab.wire.transport import Connection, DirectHandler, PeerError, PeerHandler, PeerRequest, Responder
 
@@ -123,6 +124,7 @@ class ControllerService:
         self._mutation_quota = quota_of(controller.settings.static)
         self.local = local
         self._clock = clock
+        self._lines = LimitedLog(logger, lambda: clock() / 1000)
         self._waits = waits or TrioWaits()
 
     def now_ms(self) -> int:
@@ -153,7 +155,7 @@ class ControllerService:
             else:
                 response = self._refused(ready.row, call, written.error)
         except Exception as error:
-            logger.exception("cannot complete the answer to %s", call.api)
+            self._lines.exception("cannot complete the answer to %s", call.api)
             failure = f"{call.api} was carried out, but its answer failed ({type(error).__name__})"
             response = fault(METHODS[call.api], failure)
         answer(response)

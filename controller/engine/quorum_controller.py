@@ -48,6 +48,7 @@ from kraftlab.quorum.core.errors import InvariantViolation
 from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch
 from kraftlab.quorum.driver.errors import NotLeader, Overloaded
 from kraftlab.quorum.state_machine import CommittedBatch
+from kraftlab.wire.line_limit import LimitedLog
 
 from ..cluster import brokers
 from ..cluster.heartbeats import HeartbeatTable
@@ -138,6 +139,7 @@ class QuorumController:
         """Reason why this node must stop, None while it need not."""
         self.failed = trio.Event()
         self._clock = clock
+        self._lines = LimitedLog(logger, lambda: clock() / 1000)
         self._random = source
         self._quorum: MetadataQuorum | None = None
         self._claimed_epoch: int | None = None
@@ -416,7 +418,7 @@ class QuorumController:
             answer.fail(self._interrupted(error))
             return
         except Exception as error:
-            answer.fail(_changed_nothing(name, error))
+            answer.fail(self._changed_nothing(name, error))
             return
         if self._log.has_rest:
             self.queue.prepend(Event(f"the rest of {name}", lambda: self._push_rest(quorum, epoch), lambda error: None))
@@ -598,13 +600,12 @@ class QuorumController:
         if answer.error is not None and answer.error.code is not ErrorCode.NOT_CONTROLLER:
             self._halt(answer.error.__cause__ or answer.error)
 
-
-def _changed_nothing(name: str, error: Exception) -> ApiError:
-    """Log the exception, and return the error for the caller."""
-    logger.exception("%s failed; it changed nothing", name)
-    refusal = ApiError(
-        ErrorCode.UNKNOWN_SERVER_ERROR,
-        f"{name} met an error the controller did not expect; nothing was changed. Its log has the details.",
-    )
-    refusal.__cause__ = error
-    return refusal
+    def _changed_nothing(self, name: str, error: Exception) -> ApiError:
+        """Log the exception, and return the error for the caller."""
+        self._lines.exception("%s failed; it changed nothing", name)
+        refusal = ApiError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"{name} met an error the controller did not expect; nothing was changed. Its log has the details.",
+        )
+        refusal.__cause__ = error
+        return refusal

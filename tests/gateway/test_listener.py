@@ -19,9 +19,10 @@ from kraftlab.gateway.codec import Header, KafkaRequest, MalformedRequest, decod
 from kraftlab.gateway.connection import ClientConnection, Closed, FrameBudget
 from kraftlab.gateway.data import Unheard
 from kraftlab.gateway.door import OFFERS
-from kraftlab.gateway.listener import LINES_AT_ONCE, KafkaListener
+from kraftlab.gateway.listener import KafkaListener
 from kraftlab.gateway.unserved import CLIENTS_MAX, REMINDER_S, VainClients, vain_request
 from kraftlab.rpc.caller import Caller
+from kraftlab.wire.line_limit import LINES_AT_ONCE
 from kraftlab.wire.parts import Part
 
 from .conftest import make_frame

@@ -14,6 +14,7 @@ from kraftlab.quorum.core.errors import ErrorCode, InvariantViolation
 from kraftlab.quorum.core.types import Endpoint, ReplicaKey
 from kraftlab.wire import transport
 from kraftlab.wire.frames import MAX_FRAME_BYTES, REQUEST, Frame, FrameBuffer, FrameError, encode_frame
+from kraftlab.wire.line_limit import LINES_AT_ONCE
 from kraftlab.wire.transport import (
     DirectHandler,
     ListenError,
@@ -176,6 +177,14 @@ async def test_errors_come_back_as_codes(identity: Identity, api: int, version: 
             await pool.request(endpoint, api, b"not an array", timeout_ms=2000, version=version)
         assert raised.value.code == code
         assert await pool.request(endpoint, ECHO, b"healthy", timeout_ms=2000) == b"healthy"
+
+
+async def test_faults_of_a_handler_fill_no_disk(identity: Identity, caplog: pytest.LogCaptureFixture) -> None:
+    async with served(identity) as (pool, endpoint, _):
+        for _ in range(LINES_AT_ONCE + 5):
+            with pytest.raises(PeerError):
+                await pool.request(endpoint, FAILING, b"", timeout_ms=2000)
+    assert LINES_AT_ONCE <= caplog.text.count("Traceback") < LINES_AT_ONCE + 5
 
 
 async def test_another_clusters_node_is_refused_without_this_ones_id(identity: Identity) -> None:

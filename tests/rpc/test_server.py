@@ -20,6 +20,7 @@ from kraftlab.rpc import server
 from kraftlab.rpc.caller import Caller
 from kraftlab.rpc.methods import METHODS, SERVICE, STREAM_METHOD
 from kraftlab.rpc.server import AdminServer, Call, Later
+from kraftlab.wire.line_limit import LINES_AT_ONCE
 from kraftlab.wire.transport import ListenError
 
 
@@ -61,6 +62,14 @@ async def test_a_fault_of_the_dispatcher_is_answered_in_the_body(echo, stub: adm
     response = await trio.to_thread.run_sync(stub.DescribeCluster, describe_cluster(666))
     assert response.header.error_code == -1
     assert "RuntimeError" in response.header.error_message
+
+
+async def test_faults_of_the_dispatcher_fill_no_disk(
+    echo, stub: admin_pb2_grpc.AdminStub, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(LINES_AT_ONCE + 5):
+        await trio.to_thread.run_sync(stub.DescribeCluster, describe_cluster(666))
+    assert LINES_AT_ONCE <= caplog.text.count("Traceback") < LINES_AT_ONCE + 5
 
 
 async def test_the_stream_answers_as_calls_finish(echo, stub: admin_pb2_grpc.AdminStub) -> None:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import logging
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftlab.wire.line_limit import LineLimit
+from kraftlab.wire.line_limit import LINE_INTERVAL_S, LINES_AT_ONCE, LimitedLog, LineLimit
 
 
 def test_a_burst_is_written_and_then_one_line_per_interval() -> None:
@@ -37,3 +39,19 @@ def test_it_is_a_bucket_of_tokens(pauses: list[int], burst: int, interval_s: int
             assert written is None
             suppressed += 1
         assert (limit.summary_due_at < math.inf) == (suppressed > 0)
+
+
+def test_each_level_has_a_limit_and_the_next_line_counts_those_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    now = 0.0
+    lines = LimitedLog(logging.getLogger("limited"), lambda: now)
+    for _ in range(LINES_AT_ONCE + 5):
+        lines.warning("odd bytes of %s", "a")
+    try:
+        raise ZeroDivisionError
+    except ZeroDivisionError:
+        lines.exception("a call failed")
+    now = LINE_INTERVAL_S
+    lines.warning("odd bytes of %s", "b")
+    assert len(caplog.records) == LINES_AT_ONCE + 2
+    assert "ZeroDivisionError" in caplog.text
+    assert caplog.messages[-1] == "odd bytes of b; 5 such lines before this one were left out"

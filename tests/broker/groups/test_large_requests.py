@@ -11,7 +11,8 @@ import trio
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.broker.api import consumer_groups, group_offsets
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.wire.line_limit import LINES_AT_ONCE
 
 
 async def turns_during(cluster: Any, api: str, **fields: Any) -> tuple[int, Any]:
@@ -71,6 +72,17 @@ async def test_other_tasks_get_turns_while_many_groups_are_answered(
     names = [f"{number}" * 40_000 for number in range(4)] + [f"g{number}" for number in range(8 * consumer_groups.GROUPS_AT_ONCE)]
     turns, _ = await turns_during(cluster, api, header=pb.RequestHeader(api_version=4), **{field: names})
     assert turns >= 3
+
+
+async def test_faults_of_requests_fill_no_disk(cluster: Any, autojump_clock: Any, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(*arguments: object) -> object:
+        raise ZeroDivisionError
+
+    shard = cluster.coordinator("a").groups.shard_of("a")
+    for _ in range(LINES_AT_ONCE + 5):
+        with pytest.raises(ApiError):
+            await shard.ask(dict, fail)
+    assert 0 < caplog.text.count("Traceback") < LINES_AT_ONCE + 5
 
 
 @pytest.mark.parametrize("api", ["OffsetDelete", "OffsetCommit"])
