@@ -243,13 +243,17 @@ class FrameConnection:
     """A connection that carries frames. `run` reads until either side closes; `write` may be called at any time.
 
     `on_frame(frame, size_bytes)` is called for each frame, on the event loop, and must not block. If it returns False, reading
-    pauses until `resume()`: that holds a reader back. `run` returns when the peer closed or `close()` was called, and raises
-    FrameError for malformed bytes. The wire belongs to the connection and is closed when `run` ends.
+    pauses until `resume()`: that holds a reader back. `on_sent` is called when the peer has taken bytes that waited. `run`
+    returns when the peer closed or `close()` was called, and raises FrameError for malformed bytes. The wire belongs to the
+    connection and is closed when `run` ends.
     """
 
-    def __init__(self, connected: Wire, on_frame: Callable[[Frame, int], bool]) -> None:
+    def __init__(
+        self, connected: Wire, on_frame: Callable[[Frame, int], bool], on_sent: Callable[[], None] = lambda: None
+    ) -> None:
         self._wire = connected
         self._on_frame = on_frame
+        self._on_sent = on_sent
         self._buffer = FrameBuffer()
         self._outbound: deque[memoryview | FilePart] = deque()
         self._scope = trio.CancelScope()
@@ -397,6 +401,7 @@ class FrameConnection:
                 self.close()
                 return
             self.outbound_bytes -= sent
+            self._on_sent()
             if sent == len(part):
                 self._outbound.popleft()
             else:

@@ -49,6 +49,8 @@ MAX_CONNECTIONS = 512
 CLAIM_CHARACTERS_MAX = 64
 MAX_REQUESTS_PER_CONNECTION = 1024
 MAX_REQUEST_BYTES_PER_CONNECTION = 64 * 1024 * 1024
+MAX_UNSENT_BYTES_PER_CONNECTION = 1024 * 1024
+"""Bytes of answers that a peer may leave unread while more of its requests are read."""
 FIRST_FRAME_TIMEOUT_S = 10.0
 PARTIAL_FRAME_TIMEOUT_S = 30.0
 IDLE_TIMEOUT_S = 600.0
@@ -248,7 +250,7 @@ class _ServedConnection(Connection):
         super().__init__()
         self._server = server
         self.source = source
-        self._frames = FrameConnection(connected, self._on_frame)
+        self._frames = FrameConnection(connected, self._on_frame, self._resume_if_not_full)
         self._open: dict[Responder, None] = {}
         self._request_bytes = 0
         self._paused = False
@@ -293,6 +295,9 @@ class _ServedConnection(Connection):
         del self._open[responder]
         self._request_bytes -= size_bytes
         self._write(request, kind, body)
+        self._resume_if_not_full()
+
+    def _resume_if_not_full(self) -> None:
         if self._paused and not self._full():
             self._paused = False
             self._frames.resume()
@@ -305,7 +310,8 @@ class _ServedConnection(Connection):
         refusal = self._refusal(frame)
         if refusal is not None:
             self._refuse(frame, *refusal)
-            return True
+            self._paused = self._full()
+            return not self._paused
         handler = self._server.handlers[frame.api]
         request = PeerRequest(frame.api, frame.version, frame.sender, frame.body, ANONYMOUS, self.source)
         responder = Responder(self, frame, size_bytes)
@@ -319,7 +325,11 @@ class _ServedConnection(Connection):
         return not self._paused
 
     def _full(self) -> bool:
-        return len(self._open) >= MAX_REQUESTS_PER_CONNECTION or self._request_bytes >= MAX_REQUEST_BYTES_PER_CONNECTION
+        return (
+            len(self._open) >= MAX_REQUESTS_PER_CONNECTION
+            or self._request_bytes >= MAX_REQUEST_BYTES_PER_CONNECTION
+            or self._frames.outbound_bytes >= MAX_UNSENT_BYTES_PER_CONNECTION
+        )
 
     def _refuse(self, frame: Frame, code: int, message: str) -> None:
         """Answer with an error, log the first one, and end a connection whose sender has changed."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import NamedTuple
 
 import msgspec
 import pytest
 import trio
+import trio.testing
 
 from kraftlab.quorum.core.errors import ErrorCode, InvariantViolation
 from kraftlab.quorum.core.types import Endpoint, ReplicaKey
@@ -64,6 +68,16 @@ HANDLERS: dict[int, PeerHandler | DirectHandler] = {
     DECODING: decoding,
     FAILING: failing,
 }
+
+
+class Blocking(NamedTuple):
+    """The source of bytes that a socket of trio is once it is readable."""
+
+    socket: trio.socket.SocketType
+
+    def recv_into(self, room: memoryview, /) -> int:
+        descriptor = self.socket.fileno()
+        return os.readv(descriptor, [room])
 
 
 @contextlib.asynccontextmanager
@@ -306,6 +320,50 @@ async def test_a_connection_with_too_much_in_work_is_not_read_until_some_is_done
                 responder.reply(b"done")
             waiting.clear()
             await trio.sleep(0.001)
+
+
+async def test_a_peer_that_does_not_read_its_answers_is_not_read_from_and_gets_all_of_them_later(identity: Identity) -> None:
+    handled, count = 0, 1000
+
+    async def counted(request: PeerRequest) -> bytes:
+        nonlocal handled
+        handled += 1
+        return bytes(request.body)
+
+    body = bytes(65_536)
+    frames = [Frame(REQUEST, ECHO, 0, n, identity(2).cluster_id, 0, identity(2).key, memoryview(body)) for n in range(count)]
+    async with served(identity, {ECHO: counted}) as (pool, endpoint, _), trio.open_nursery() as nursery:
+        stream = await trio.open_tcp_stream(endpoint.host, endpoint.port)
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+        nursery.start_soon(stream.send_all, b"".join(map(encode_frame, frames)))
+        before = -1
+        while before < handled:
+            before = handled
+            await trio.testing.wait_all_tasks_blocked(0.2)
+        assert 0 < handled < count / 2
+        assert await pool.request(endpoint, ECHO, b"another", timeout_ms=5000) == b"another"
+        buffer, answered = FrameBuffer(), []
+        while len(answered) < count:
+            await trio.lowlevel.wait_readable(stream.socket)
+            buffer.receive_from(Blocking(stream.socket))
+            answered += [frame.correlation for frame, _ in buffer.frames()]
+        assert answered == list(range(count))
+        await stream.aclose()
+
+
+async def test_thousands_of_requests_at_once_are_answered_and_others_meanwhile(identity: Identity) -> None:
+    count = 3000
+    frames = [Frame(REQUEST, ECHO, 0, n, identity(2).cluster_id, 0, identity(2).key, memoryview(b"x")) for n in range(count)]
+    async with served(identity) as (pool, endpoint, _), trio.open_nursery() as nursery:
+        stream = await trio.open_tcp_stream(endpoint.host, endpoint.port)
+        nursery.start_soon(stream.send_all, b"".join(map(encode_frame, frames)))
+        assert await pool.request(endpoint, ECHO, b"another", timeout_ms=5000) == b"another"
+        buffer, answered = FrameBuffer(), set()
+        while len(answered) < count:
+            await trio.lowlevel.wait_readable(stream.socket)
+            buffer.receive_from(Blocking(stream.socket))
+            answered |= {frame.correlation for frame, _ in buffer.frames()}
+        await stream.aclose()
 
 
 async def test_a_direct_handler_is_notified_of_a_closed_connection(identity: Identity, eventually: Eventually) -> None:
