@@ -79,7 +79,7 @@ async def list_transactions(message: Message) -> Message:
     assert isinstance(message, admin_pb2.ListTransactionsRequest)
     try:
         re.compile(message.transactional_id_pattern)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise ApiError(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
             f"The pattern of transactional ids {message.transactional_id_pattern!r} is not a regular expression: {error}",

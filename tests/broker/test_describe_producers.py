@@ -86,7 +86,8 @@ async def test_there_are_no_transactions_and_unknown_states_are_named() -> None:
     assert list(response.transaction_states) == []
 
 
-async def test_a_pattern_that_is_no_regular_expression_is_refused() -> None:
-    with pytest.raises(ApiError, match=r"'\(' is not a regular expression") as refused:
-        await list_transactions(pb.ListTransactionsRequest(transactional_id_pattern="("))
+@pytest.mark.parametrize("pattern", ["(", "a{99999999999}", "(" * 10_000 + ")" * 10_000])
+async def test_a_pattern_that_is_no_regular_expression_is_refused(pattern: str) -> None:
+    with pytest.raises(ApiError, match=r"' is not a regular expression") as refused:
+        await list_transactions(pb.ListTransactionsRequest(transactional_id_pattern=pattern))
     assert refused.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION
