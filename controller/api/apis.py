@@ -37,6 +37,9 @@ from ..security import acls, scram
 from ..topics import description, partition_counts, topics
 from . import refusals
 
+LARGE_BYTES = 64 * 1024
+"""Size of a request that may have very many entries."""
+
 
 class Served(NamedTuple):
     """The answering node: its controller, the handlers of local calls, and its clock.
@@ -78,8 +81,14 @@ class AdminApi(NamedTuple):
     """The call counts against the client's mutation quota, strictly from this version on."""
     is_long: Callable[[MetadataImage, Any], bool] = lambda image, request: False
     """True for an answer that takes long. It is computed on a thread, so its handler sees nothing that is changed in place."""
+    sees_changes: bool = False
+    """True for a handler that reads what is changed in place: no thread may run it."""
     names_loggers: Callable[[Any], bool] = lambda request: False
     """True for a request that is also about this node's own loggers."""
+
+    def takes_long(self, image: MetadataImage, request: Message) -> bool:
+        """Return True for a call that a thread has to compute: one with a long answer, or with very many entries."""
+        return not self.sees_changes and (request.ByteSize() > LARGE_BYTES or self.is_long(image, request))
 
     def is_empty_request(self, request: object) -> bool:
         """Return True if there is nothing to do and nothing to refuse."""
@@ -247,7 +256,7 @@ APIS: Mapping[str, AdminApi] = {
         is_long=partition_counts.is_long,
     ),
     "AlterInterBrokerThrottle": AdminApi(Kind.WRITE, kip_179.alter_inter_broker_throttle),
-    "DescribeCluster": AdminApi(Kind.READ, _describe_cluster, refuse=refusals.describe_cluster),
+    "DescribeCluster": AdminApi(Kind.READ, _describe_cluster, refuse=refusals.describe_cluster, sees_changes=True),
     "Metadata": AdminApi(
         Kind.READ,
         _metadata,

@@ -254,7 +254,7 @@ class ControllerService:
         if row.kind is not Kind.READ:
             return self._answered(_completed(admission, await run()), self.controller.applied_offset)
         offset = self.controller.applied_offset
-        is_long = row.is_long(self.controller.committed.image, admission.request)
+        is_long = row.takes_long(self.controller.committed.image, admission.request)
         return self._answered(_completed(admission, await self._waits.offload(run) if is_long else run()), offset)
 
     def _admit(self, row: AdminApi, call: Call) -> Admission:
@@ -275,7 +275,7 @@ class ControllerService:
 
     def _write(self, ready: Ready) -> Answer[Any]:
         run = partial(self._run_write if ready.identity is None else self._once, ready)
-        is_long = ready.row.is_long(self.controller.committed.image, ready.admission.request)
+        is_long = ready.row.takes_long(self.controller.committed.image, ready.admission.request)
         return self.put(ready.call.api, run, ready.deadline_ms, is_long)
 
     def put(

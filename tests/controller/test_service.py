@@ -17,6 +17,7 @@ from kraftlab.controller.reassignment.listing import listing
 from kraftlab.controller.topics import description
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.features import supported_features
+from kraftlab.metadata.image import EMPTY
 from kraftlab.metadata.peer_rpc import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -598,3 +599,11 @@ async def test_loggers_of_another_cluster_are_left_alone(client: Client) -> None
     response = await client.call("IncrementalAlterConfigs", request, cluster_id="other")
     assert response.header.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
     assert logging.getLogger("kraftlab.test.service").level == logging.NOTSET
+
+
+def test_threads_compute_what_has_very_many_entries_and_sees_no_changes() -> None:
+    many = pb.CreateAclsRequest(creations=[pb.AclCreation(resource_name=f"t{number}") for number in range(10_000)])
+    assert APIS["CreateAcls"].takes_long(EMPTY, many)
+    assert not APIS["CreateAcls"].takes_long(EMPTY, pb.CreateAclsRequest(creations=many.creations[:10]))
+    padded = pb.DescribeClusterRequest(header=pb.RequestHeader(cluster_id="x" * 100_000))
+    assert not APIS["DescribeCluster"].takes_long(EMPTY, padded)
