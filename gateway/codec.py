@@ -18,7 +18,7 @@ from kio.static.protocol import ResponsePayload
 
 from kraftlab.wire.parts import InMemory, Part, part_bytes
 
-from .frame_check import REQUEST_ELEMENTS_MAX, read_entity
+from .frame_check import REQUEST_ELEMENTS_MAX, TooManyElements, read_entity
 from .generated import ENCODERS
 
 _PREFIX = struct.Struct(">hhi")
@@ -32,6 +32,10 @@ Entity = Any
 
 class MalformedRequest(ValueError):
     """The bytes are not a request of the Kafka protocol. The text gives the reason."""
+
+
+class LargeRequest(MalformedRequest):
+    """The request has more elements than the caller wanted to decode."""
 
 
 class Header(NamedTuple):
@@ -48,6 +52,8 @@ class KafkaRequest(NamedTuple):
     header: Header
     client_id: str
     body: Entity
+    is_large: bool = False
+    """True for a request with so many elements that no step over all of them may hold the event loop."""
 
 
 def peek(frame: InMemory) -> Header:
@@ -57,18 +63,21 @@ def peek(frame: InMemory) -> Header:
     return Header(*_PREFIX.unpack_from(frame))
 
 
-def decode_request(frame: InMemory) -> KafkaRequest:
-    """Decode a request in a version that is served. MalformedRequest for bytes that do not fit its schema."""
+def decode_request(frame: InMemory, elements_max: int = REQUEST_ELEMENTS_MAX) -> KafkaRequest:
+    """Decode a request in a version that is served. MalformedRequest for bytes that do not fit its schema; LargeRequest for more
+    than `elements_max` elements.
+    """
     head = peek(frame)
     try:
         schema: Any = _request_schema(head.key, head.version)
     except UnknownEntity as error:  # Produce before version 3: clients look for version 0 among the offers
         raise MalformedRequest(f"API {head.key} version {head.version} is no longer served; use a newer version") from error
     try:
-        header, size = read_entity(schema.__header_schema__, frame, 0, REQUEST_ELEMENTS_MAX)
-        body, _ = read_entity(schema, frame, size, REQUEST_ELEMENTS_MAX)
+        header, size = read_entity(schema.__header_schema__, frame, 0, elements_max)
+        body, _ = read_entity(schema, frame, size, elements_max)
     except Exception as error:  # kio raises errors of several kinds for bytes that do not fit
-        raise MalformedRequest(f"{schema.__name__} version {head.version}: {type(error).__name__}: {error}") from error
+        refusal = LargeRequest if isinstance(error, TooManyElements) else MalformedRequest
+        raise refusal(f"{schema.__name__} version {head.version}: {type(error).__name__}: {error}") from error
     return KafkaRequest(head, header.client_id or "", body)
 
 

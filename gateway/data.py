@@ -41,6 +41,7 @@ from kraftlab.metadata.peer_rpc import (
 from kraftlab.metadata.topic_names import INTERNAL_TOPICS
 from kraftlab.metadata.uuids import ZERO, Uuid
 from kraftlab.rpc.caller import Caller
+from kraftlab.rpc.turns import Turns
 from kraftlab.wire.parts import NOTHING, FilePart
 
 from .codec import Entity, KafkaRequest
@@ -152,14 +153,17 @@ class DataCalls:
         body = request.body
         rights = self._rights(caller.principal, caller.host)
         answers: list[list[produced.PartitionProduceResponse]] = []
+        turns = Turns()
         async with trio.open_nursery() as nursery:
             for data in body.topic_data:
+                await turns.step()
                 topic = self._writable(data, rights)
                 code, message = topic if isinstance(topic, Refusal) else (ErrorCode.NONE, None)
                 row = [_refused_produce(partition.index, code, message) for partition in data.partition_data]
                 answers.append(row)
                 if isinstance(topic, TopicImage):
                     for place, partition in enumerate(data.partition_data):
+                        await turns.step()
                         nursery.start_soon(self._produce_one, request, topic.topic_id, partition, row, place)
         failed = [answer for row in answers for answer in row if answer.error_code]
         if not body.acks:
@@ -225,7 +229,9 @@ class DataCalls:
         rights = self._rights(caller.principal, caller.host)
         answers: dict[Key, fetched.PartitionData] = {}
         asked: dict[tuple[Uuid, int], Wanted] = {}
-        for key, wanted in session.wanted.items():
+        turns = Turns()
+        for key, wanted in tuple(session.wanted.items()):
+            await turns.step()
             topic = self._topic(wanted.topic, Operation.READ, rights)
             if isinstance(topic, Refusal):
                 answers[key] = _refused_fetch(wanted.position.partition, topic.code)
@@ -305,7 +311,7 @@ class DataCalls:
                 return ErrorCode.UNSUPPORTED_VERSION
             return WantedOffset(topic_id, entry.partition_index, entry.timestamp, getattr(entry, "current_leader_epoch", -1))
 
-        wanted = self._wanted(topics, caller, want)
+        wanted = await self._wanted(topics, caller, want)
         asked = tuple(each for each in wanted if isinstance(each, WantedOffset))
         found = iter((await self._data.list_offsets(ListOffsetsRequest(asked))).partitions)
         rows = iter([each if isinstance(each, ErrorCode) else next(found) for each in wanted])
@@ -341,7 +347,7 @@ class DataCalls:
                 return ErrorCode.FENCED_LEADER_EPOCH
             return WantedEpoch(topic_id, entry.partition, entry.leader_epoch, entry.current_leader_epoch)
 
-        wanted = self._wanted(topics, caller, want)
+        wanted = await self._wanted(topics, caller, want)
         asked = tuple(each for each in wanted if isinstance(each, WantedEpoch))
         found = iter((await self._data.epoch_ends(EpochEndsRequest(asked))).partitions)
         rows = iter([each if isinstance(each, ErrorCode) else next(found) for each in wanted])
@@ -365,17 +371,19 @@ class DataCalls:
             ]
         )
 
-    def _wanted(
+    async def _wanted(
         self, topics: Entity, caller: Caller, want: Callable[[Entity, Entity, Uuid], Query | ErrorCode]
     ) -> list[Query | ErrorCode]:
         """Return the question about each partition of the request, or the code of its refusal, in order."""
         rights = self._rights(caller.principal, caller.host)
         wanted: list[Query | ErrorCode] = []
+        turns = Turns()
         for topic in topics:
+            await turns.step()
             found = self._topic(topic, Operation.DESCRIBE, rights)
-            wanted += [
-                found.code if isinstance(found, Refusal) else want(topic, entry, found.topic_id) for entry in topic.partitions
-            ]
+            for entry in topic.partitions:
+                await turns.step()
+                wanted.append(found.code if isinstance(found, Refusal) else want(topic, entry, found.topic_id))
         return wanted
 
 

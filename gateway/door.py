@@ -8,7 +8,7 @@ controller serves admin calls too, to tools with `--bootstrap-controller`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 import msgspec
 import trio
@@ -42,6 +42,10 @@ CATCH_UP_S = 1.0
 
 LARGE_BYTES = 100_000
 """Bytes of an answer from which on a thread encodes it: the rows of a very large one take a minute."""
+
+
+Arguments = TypeVarTuple("Arguments")
+Result = TypeVar("Result")
 
 
 class Node(Protocol):
@@ -79,7 +83,7 @@ class Door:
         self._local = local
         self.offers = offers
         self._one_large = trio.CapacityLimiter(1)
-        """Large answers are encoded one after the other: several at once would leave other tasks little time."""
+        """Large requests and answers are translated one after the other: several at once would leave other tasks little time."""
 
     async def answer(self, request: KafkaRequest, caller: Caller) -> Sequence[Part] | None:
         """Return the frame that answers a request that is offered, None if the client expects none.
@@ -93,10 +97,15 @@ class Door:
                 value = await self._local[name](request, caller)
             except ApiError as error:
                 raise Unanswerable(f"{name} failed: {error}") from error
-            return None if value is None else encode_value(head, value)
+            if value is None:
+                return None
+            return await self._off_loop(encode_value, head, value) if request.is_large else encode_value(head, value)
         method = METHODS[name]
         message: Any = method.request()
-        to_message(request.body, head.version, message)
+        if request.is_large:
+            await self._off_loop(to_message, request.body, head.version, message)
+        else:
+            to_message(request.body, head.version, message)
         if name == "DescribeCluster" and not message.HasField("endpoint_type"):
             message.endpoint_type = BROKERS
         response: Any = await self._dispatch(Call(name, message, caller.principal, caller.host, caller.client_id))
@@ -111,7 +120,11 @@ class Door:
             raise Unanswerable(f"{name} failed: {response.header.error_message}")
         if response.ByteSize() < LARGE_BYTES:
             return _encoded(head, response)
-        return await trio.to_thread.run_sync(_encoded, head, response, abandon_on_cancel=True, limiter=self._one_large)
+        return await self._off_loop(_encoded, head, response)
+
+    async def _off_loop(self, work: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
+        """Call a pure function on a thread, where a large request or answer keeps nobody waiting."""
+        return await trio.to_thread.run_sync(work, *arguments, abandon_on_cancel=True, limiter=self._one_large)
 
     def unsupported(self, head: Header) -> Sequence[Part]:
         """Return the answer to an ApiVersions request in an unknown version: version 0, which any client reads (KIP-511)."""

@@ -69,6 +69,10 @@ class Unfit(ValueError):
     """A count, a length or a varint is impossible at its place. The text gives it."""
 
 
+class TooManyElements(Unfit):
+    """The arrays and sections of tagged fields have more elements in all than is allowed."""
+
+
 class _Walk:
     """One walk over a frame. `changes`: (start, end, new bytes) of what kio cannot read."""
 
@@ -94,10 +98,10 @@ class _Walk:
         raise Unfit(f"a varint of more than {_VARINT_BYTES_MAX} bytes at byte {at}")
 
     def take(self, count: int, at: int, what: str) -> None:
-        """Count elements of an array, or tagged fields. Unfit if there are too many in all."""
+        """Count elements of an array, or tagged fields. TooManyElements if there are too many in all."""
         self.elements_left -= count
         if self.elements_left < 0:
-            raise Unfit(f"{what} with too many elements, {count} of them at byte {at}; send several smaller requests")
+            raise TooManyElements(f"{what} with too many elements, {count} of them at byte {at}; send several smaller requests")
 
     def unfit(self, what: str, at: int) -> Unfit:
         return Unfit(f"{what} at byte {at}, where {max(0, self.end - at)} bytes are left")

@@ -20,12 +20,13 @@ from kraftlab.access.users import ANONYMOUS
 from kraftlab.config.config_key import split_list
 from kraftlab.quorum.core.types import Endpoint
 from kraftlab.rpc.caller import Caller
+from kraftlab.rpc.turns import ELEMENTS_AT_ONCE
 from kraftlab.wire.line_limit import LimitedLog
 from kraftlab.wire.network import TcpWire
 from kraftlab.wire.parts import PartLost
 from kraftlab.wire.transport import ListenError
 
-from .codec import API_VERSIONS, MalformedRequest, decode_request, peek
+from .codec import API_VERSIONS, KafkaRequest, LargeRequest, MalformedRequest, decode_request, peek
 from .connection import ClientConnection, Closed, FrameBudget
 from .data import Unheard
 from .door import Door, Unanswerable
@@ -53,6 +54,7 @@ class KafkaListener:
         self._budget = FrameBudget(max(FRAMES_BYTES_MAX, self._frame_bytes_max))
         self._lines = LimitedLog(logger, trio.current_time)
         self._vain = VainClients()
+        self._one_large = trio.CapacityLimiter(1)
 
     def statistics(self) -> dict[str, int]:
         return {"connections": self._connections.total(), "frame_bytes": self._budget.used_bytes}
@@ -127,7 +129,7 @@ class KafkaListener:
         head = peek(frame)
         offer = self._door.offers.get(head.key)
         if offer is not None and offer.lowest <= head.version <= offer.highest:
-            request = decode_request(frame)
+            request = await self._decoded(frame)
             if line := self._vain.line_for(request, host, trio.current_time()):
                 self._lines.warning("%s", line)
             answer = await self._door.answer(request, Caller(ANONYMOUS, host, request.client_id))
@@ -137,6 +139,14 @@ class KafkaListener:
             raise MalformedRequest(refusal_of(head, frame))
         if answer is not None:
             await connection.send(answer)
+
+    async def _decoded(self, frame: memoryview) -> KafkaRequest:
+        """Decode a request, with many elements on a thread: one such request at a time."""
+        try:
+            return decode_request(frame, ELEMENTS_AT_ONCE)
+        except LargeRequest:
+            decoded = await trio.to_thread.run_sync(decode_request, frame, abandon_on_cancel=True, limiter=self._one_large)
+            return decoded._replace(is_large=True)
 
 
 async def _listeners(host: str, port: int) -> list[trio.SocketListener]:

@@ -24,6 +24,7 @@ from kraftlab.metadata.image import BrokerImage, MetadataImage, PartitionImage, 
 from kraftlab.metadata.topic_names import INTERNAL_TOPICS, name_problem
 from kraftlab.metadata.uuids import ZERO, Uuid
 from kraftlab.rpc.caller import Caller
+from kraftlab.rpc.turns import Turns
 
 from .codec import Entity, KafkaRequest
 from .generated.metadata_response import (
@@ -103,10 +104,12 @@ class MetadataCalls:
             return _refused(body)
         rights = self._rights(caller.principal, caller.host)
         with_operations = getattr(body, "include_topic_authorized_operations", False)
-        rows = await self._rows(request, caller, rights)
+        turns = Turns()
+        rows = await self._rows(request, caller, rights, turns)
         brokers = self._brokers_of(self._image())
         topics: list[MetadataResponseTopic | bytes] = []
         for row in rows:
+            await turns.step()
             if isinstance(row, TopicImage):
                 operations = rights.operations(ResourceType.TOPIC, row.name) if with_operations else NOT_ASKED
                 topics.append(await self._encode(row, version, operations, brokers))
@@ -156,10 +159,13 @@ class MetadataCalls:
             self._encoded[key] = topic, data
         return data
 
-    async def _rows(self, request: KafkaRequest, caller: Caller, rights: Rights) -> list[TopicImage | MetadataResponseTopic]:
+    async def _rows(
+        self, request: KafkaRequest, caller: Caller, rights: Rights, turns: Turns
+    ) -> list[TopicImage | MetadataResponseTopic]:
         """Return the topics that the answer describes, and finished rows about topics that it refuses."""
         body = request.body
         topics = self._image().topics
+        rows: list[TopicImage | MetadataResponseTopic] = []
         if body.topics is None or (not body.topics and request.header.version == 0):
             names = sorted(topics.by_name.keys())
             return [
@@ -167,12 +173,15 @@ class MetadataCalls:
             ]
         by_id = dict.fromkeys(entry.topic_id.bytes for entry in body.topics if getattr(entry, "topic_id", None) is not None)
         if by_id:
-            return [self._row_of_id(topic_id, rights) for topic_id in by_id]
+            for topic_id in by_id:
+                await turns.step()
+                rows.append(self._row_of_id(topic_id, rights))
+            return rows
         may_create = getattr(body, "allow_auto_topic_creation", True)
-        return [
-            await self._row_of_name(name, may_create, caller, rights)
-            for name in dict.fromkeys(entry.name for entry in body.topics)
-        ]
+        for name in dict.fromkeys(entry.name for entry in body.topics):
+            await turns.step()
+            rows.append(await self._row_of_name(name, may_create, caller, rights))
+        return rows
 
     def _row_of_id(self, topic_id: bytes, rights: Rights) -> TopicImage | MetadataResponseTopic:
         topic = self._image().topics.by_id.get(topic_id)

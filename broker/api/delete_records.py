@@ -18,6 +18,7 @@ from google.protobuf.message import Message
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.topic_names import INTERNAL_TOPICS
+from kraftlab.rpc.turns import Turns
 
 from ..control.dynamic_configs import DynamicConfigs
 from ..log.errors import LogError
@@ -54,7 +55,9 @@ class DeleteRecordsApi:
         }
         results: dict[Key, admin_pb2.DeleteRecordsPartitionResult] = {}
         started: dict[Key, tuple[Partition, int]] = {}
+        turns = Turns()
         for key, (name, number, offset) in asked.items():
+            await turns.step()
             results[key] = admin_pb2.DeleteRecordsPartitionResult(partition_index=number, low_watermark=NO_WATERMARK)
             try:
                 started[key] = await self._begin(name, number, offset)

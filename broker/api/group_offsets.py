@@ -16,6 +16,7 @@ from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import TopicImage
 from kraftlab.metadata.uuids import from_text, to_text
+from kraftlab.rpc.turns import Turns
 from kraftlab.rpc.versions import version_of
 
 from ..groups import offset_jobs
@@ -54,9 +55,12 @@ class GroupOffsets:
         expires_at_ms = None if retention_ms == NO_RETENTION else min(max(now_ms + retention_ms, 0), LAST_MS)
         entries: list[tuple[Place, Committed]] = []
         rows = _Rows(response.topics)
+        turns = Turns()
         for topic in message.topics:
+            await turns.step()
             image = self._topic(topic, by_id=version >= FIRST_BY_ID)
             for partition in topic.partitions:
+                await turns.step()
                 number = partition.partition_index
                 if image is None or number not in image.partitions:
                     code = _unknown(image, by_id=version >= FIRST_BY_ID)
@@ -71,6 +75,7 @@ class GroupOffsets:
         if entries:
             codes = await self._commit(message, entries, version)
             for ((name, number), committed), code in zip(entries, codes, strict=True):
+                await turns.step()
                 row = rows.of(*self._named(name, committed.topic_id, version))
                 row.partitions.add(partition_index=number, error_code=code)
         return response
@@ -128,8 +133,9 @@ class GroupOffsets:
         if not asked.HasField("topics"):
             self._add_all(row, valid, version)
             return ErrorCode.NONE
-        unknown = []
+        unknown, turns = [], Turns()
         for topic in asked.topics.values:
+            await turns.step()
             image = self._topic(topic, by_id=version >= FIRST_BY_ID)
             if image is None and version >= FIRST_BY_ID:
                 unknown.append(topic)
@@ -137,10 +143,13 @@ class GroupOffsets:
             name = image.name if image is not None else topic.name
             result = row.topics.add(name=topic.name, topic_id=topic.topic_id)
             for number in topic.partition_indexes:
+                await turns.step()
                 _add_offset(result, number, valid.get((name, number)))
         for topic in unknown:
+            await turns.step()
             result = row.topics.add(topic_id=topic.topic_id)
             for number in topic.partition_indexes:
+                await turns.step()
                 _add_offset(result, number, None, ErrorCode.UNKNOWN_TOPIC_ID)
         return ErrorCode.NONE
 
@@ -163,9 +172,12 @@ class GroupOffsets:
         response = admin_pb2.OffsetDeleteResponse()
         rows = _Rows(response.topics)
         places: list[Place] = []
+        turns = Turns()
         for topic in message.topics:
+            await turns.step()
             image = self._topic(topic, by_id=False)
             for partition in topic.partitions:
+                await turns.step()
                 number = partition.partition_index
                 if image is not None and number in image.partitions:
                     places.append((topic.name, number))

@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.uuids import to_text
+from kraftlab.rpc.turns import Turns
 
 from ..control.cordons import CORDONED_LOG_DIRS
 from ..control.metadata_publisher import MetadataPublisher
@@ -57,15 +58,18 @@ class LogDirsApi:
         """
         assert isinstance(message, admin_pb2.AlterReplicaLogDirsRequest)
         wanted: dict[str, dict[int, str]] = {}
+        turns = Turns()
         for entry in message.dirs:
             for topic in entry.topics:
                 for partition in topic.partitions:
+                    await turns.step()
                     wanted.setdefault(topic.name, {})[partition] = entry.path
         response = admin_pb2.AlterReplicaLogDirsResponse()
         async with self._replicas.state_lock:
             for name, partitions in wanted.items():
                 result = response.results.add(topic_name=name)
                 for number, path in partitions.items():
+                    await turns.step()
                     code, text = await self._alter_one(name, number, path)
                     answer = result.partitions.add(partition_index=number, error_code=code)
                     if text:

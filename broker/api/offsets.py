@@ -18,6 +18,7 @@ from kraftlab.metadata.peer_rpc import (
     WantedEpoch,
     WantedOffset,
 )
+from kraftlab.rpc.turns import Turns
 
 from ..log.errors import LogError
 from ..log.partition_log import PartitionLog
@@ -38,7 +39,11 @@ class Offsets:
         """Errors of partitions: 3, 100, 6, 56 about the replica; 74, 75 another leader epoch; 5 not known yet; 35 no such
         timestamp.
         """
-        return ListOffsetsResponse(tuple([await self._list_one(wanted) for wanted in request.partitions]))
+        turns, answers = Turns(), []
+        for wanted in request.partitions:
+            await turns.step()
+            answers.append(await self._list_one(wanted))
+        return ListOffsetsResponse(tuple(answers))
 
     async def _list_one(self, wanted: WantedOffset) -> ListedOffset:
         try:
@@ -58,7 +63,11 @@ class Offsets:
 
     async def epoch_ends(self, request: EpochEndsRequest) -> EpochEndsResponse:
         """Errors of partitions: those of `list_offsets`. An epoch after the latest has no end here (-1, -1)."""
-        return EpochEndsResponse(tuple(self._end_of(wanted) for wanted in request.partitions))
+        turns, answers = Turns(), []
+        for wanted in request.partitions:
+            await turns.step()
+            answers.append(self._end_of(wanted))
+        return EpochEndsResponse(tuple(answers))
 
     def _end_of(self, wanted: WantedEpoch) -> EpochEnd:
         try:

@@ -12,6 +12,7 @@ from google.protobuf.message import Message
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.topic_names import name_problem
+from kraftlab.rpc.turns import Turns
 
 from ..log.errors import LogError
 from ..log.producer_state import NONE, Producer
@@ -34,11 +35,13 @@ class DescribeProducers:
         Error codes: 17 invalid name; 3 unknown, with a text for an unknown topic; 6 not hosted here; 56 log directory offline.
         """
         assert isinstance(message, admin_pb2.DescribeProducersRequest)
-        response = admin_pb2.DescribeProducersResponse()
+        response, turns = admin_pb2.DescribeProducersResponse(), Turns()
         for topic in message.topics:
+            await turns.step()
             answers = response.topics.add(name=topic.name).partitions
             refusal = name_problem(topic.name)
             for index in topic.partition_indexes:
+                await turns.step()
                 # The topic may be deleted while an earlier partition is read.
                 topic_id = self._replicas.image.topics.by_name.get(topic.name)
                 answer = answers.add(partition_index=index)

@@ -274,6 +274,26 @@ async def test_a_client_that_does_not_read_is_not_read_from() -> None:
     assert answered < 20, "answers that nobody reads pile up"
 
 
+async def test_thousands_of_requests_at_once_are_answered_in_order_and_others_meanwhile() -> None:
+    expected = b"".join(struct.pack(">ii", 4, number) for number in range(2000))
+    async with (
+        listening() as (_, port),
+        await connected(port) as stream,
+        await connected(port) as other,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(stream.send_all, b"".join(map(with_id, range(2000))))
+        assert await is_served(other)
+        assert await read(stream, len(expected)) == expected
+
+
+async def test_a_bad_request_among_good_ones_ends_its_connection_after_the_answers_before_it() -> None:
+    async with listening() as (_, port), await connected(port) as stream, await connected(port) as other:
+        await stream.send_all(with_id(1) + framed(b"\0\x03\0\x0c") + with_id(2))
+        assert await read(stream, 100) == struct.pack(">ii", 4, 1)
+        assert await is_served(other)
+
+
 async def test_a_small_request_is_read_after_a_large_one_that_came_in_pieces() -> None:
     """The connection waits for many bytes of a large request at once, and then for the first byte of the next one."""
     names = b"".join(struct.pack(">h20s", 20, b"topic-%014d" % number) for number in range(20_000))

@@ -12,6 +12,7 @@ import trio
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.broker.api import consumer_groups, group_offsets
 from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.rpc.turns import ELEMENTS_AT_ONCE
 from kraftlab.wire.line_limit import LINES_AT_ONCE
 
 
@@ -71,6 +72,18 @@ async def test_other_tasks_get_turns_while_many_groups_are_answered(
 ) -> None:
     names = [f"{number}" * 40_000 for number in range(4)] + [f"g{number}" for number in range(8 * consumer_groups.GROUPS_AT_ONCE)]
     turns, _ = await turns_during(cluster, api, header=pb.RequestHeader(api_version=4), **{field: names})
+    assert turns >= 3
+
+
+@pytest.mark.parametrize("api", ["OffsetCommit", "OffsetFetch", "OffsetDelete"])
+async def test_other_tasks_get_turns_while_many_offsets_are_answered(cluster: Any, autojump_clock: Any, api: str) -> None:
+    count = 8 * ELEMENTS_AT_ONCE
+    topics: dict[str, Any] = {
+        "OffsetCommit": [pb.OffsetCommitTopic(name="none", partitions=[pb.OffsetCommitPartition()] * count)],
+        "OffsetFetch": pb.OffsetFetchTopics(values=[pb.OffsetFetchTopic(name="none", partition_indexes=range(count))]),
+        "OffsetDelete": [pb.OffsetDeleteTopic(name="none", partitions=[pb.OffsetDeletePartition()] * count)],
+    }
+    turns, _ = await turns_during(cluster, api, header=pb.RequestHeader(api_version=7), group_id="a", topics=topics[api])
     assert turns >= 3
 
 
