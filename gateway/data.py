@@ -230,6 +230,7 @@ class DataCalls:
         answers: dict[Key, fetched.PartitionData] = {}
         asked: dict[tuple[Uuid, int], Wanted] = {}
         turns = Turns()
+        named = {key: wanted.topic for key, wanted in session.wanted.items()}
         for key, wanted in tuple(session.wanted.items()):
             await turns.step()
             topic = self._topic(wanted.topic, Operation.READ, rights)
@@ -242,15 +243,16 @@ class DataCalls:
             await self._read(request, wait_ms, asked, answers)
         shown = session.shown(answers)
         topics: dict[TopicKey, list[fetched.PartitionData]] = {}
-        named: dict[TopicKey, Entity] = {}
+        entries: dict[TopicKey, Entity] = {}
         for key in shown:
-            named.setdefault(key[0], session.wanted[key].topic)
+            await turns.step()
+            entries.setdefault(key[0], named[key])
             topics.setdefault(key[0], []).append(answers[key])
-        leaders = [answer.current_leader.leader_id for answer in answers.values()]
+        leaders = {answer.current_leader.leader_id for answer in answers.values()}
         return fetched.FetchResponse(
             session_id=session.id,
             responses=[
-                fetched.FetchableTopicResponse(partitions=partitions, **_name_of(named[name]))
+                fetched.FetchableTopicResponse(partitions=partitions, **_name_of(entries[name]))
                 for name, partitions in topics.items()
             ],
             node_endpoints=[fetched.NodeEndpoint(*endpoint) for endpoint in self._endpoints(leaders)],

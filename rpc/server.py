@@ -38,6 +38,7 @@ from kraftlab.wire.transport import ListenError
 
 from .call_stream import Begin, ServedStream, Settle
 from .caller import Caller, caller_of
+from .element_count import ELEMENTS_MAX, has_too_many_elements
 from .errands import Errands
 from .methods import METHODS, SERVICE, STREAM_METHOD, Method, fault
 from .versions import refusal
@@ -60,7 +61,7 @@ MIN_PING_INTERVAL_MS = 500
 HANDSHAKE_TIMEOUT_MS = 5000
 """A connection that has not spoken HTTP/2 by then is closed."""
 
-MALFORMED = "INTERNAL", "malformed request; is this a client of another service?"
+MALFORMED = "INTERNAL", "malformed request, or one with millions of entries; send several smaller ones, of this service"
 STOPPING = "UNAVAILABLE", "this node is stopping; ask another one"
 """gRPC status and message of a call that ends without an answer."""
 
@@ -316,14 +317,18 @@ class _GrpcServer:
             await _abort(context, "UNAUTHENTICATED", str(error))
 
     def _read(self, kind: type[Message], data: bytes) -> Any:
-        """Return the decoded request; None if the bytes cannot be decoded.
+        """Return the decoded request; None if the bytes cannot be decoded, or have too many elements.
 
         gRPC itself would log a traceback for each, and never stop after some streams of them.
         """
+        name = kind.DESCRIPTOR.name
+        if has_too_many_elements(kind, data):
+            self._lines.warning("refused a call: %s of %d bytes has over %d elements", name, len(data), ELEMENTS_MAX)
+            return None
         try:
             return kind.FromString(data)
         except DecodeError:
-            self._lines.warning("refused a call: %d bytes that are not a valid %s", len(data), kind.DESCRIPTOR.name)
+            self._lines.warning("refused a call: %d bytes that are not a valid %s", len(data), name)
             return None
 
 
