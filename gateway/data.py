@@ -236,6 +236,8 @@ class DataCalls:
             topic = self._topic(wanted.topic, Operation.READ, rights)
             if isinstance(topic, Refusal):
                 answers[key] = _refused_fetch(wanted.position.partition, topic.code)
+            elif wanted.position.partition not in topic.partitions:
+                answers[key] = _refused_fetch(wanted.position.partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             else:
                 asked[topic.topic_id, wanted.position.partition] = wanted
         if asked:
