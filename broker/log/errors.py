@@ -64,7 +64,7 @@ class ProducerIdInUse(LogError):
 
 
 class CorruptLog(LogError):
-    """A segment is no longer valid. Stop the broker; the next start scans and truncates the log."""
+    """A segment is not valid. The other records of the log can be read."""
 
 
 class CorruptFile(LogError):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from .errors import CorruptBatch
 from .segment import Batches, Segment
 from .segment_rules import Aging
 
@@ -55,12 +56,19 @@ class LogView(msgspec.Struct, frozen=True):
         return self.segments[max(index - 1, 0) :]
 
     def slices(self, offset: int, max_bytes: int, upto: int | None, min_one_batch: bool) -> Iterator[Slice]:
-        """Yield the places of whole batches, as `PartitionLog.slices` describes them; `offset` is within the log."""
+        """Yield the places of whole batches, as `PartitionLog.slices` describes them; `offset` is within the log. They end before
+        damage. CorruptBatch if it is in the first place.
+        """
         limit_offset = self.log_end_offset if upto is None else min(upto, self.log_end_offset)
         remaining = max_bytes
         for segment in self.segments_from(offset):
             size_bytes = self.size_of(segment)
-            found = segment.locate(offset, size_bytes)
+            try:
+                found = segment.locate(offset, size_bytes)
+            except CorruptBatch:
+                if remaining < max_bytes:
+                    break
+                raise
             if found is None:
                 continue
             position, first = found

@@ -545,7 +545,7 @@ class PartitionLog:
             raise self._translate(error) from error
         except CorruptBatch as error:
             raise CorruptLog(
-                f"{self.directory} was damaged while it was open: {error}; restart the broker, which checks and truncates it"
+                f"{self.directory} is damaged: {error}; the records before and after it can be read, kraftlab dump-log shows them"
             ) from error
 
     # Truncating

@@ -5,8 +5,8 @@ The log file holds record batches one after another and nothing else. The indexe
 When a segment is rolled, its time index gets a last entry with the largest timestamp of all. The data do not depend on the
 indexes, which are written a page at a time and rebuilt from the log when they are missing or do not match.
 
-The active segment is walked from its last entry on when it is opened. An older segment that is trusted is not even opened before
-its first use. Its indexes are checked then: an entry counts only if the batch to which it points agrees. If an index is wrong,
+The active segment is walked from its last entry on when it is opened. Of an older segment that is trusted, only the end is looked
+up. Its indexes are checked at the first use: an entry counts only if the batch to which it points agrees. If an index is wrong,
 lookups walk the log instead, slowly, and `needs_indexes` asks the owner for `build_indexes`.
 
 `size_bytes` is the valid size: bytes beyond it belong to a failed append and are removed at once or at the next recovery. The
@@ -313,17 +313,24 @@ class Segment:
 
     def end_of_batches(self, position: int, limit: int, upto: int, end: int) -> int:
         """Return the end of the last whole batch that begins at or after `position` and ends at or before position `limit` and
-        below offset `upto`; `position` if there is no such batch.
+        below offset `upto`; `position` if there is no such batch. Damage ends the batches, too; CorruptBatch if it comes first.
 
         `end` is the size of the segment when the read began.
         """
-        if limit >= end and upto >= self.end_offset:
-            return end
+        with suppress(CorruptBatch):
+            if limit >= end and upto >= self.end_offset:
+                return end
         count = min(self._index.count_upto(1, limit), self._index.count_upto(0, upto - 1 - self.base_offset))
-        for at, header in self.headers(max(self._indexed(count), position), end):
-            if at + header.size_bytes > limit or header.end_offset > upto:
-                return at
-        return end
+        reached = max(self._indexed(count), position)
+        try:
+            for at, header in self.headers(reached, end):
+                if at + header.size_bytes > limit or header.end_offset > upto:
+                    break
+                reached = at + header.size_bytes
+        except CorruptBatch:
+            if reached == position:
+                raise
+        return reached
 
     def end_offset_at(self, position: int) -> int:
         """Return the end offset of the batch that ends at `position`; the base offset at position 0."""

@@ -38,7 +38,7 @@ class ReplicaError(Exception):
 
 _CODES: dict[type[LogError], ErrorCode] = {
     CorruptBatch: ErrorCode.CORRUPT_MESSAGE,
-    CorruptLog: ErrorCode.KAFKA_STORAGE_ERROR,
+    CorruptLog: ErrorCode.CORRUPT_MESSAGE,
     LogClosed: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     LogDirFailed: ErrorCode.KAFKA_STORAGE_ERROR,
     NoSpace: ErrorCode.KAFKA_STORAGE_ERROR,
