@@ -7,7 +7,10 @@ from typing import TypeVar
 
 import msgspec
 
+from .regular_files import OddFile, read_regular
 from .utf8 import OtherEncoding, without_mark
+
+BYTES_MAX = 1 << 30
 
 T = TypeVar("T")
 
@@ -17,8 +20,14 @@ class BadJson(ValueError):
 
 
 def read_json(path: str | Path, kind: type[T]) -> T:
-    """Return the document in a file, decoded as `kind`. BadJson; OSError if the file cannot be read."""
-    return decode_json(Path(path).read_bytes(), kind)
+    """Return the document in a file, decoded as `kind`. BadJson; OSError if the file cannot be read. /dev/stdin and pipes of a
+    shell (/dev/fd) are read as they are.
+    """
+    try:
+        data = Path(path).read_bytes() if Path(path).is_relative_to("/dev") else read_regular(path, BYTES_MAX)
+    except OddFile as error:
+        raise BadJson(str(error)) from None
+    return decode_json(data, kind)
 
 
 def decode_json(data: bytes, kind: type[T]) -> T:

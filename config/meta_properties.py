@@ -18,6 +18,7 @@ from kraftlab.metadata.uuids import Uuid, from_text, is_reserved, random_uuid, t
 from . import properties
 from .errors import ConfigError
 from .private_files import PRIVATE_DIRECTORY, PRIVATE_FILE
+from .regular_files import clear_place
 
 FILE_NAME = "meta.properties"
 FORMAT_IT = "To begin with a new, empty disk, run kraftlab storage format --ignore-formatted"
@@ -125,6 +126,7 @@ def write_durably(path: Path, text: str) -> None:
     directory = path.parent
     directory.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
     temporary = directory / (path.name + ".tmp")
+    clear_place(temporary)
     mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else PRIVATE_FILE
     with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE), "w", encoding="utf-8") as file:
         os.fchmod(file.fileno(), mode)

@@ -9,21 +9,17 @@ does from Linux 5.8 on).
 from __future__ import annotations
 
 import functools
-import logging
 import mmap
 import os
 import platform
 import re
-import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from kraftlab.config.regular_files import OddFile, read_regular
+from kraftlab.config.regular_files import OddFile, clear_place, read_regular, remove_file
 
 from .errors import CorruptFile
-
-logger = logging.getLogger(__name__)
 
 SMALL_MAX_BYTES = 1 << 20
 TABLE_MAX_BYTES = 64 << 20
@@ -38,16 +34,6 @@ def read_small(path: Path, bytes_max: int = SMALL_MAX_BYTES) -> bytes:
         return read_regular(path, bytes_max)
     except OddFile as error:
         raise CorruptFile(path, str(error)) from error
-
-
-def remove_file(path: Path) -> None:
-    """Remove what is in a file's place, if anything. A directory is only renamed. OSError. Not durable."""
-    try:
-        path.unlink(missing_ok=True)
-    except IsADirectoryError:
-        aside = path.with_name(f"set-aside.{time.time_ns()}.{path.name.partition('.')[0]}")
-        os.rename(path, aside)
-        logger.warning("%s was a directory, which is now %s", path, aside.name)
 
 
 def fsync_directory(path: Path) -> None:
@@ -68,7 +54,7 @@ def forget_cached(paths: Iterable[Path]) -> None:
 
     After a write that failed, the system keeps the page in its cache as if it had been written. OSError.
     """
-    for path in paths:
+    for path in filter(Path.is_file, paths):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -79,6 +65,7 @@ def forget_cached(paths: Iterable[Path]) -> None:
 def write_durably(path: Path, text: str) -> None:
     """Replace `path` by `text`, atomically: write beside it, fsync, rename, fsync the directory."""
     temporary = path.with_name(path.name + ".tmp")
+    clear_place(temporary)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
     try:
         write_all(descriptor, text.encode(), 0)

@@ -20,13 +20,15 @@ from pathlib import Path
 from threading import Lock, RLock
 
 from kraftlab.config import meta_properties
+from kraftlab.config.errors import ConfigError
+from kraftlab.config.regular_files import OddFile, open_regular, remove_file
 from kraftlab.metadata.uuids import Uuid
 
 from . import checkpoints
 from .checkpoints import TopicPartition
 from .dir_names import CREATING_PREFIX, DirName, parse
 from .errors import CorruptFile, LogDirFailed, LogDirInUse, NoSpace, disk_errors, free_bytes, translate
-from .files import fsync_directory, read_small, remove_file, write_durably
+from .files import fsync_directory, read_small, write_durably
 from .partition_log import PartitionLog
 
 LOCK = ".lock"
@@ -256,7 +258,10 @@ class LogDir:
 
 
 def _lock(path: Path) -> int:
-    descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        descriptor = open_regular(path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    except OddFile as error:
+        raise ConfigError(f"{path / LOCK} is {error}") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.ftruncate(descriptor, 0)

@@ -129,10 +129,13 @@ class OpenFiles:
         os.close(descriptor)
 
     def open(self, path: str, flags: int, mode: int = 0o644) -> int:
-        """Return a descriptor that the caller closes. If the process has too many files open, unused ones are closed first."""
+        """Return a descriptor that the caller closes. If the process has too many files open, unused ones are closed first.
+
+        Opening a FIFO in a file's place does not wait for its other end.
+        """
         while True:
             try:
-                return os.open(path, flags, mode)
+                return os.open(path, flags | os.O_NONBLOCK, mode)
             except OSError as error:
                 if error.errno not in _NO_FILES or not self._close_some():
                     raise

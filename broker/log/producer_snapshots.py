@@ -29,9 +29,11 @@ from pathlib import Path
 
 import google_crc32c
 
+from kraftlab.config.regular_files import remove_file
+
 from .clock import wall_clock_ms
 from .errors import CorruptBatch, CorruptFile
-from .files import TABLE_MAX_BYTES, read_small, remove_file
+from .files import TABLE_MAX_BYTES, read_small
 from .producer_state import NONE, Producer, ProducerState, StoredBatch
 from .segment import Segment, base_offset_of, file_name
 

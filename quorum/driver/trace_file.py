@@ -10,6 +10,7 @@ import logging
 
 import trio
 
+from ..storage.file_system import without_waiting
 from .environment import Threads
 
 logger = logging.getLogger("kraftlab.quorum")
@@ -58,7 +59,7 @@ class TraceFile:
 
     def _append(self, lines: str) -> None:
         try:
-            with open(self._path, "a", encoding="utf-8") as file:
+            with open(self._path, "a", encoding="utf-8", opener=without_waiting) as file:
                 file.write(lines)
         except OSError as error:
             self._is_broken = True

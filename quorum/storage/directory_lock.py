@@ -10,7 +10,7 @@ import os
 from types import TracebackType
 
 from .errors import DirectoryInUse
-from .file_system import translate
+from .file_system import open_regular, translate
 
 FILE_NAME = ".metadata.lock"
 
@@ -25,8 +25,8 @@ class DirectoryLock:
 
     def __enter__(self) -> DirectoryLock:
         try:
-            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
+            self._descriptor = open_regular(self._path, os.O_RDWR | os.O_CREAT)
+        except FileNotFoundError as error:
             raise translate(error, "open", self._path) from error
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

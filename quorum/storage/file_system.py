@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from typing import Protocol
 
 from .errors import DiskFailed, FsyncFailed, StorageError, StorageFull
@@ -20,6 +21,9 @@ _MAY_PASS = {
     errno.EFBIG: "has no space left for this process",
     errno.EROFS: "is read-only",
 }
+_ODD_THINGS = frozenset({errno.EISDIR, errno.ENOTDIR, errno.ENXIO, errno.ELOOP})
+"""Errors of a directory, a file as parent, a FIFO or socket, or a loop of symbolic links in a file's place."""
+_IN_ITS_PLACE = "Something else is in the file's place: move it away, restore the file if you can, then start the node again."
 _NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 """Errors of a process or system without a free descriptor; connections may have taken them all."""
 
@@ -84,6 +88,8 @@ def translate(error: OSError, action: str, path: str) -> StorageError:
             f"cannot {action} {path}: {reason}. Let fewer connect to this node, or raise its limit of open files (ulimit -n); "
             "nothing is lost until then."
         )
+    if error.errno in _ODD_THINGS:
+        return DiskFailed(f"cannot {action} {path}: {reason}. {_IN_ITS_PLACE}")
     return DiskFailed(f"cannot {action} {path}: {reason}. Check the disk, then start the node again.")
 
 
@@ -152,13 +158,27 @@ PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
 """Modes of new files and directories: the metadata log and its snapshots hold the keys of SCRAM users."""
 
 
-def _opened(path: str, flags: int) -> RealFile:
+def without_waiting(path: str, flags: int) -> int:
+    """Open a file. Opening a named pipe (FIFO) in its place does not wait for the other end. OSError."""
+    return os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, PRIVATE_FILE)
+
+
+def open_regular(path: str, flags: int) -> int:
+    """Return a descriptor of a regular file. FileNotFoundError; StorageFull or DiskFailed otherwise."""
     try:
-        return RealFile(path, os.open(path, flags | os.O_CLOEXEC, PRIVATE_FILE))
+        descriptor = without_waiting(path, flags)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise translate(error, "open", path) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise DiskFailed(f"cannot open {path}: it is not a regular file. {_IN_ITS_PLACE}")
+    return descriptor
+
+
+def _opened(path: str, flags: int) -> RealFile:
+    return RealFile(path, open_regular(path, flags))
 
 
 class RealFileReader:
@@ -177,7 +197,7 @@ class RealFileReader:
 
     def read(self, path: str) -> bytes:
         """Return a whole file. OSError."""
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=without_waiting) as file:
             return file.read()
 
 

@@ -20,7 +20,7 @@ from ..core.batch import BatchHeader
 from ..core.errors import CorruptBatch
 from ..core.types import OffsetAndEpoch
 from .errors import WrongIdentity
-from .file_system import FileReader, RealFileReader
+from .file_system import FileReader, RealFileReader, without_waiting
 from .identity import PARTITION_DIRECTORY
 from .recovery import parse, scan_positions
 from .segment import HEADER_PAGE_BYTES, SegmentHeader, segment_base_offset
@@ -77,7 +77,7 @@ def metadata_partition(directory: str) -> str:
 def survey_file(path: str, max_bytes: int | None = None) -> FileSurvey:
     """Read a segment or a snapshot, distinguished by name; at most `max_bytes` of it. OSError."""
     size_bytes = os.stat(path).st_size
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=without_waiting) as file:
         data = file.read() if max_bytes is None else file.read(max_bytes)
     is_cut = len(data) < size_bytes
     position = snapshot_id(Path(path).name)

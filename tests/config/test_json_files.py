@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -42,6 +43,12 @@ def test_malformed_json_is_refused_in_one_line(data: bytes, text: str) -> None:
     with pytest.raises(BadJson) as refused:
         decode_json(data, Entry)
     assert str(refused.value) == text
+
+
+def test_a_named_pipe_is_refused_without_waiting_for_its_writer(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(BadJson, match=r"^a named pipe \(FIFO\), not a regular file"):
+        read_json(tmp_path / "pipe", Entry)
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
