@@ -231,7 +231,7 @@ class LogDirsApi:
             topic_name=copy.topic,
             partition_index=copy.partition,
             size_bytes=copy.size_bytes,
-            log_end_offset=copy.log_end_offset if isinstance(copy, KeptDescription) else -1,
+            log_end_offset=copy.log_end_offset,
             is_stray=isinstance(copy, StrayDescription),
             lost_log_end_offset=-1 if lost is None else lost.log_end_offset,
             doubt=copy.doubt if isinstance(copy, KeptDescription) else "",

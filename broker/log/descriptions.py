@@ -11,7 +11,9 @@ import msgspec
 from kraftlab.metadata.uuids import Uuid
 
 from .dir_names import DirKind
+from .errors import CorruptBatch
 from .partition_log import PartitionLog
+from .segment import Segment, base_offset_of
 
 
 class ReplicaDescription(msgspec.Struct, frozen=True):
@@ -28,12 +30,13 @@ class ReplicaDescription(msgspec.Struct, frozen=True):
 
 
 class StrayDescription(msgspec.Struct, frozen=True):
-    """A directory that was set aside. A person may inspect and remove it."""
+    """A directory that was set aside. A person may inspect and remove it. `log_end_offset`: -1 if it cannot be read."""
 
     path: Path
     topic: str
     partition: int
     size_bytes: int
+    log_end_offset: int
 
 
 class KeptDescription(msgspec.Struct, frozen=True):
@@ -78,13 +81,31 @@ def describe_replica(log: PartitionLog, current: PartitionLog | None) -> Replica
 
 
 def describe_kept(log: PartitionLog, doubt: str) -> KeptDescription:
-    return KeptDescription(log.directory, log.topic, log.partition, log.size_bytes, log.log_end_offset, doubt)
+    size_bytes = log.size_bytes if log.is_open else log_bytes_in(log.directory)
+    return KeptDescription(log.directory, log.topic, log.partition, size_bytes, log.log_end_offset, doubt)
 
 
 def log_bytes_in(path: Path) -> int:
     """Sum of the sizes of the segment files in a replica's directory. A file that a person removes meanwhile counts as 0."""
     size_bytes = 0
-    for file in path.glob("*.log"):
+    for file in filter(Path.is_file, path.glob("*.log")):
         with suppress(FileNotFoundError):
             size_bytes += file.stat().st_size
     return size_bytes
+
+
+def log_end_in(path: Path) -> int:
+    """The end of the log in a replica's directory, as far as its last segment can be read; -1 if it cannot."""
+    bases = [base_offset_of(file.name) for file in filter(Path.is_file, path.glob("*.log"))]
+    base_offset = max((base for base in bases if base is not None), default=None)
+    if base_offset is None:
+        return -1
+    with suppress(OSError):
+        segment = Segment.open_file(path, base_offset)
+        try:
+            return segment.end_offset
+        except CorruptBatch:
+            return base_offset
+        finally:
+            segment.close()
+    return -1

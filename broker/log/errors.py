@@ -67,6 +67,10 @@ class CorruptLog(LogError):
     """A segment is not valid. The other records of the log can be read."""
 
 
+class DoubtfulLog(LogError):
+    """A log that cannot be opened as it is, since it holds what the broker never leaves there. Nothing was changed."""
+
+
 class CorruptFile(LogError):
     """A checkpoint or metadata file cannot be read; the text names the file and the fault."""
 

@@ -19,11 +19,15 @@ from kraftlab.metadata.uuids import ZERO, Uuid, to_text
 from . import checkpoints
 from .checkpoints import TopicPartition
 from .dir_names import DirKind, DirName, keeps_name_inside, parse
-from .errors import CorruptFile, LogClosed, LogDirUnusable, LogError, StartupRefused, TooManyOpenFiles
+from .errors import CorruptFile, DoubtfulLog, LogClosed, LogDirUnusable, LogError, StartupRefused, TooManyOpenFiles
 from .files import forget_cached
+from .leader_epochs import LeaderEpochs
 from .log_config import LogConfig
 from .log_dir import UNKNOWN_EPOCH, LogDir
 from .partition_log import PartitionLog
+from .producer_state import ProducerState
+from .recovery import OpenedLog, RecoveryReport
+from .segment import Segment
 from .startup import FoundDir
 from .threads import work_in_threads
 
@@ -135,6 +139,8 @@ def as_loaded(log: PartitionLog, log_dir: LogDir) -> LoadedDir:
     """An open log as a directory that was found."""
     topic_id = None if log.topic_id == ZERO else log.topic_id
     fault = "" if topic_id is not None else _topic_id(log.directory)[1]
+    if not log.is_open:
+        fault = log.recovery.reason or fault
     return LoadedDir(found_dir(log, log.directory.name, topic_id, fault), log.directory, log_dir, log)
 
 
@@ -169,7 +175,11 @@ def load_log_dir(log_dir: LogDir, config: LogConfig, before_truncation: Callable
         topic_id, fault = _topic_id(path)
         log = None
         if name.kind in (DirKind.CURRENT, DirKind.FUTURE):
-            log = _open(log_dir, path, name._replace(topic=topic), topic_id, config, before_truncation)
+            try:
+                log = _open(log_dir, path, name._replace(topic=topic), topic_id, config, before_truncation)
+            except DoubtfulLog as error:
+                fault = str(error)
+                log = _unread(log_dir, path, name._replace(topic=topic), topic_id, config, fault)
         if log is not None:
             found = found_dir(log, path.name, topic_id, fault)
         else:
@@ -245,6 +255,29 @@ def _open(
         clean=log_dir.was_clean,
         before_truncation=before_truncation,
     )
+
+
+def _unread(log_dir: LogDir, path: Path, name: DirName, topic_id: Uuid | None, config: LogConfig, reason: str) -> PartitionLog:
+    """Return a closed log in the place of one that cannot be opened. The checkpoints keep its offsets, which may be too low."""
+    key = (name.topic, name.partition)
+    start_offset, recovery_point = log_dir.log_start_offsets.get(key, 0), log_dir.recovery_points.get(key, 0)
+    high_watermark = log_dir.high_watermarks.get(key, 0)
+    segment = Segment.unread(path, start_offset, max(start_offset, recovery_point, high_watermark))
+    log = PartitionLog(
+        path,
+        OpenedLog((segment,), LeaderEpochs(), RecoveryReport(reason=reason), ProducerState()),
+        topic=name.topic,
+        partition=name.partition,
+        topic_id=topic_id or ZERO,
+        directory_id=log_dir.directory_id,
+        config=config,
+        log_start_offset=start_offset,
+        high_watermark=high_watermark,
+        recovery_point=recovery_point,
+        cleaned_to=log_dir.cleaned_ends.get(key, 0),
+    )
+    log.abandon(LogClosed(reason))
+    return log
 
 
 def open_stray(

@@ -15,8 +15,6 @@ each replica by itself:
   was made durable before. A replica without its directory is created again, empty: it was new, records that were appended to it
   meanwhile were not fsynced either, and its leader, or the other replicas, have them.
 
-Only the renaming needs the manager's lock.
-
 `swap`, the end of a move, renames the old directory to -delete and then the future one to the plain name. Each rename is fsynced,
 with both logs locked: at every moment the next start finds at least one of the two, and the plan there says which one is served
 (KIP-113's order). Directories to delete are renamed first and removed later by `remove_expired`.
@@ -26,7 +24,7 @@ and then reports it to the controller. When its disk has been repaired it comes 
 `take_back` carries out the plan for its contents beside the running logs.
 
 Threads: the maps are read without a lock; every change of them, or of directories' names, is made under the manager's lock. It is
-taken before logs' locks. Calls block on disks: make them from worker threads.
+taken before logs' locks. Of a creation, only the renaming needs it. Calls block on disks: make them from worker threads.
 """
 
 from __future__ import annotations
@@ -264,7 +262,7 @@ class LogManager:
             case Verb.DELETE, None:
                 self._unserved.delete_later(subject.path, now_ms)
             case Verb.SET_ASIDE, PartitionLog():
-                is_current = subject.found.kind is DirKind.CURRENT and subject.found.topic_id is not None
+                is_current = subject.found.kind is DirKind.CURRENT and not subject.found.fault
                 if is_current and key not in self._currents:
                     self._unserved.leave_unclaimed(key, log, now_ms)
                 else:
@@ -346,7 +344,8 @@ class LogManager:
                 self.mark_offline(path, error)
             if path not in self._online:
                 used = [id(log) for log in self._logs()]
-                self._unserved.kept += [each for each in kept if id(each) not in used and each.is_open]
+                can_stay = [each for each in kept if each.is_open or self._unserved.is_unread(each)]
+                self._unserved.kept += [each for each in can_stay if id(each) not in used]
                 raise LogDirUnusable(f"{path} has failed again: {self._offline[path]}")
             return plan
 
@@ -361,7 +360,8 @@ class LogManager:
         with self._lock:
             self.destinations.save()
             for log_dir in list(self._online.values()):
-                logs = self._logs_in(log_dir.path)
+                # A log that was never opened is as the last shutdown left it.
+                logs = [log for log in self._logs_in(log_dir.path) if not (log_dir.was_clean and self._unserved.is_unread(log))]
                 try:
                     # An ended log is not flushed: its directory was not shut down cleanly.
                     work_in_threads(self.recovery_threads, _flush_at_the_end, logs)
@@ -755,7 +755,7 @@ class LogManager:
                     f"into the copy, rename the copy to {current.name} and start this broker; if {current.name} then has no "
                     "leader, run kraftlab leader-election --election-type unclean; then start the other brokers"
                 )
-            copy = self._unserved.copy_at(path)
+            copy = self._unserved.copy_to_serve(path)
             log = copy if isinstance(copy, PartitionLog) else self._open_stray(path, replica)
             try:
                 self._identify(log, replica, leader_epoch)

@@ -1,15 +1,15 @@
 """Opening a partition's directory: the files that count, the checks, the truncation.
 
-After a clean shutdown the segments are trusted: only the newest headers are walked to find the log's end, and older segments are
-not even opened. After a crash every segment that reaches above the recovery point is read batch by batch with its CRCs. At the
-first bad byte the segment is truncated and all later segments are deleted. Segments above the recovery point that do not begin
-where the one before ends are deleted too: a loss of power may have kept them and not the records before. A batch of a lower epoch
-than one before it ends the log, too: it was truncated, other records were appended in its place, and a loss of power has kept the
-append and not the truncation. Truncated records had not been fsynced, so the in-sync replicas have them elsewhere and they are
-fetched again. Bytes below the recovery point are not read: damage there is found by the next reader.
+After a clean shutdown the segments are trusted: only the newest headers of each are walked, to find the log's end and to see that
+no segment begins within another. After a crash every segment that reaches above the recovery point is read batch by batch with
+its CRCs. At the first bad byte the segment is truncated and all later segments are deleted. Segments above the recovery point
+that do not begin where the one before ends are deleted too: a loss of power may have kept them and not the records before. A
+batch of a lower epoch than one before it ends the log, too: it was truncated, other records were appended in its place, and a
+loss of power has kept the append and not the truncation. Truncated records had not been fsynced, so the in-sync replicas have
+them elsewhere and they are fetched again. Bytes below the recovery point are not read: damage there is found by the next reader.
 
 A segment within the offsets of the one before is passed over, and the segments after it stay: a person or another program has put
-it there.
+it there. Among trusted segments it is not known which one that is, so nothing is changed and the log is doubtful.
 
 Segments wholly below the log start are removed unread: a crash has kept them, or brought them back, and what is missing there
 must not cost the records above.
@@ -27,13 +27,16 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
 
+from kraftlab.config.regular_files import clear_place, odd_thing_at
+
 from . import leader_epochs, producer_snapshots
 from .clock import wall_clock_ms
-from .errors import CorruptBatch, CorruptFile
+from .errors import CorruptBatch, CorruptFile, DoubtfulLog
 from .files import fsync_directory
 from .indexes import LOG_SUFFIX, OFFSETS, TIMES
 from .leader_epochs import LeaderEpochs
@@ -46,6 +49,8 @@ logger = logging.getLogger(__name__)
 
 SEGMENT_SUFFIXES = (LOG_SUFFIX, OFFSETS.suffix, TIMES.suffix)
 JUNK_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, ".tmp")
+SEGMENT_NAMES = (LOG_SUFFIX, LOG_SUFFIX + SWAP_SUFFIX)
+BUILT_AGAIN = (OFFSETS.suffix, TIMES.suffix, producer_snapshots.SUFFIX, *JUNK_SUFFIXES)
 HOLE_MAX_OFFSETS = MAX_RELATIVE_OFFSET + 1
 """Largest number of offsets that a segment can have lost. A larger gap was never written: then the records before it are durable
 (`_roll`).
@@ -78,10 +83,13 @@ def open_segments(directory: Path, *, recovery_point: int, clean: bool, start_of
     """Open all segments of the log in `directory`, and create an empty one at `start_offset` if there is none.
 
     `start_offset` is the checkpointed log start: a log that ends below it is wiped and begins there. OSError if the disk fails.
+    DoubtfulLog if something was put among the segments; no segment was changed then.
     """
+    _clear_odd_things(directory)
     names = tidy(directory)
     named = [(name, base_offset_of(name)) for name in names if name.endswith(LOG_SUFFIX)]
     bases = sorted(base for name, base in named if base is not None and name == file_name(base, LOG_SUFFIX))
+    _check_trusted(directory, bases, recovery_point=recovery_point, clean=clean, start_offset=start_offset)
     bases = _remove_empty_within(directory, _remove_below_start(directory, bases, start_offset))
     epochs = _read_epochs(directory) if leader_epochs.FILE_NAME in names else None
     recovered = LeaderEpochs() if epochs is None else epochs
@@ -115,6 +123,48 @@ def open_segments(directory: Path, *, recovery_point: int, clean: bool, start_of
             *(directory, segments[-1].end_offset, report.cut_bytes, len(report.deleted_segments), report.reason),
         )
     return OpenedLog(tuple(segments), recovered, report, producers)
+
+
+def _clear_odd_things(directory: Path) -> None:
+    """Remove directories, FIFOs and the like in the places of files that are built again. DoubtfulLog if one is in the place of a
+    segment. OSError.
+    """
+    with os.scandir(directory) as entries:
+        odd = [entry.name for entry in entries if not entry.is_file(follow_symlinks=False)]
+    for name in sorted(odd, key=lambda name: not name.endswith(SEGMENT_NAMES)):
+        path = directory / name
+        if name.endswith(SEGMENT_NAMES) and base_offset_of(name) is not None and (fault := odd_thing_at(path)):
+            raise DoubtfulLog(f"{path} is {fault} and restart the broker")
+        if name.endswith(BUILT_AGAIN):
+            clear_place(path)
+
+
+def _check_trusted(directory: Path, bases: list[int], *, recovery_point: int, clean: bool, start_offset: int) -> None:
+    """DoubtfulLog if a segment begins within the offsets of one before and both are trusted, or if it does not continue the log
+    above its end at the clean stop. Empty and damaged segments are passed over, and offsets below the log start. OSError.
+    """
+    end_offset, last = 0, ""
+    for base, following in pairwise(bases):
+        if not clean and following > recovery_point:
+            return
+        before = Segment.open_file(directory, base)
+        with suppress(CorruptBatch):
+            if before.end_offset > end_offset:
+                end_offset, last = before.end_offset, before.log_path.name
+        before.close()
+        segment = Segment.open_file(directory, following)
+        if not segment.size_bytes:
+            continue
+        if end_offset > max(following, start_offset):
+            raise DoubtfulLog(
+                f"{segment.log_path} begins below offset {end_offset}, where {last} ends: one of the two does not belong there; "
+                "move that file away and restart the broker"
+            )
+        if clean and end_offset < following and 0 < recovery_point < following:
+            raise DoubtfulLog(
+                f"{segment.log_path} begins above offset {recovery_point}, where the log ended when the broker stopped; "
+                "move that file away and restart the broker"
+            )
 
 
 def _remove_below_start(directory: Path, bases: list[int], start_offset: int) -> list[int]:

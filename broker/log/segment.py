@@ -113,6 +113,13 @@ class Segment:
         size_bytes = os.stat(f"{directory}/{file_name(base_offset, LOG_SUFFIX)}{suffix}").st_size
         return cls(directory, base_offset, size_bytes, suffix)
 
+    @classmethod
+    def unread(cls, directory: Path, base_offset: int, end_offset: int) -> Segment:
+        """Return what stands for the segments of a log that is not opened. It has no file."""
+        segment = cls(directory, base_offset, 0)
+        segment._end_offset = end_offset
+        return segment
+
     def file(self) -> AbstractContextManager[int]:
         """Yield a descriptor of the log file, valid inside the block.
 

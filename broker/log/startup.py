@@ -12,10 +12,11 @@ directory is not enough: it does so before the last records are copied, and whil
 directories contradict each other nothing is changed and the broker refuses to start.
 
 A directory that has a replica's name and no topic id that can be read, or that of another topic, is doubtful: its
-`partition.metadata` may be damaged. The plan never replaces it by an empty log: the replica stays offline and the directory stays
-as it is, until a person promotes it, or the running broker has asked another one that leads (`ReplicaManager.run_placing`). A new
-topic of the same name is distinguished by its partition, which has not changed yet (partition epoch 0). A replica whose directory
-is missing, though a checkpoint knows its offsets, is treated in the same way.
+`partition.metadata` may be damaged. So is one whose log cannot be opened, since something was put among its segments. The plan
+never replaces it by an empty log: the replica stays offline and the directory stays as it is, until a person promotes it, or the
+running broker has asked another one that leads (`ReplicaManager.run_placing`). A new topic of the same name is distinguished by
+its partition, which has not changed yet (partition epoch 0). A replica whose directory is missing, though a checkpoint knows its
+offsets, is treated in the same way.
 
 The plan does not judge if the metadata is fresh. So it must not depend on who leads.
 
@@ -52,7 +53,7 @@ class FoundDir(msgspec.Struct, frozen=True):
     log_end_offset: int = 0
     epochs: tuple[EpochEntry, ...] = ()
     fault: str = ""
-    """Reason why the topic id is not known."""
+    """Reason why the topic id is not known, or why the log cannot be opened."""
 
     def epoch_at(self, offset: int) -> int:
         return max((entry.epoch for entry in self.epochs if entry.start_offset <= offset), default=NO_EPOCH)
@@ -253,7 +254,7 @@ def plan_return(
         has_log = key in running and _has_name_of(item, running[key].current.topic)
         if not has_log or item.kind in (DirKind.DELETE, DirKind.STRAY):
             rest.append(item)
-        elif item.kind is DirKind.CURRENT:
+        elif item.kind is DirKind.CURRENT or item.fault:
             place = to_text(running[key].current.log_dir)
             actions.append(_about(Verb.SET_ASIDE, item, f"log directory {place} has got the replica meanwhile"))
         else:
@@ -273,8 +274,8 @@ def plan_replica(
 ) -> list[Action]:
     """Return the actions for one replica of this broker; the directories `found` have its topic id or are doubtful."""
     actions: list[Action] = []
-    doubtful = [item for item in found if item.topic_id != replica.topic_id]
-    found = [item for item in found if item.topic_id == replica.topic_id]
+    doubtful = [item for item in found if item.topic_id != replica.topic_id or item.fault]
+    found = [item for item in found if item not in doubtful]
     current = _choose_current(_of_kind(found, DirKind.CURRENT), replica, actions)
     future = _choose_future(_of_kind(found, DirKind.FUTURE), replica, current, actions)
     deleted = _of_kind(found, DirKind.DELETE)
@@ -310,7 +311,7 @@ def plan_replica(
 
 def _doubt(item: FoundDir, replica: AssignedReplica) -> str:
     """Reason why a doubtful directory is not served."""
-    if item.topic_id is None:
+    if item.fault or item.topic_id is None:
         return item.fault or "its topic id is unknown"
     return f"its partition.metadata names topic {to_text(item.topic_id)}, but {replica.topic} is {to_text(replica.topic_id)}"
 
@@ -365,12 +366,12 @@ def _choose_future(
 
 def _plan_foreign(group: list[FoundDir]) -> list[Action]:
     """Plan for directories of one partition and topic id that the metadata does not assign to this broker."""
-    has_current = any(item.kind is DirKind.CURRENT for item in group)
+    has_current = any(item.kind is DirKind.CURRENT and not item.fault for item in group)
     actions: list[Action] = []
     for item in group:
         if item.kind is DirKind.DELETE:
             actions.append(_about(Verb.DELETE, item, "deletion goes on"))
-        elif item.kind is DirKind.FUTURE and has_current and item.topic_id is not None:
+        elif item.kind is DirKind.FUTURE and has_current and item.topic_id is not None and not item.fault:
             actions.append(_about(Verb.DELETE, item, "a move of a replica that has left this broker"))
         else:
             actions.append(_about(Verb.SET_ASIDE, item, "not assigned to this broker"))

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .creating import ReplicaId
-from .descriptions import KeptDescription, StrayDescription, describe_kept, log_bytes_in
+from .descriptions import KeptDescription, StrayDescription, describe_kept, log_bytes_in, log_end_in
 from .dir_names import DirKind, transient_name
 from .errors import LogClosed, ReplicaConflict, disk_errors
 from .files import rename_durably
@@ -72,7 +72,7 @@ class Unserved:
         """Return an unclaimed log, which is served from now on; None if there is none."""
         _, log = self._unclaimed.pop(key, (0, None))
         for kept in [] if log is not None else list(self.kept):
-            if kept.directory in self._doubts and (kept.topic_id, kept.partition) == key:
+            if kept.is_open and kept.directory in self._doubts and (kept.topic_id, kept.partition) == key:
                 # The metadata was older than the topic whose id it has.
                 self.taken(kept.directory)
                 return kept
@@ -99,14 +99,24 @@ class Unserved:
         log.rename(log.log_dir / transient_name(log.topic, log.partition, DirKind.STRAY))
         log.close(LogClosed(f"{log.name} in {log.log_dir} was set aside"))
         self._on_change()
-        self._strays.append(StrayDescription(log.directory, log.topic, log.partition, log.size_bytes))
-        logger.warning("a directory of %s that is not served was set aside; its files are kept in %s", log.name, log.directory)
+        with disk_errors(log.log_dir):
+            size_bytes = log.size_bytes or log_bytes_in(log.directory)
+        self._strays.append(StrayDescription(log.directory, log.topic, log.partition, size_bytes, log.log_end_offset))
+        logger.warning(
+            "a directory of %s that is not served was set aside, with offsets up to %d; its files are kept in %s: compare it "
+            "with the log that is served (kraftlab dump-log); kraftlab log-dirs --promote and --drop serve and delete it",
+            *(log.name, log.log_end_offset, log.directory),
+        )
 
     def note_stray(self, path: Path, topic: str, partition: int) -> None:
         """Note a directory that was set aside before."""
         with disk_errors(path.parent):
-            size_bytes = log_bytes_in(path)
-        self._strays.append(StrayDescription(path, topic, partition, size_bytes))
+            stray = StrayDescription(path, topic, partition, log_bytes_in(path), log_end_in(path))
+        self._strays.append(stray)
+        logger.warning(
+            "a directory of %s-%d with offsets up to %d was set aside before and is not served: %s",
+            *(topic, partition, stray.log_end_offset, path),
+        )
 
     # Given up
 
@@ -148,12 +158,8 @@ class Unserved:
         """Keep a directory that may be the replica's, as it is."""
         self.kept.append(log)
         self._doubts[log.directory] = Doubt(key, reason)
-        logger.error(
-            "%s is offline here: %s; %s is kept as it is: to serve it, run kraftlab log-dirs --promote",
-            log.name,
-            reason,
-            log.directory,
-        )
+        to_serve = ": to serve it, run kraftlab log-dirs --promote" if log.is_open else ""
+        logger.error("%s is offline here: %s; %s is kept as it is%s", log.name, reason, log.directory, to_serve)
 
     def doubt(self, log: PartitionLog) -> str:
         """Reason why a kept log is not served; "" if only its replica's own log may be out of reach."""
@@ -177,6 +183,17 @@ class Unserved:
             if stray.path == path:
                 return stray
         raise ReplicaConflict(f"there is no kept copy {path}; kraftlab log-dirs --describe --json names the copies")
+
+    def is_unread(self, log: PartitionLog) -> bool:
+        """Return True for a kept log that could not be opened."""
+        return not log.is_open and log.directory in self._doubts
+
+    def copy_to_serve(self, path: Path) -> PartitionLog | StrayDescription:
+        """Return the copy in that directory. ReplicaConflict if there is none, or if its log cannot be opened as it is."""
+        copy = self.copy_at(path)
+        if isinstance(copy, PartitionLog) and self.is_unread(copy):
+            raise ReplicaConflict(f"{path} cannot be served: {self.doubt(copy)}")
+        return copy
 
     def taken(self, path: Path) -> None:
         """Forget a copy that is served from now on."""

@@ -77,7 +77,7 @@ def describe_copy(broker: int, copy: KeptReplicaCopy) -> str:
     end = f", offsets up to {copy.log_end_offset}" if copy.log_end_offset is not None else ""
     why = "kept, since the replica's own log may be on an offline disk"
     if copy.is_stray or copy.doubt:
-        why = copy.doubt or "set aside"
+        why = copy.doubt or "set aside: compare it with the log that is served, then --promote or --drop it"
     partition = f"{copy.topic_name}-{copy.partition_index}"
     return f"Broker {broker} has a copy of {partition} ({copy.size_bytes} bytes{end}; {why}): {copy.path}"
 

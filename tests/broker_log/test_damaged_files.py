@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shutil
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -12,14 +14,14 @@ from typing import NamedTuple
 import pytest
 
 from kraftlab.broker.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, PARTITION_METADATA, RECOVERY_POINTS
-from kraftlab.broker.log.errors import CorruptLog, ReplicaOffline
-from kraftlab.broker.log.log_dir import CLEAN_SHUTDOWN
+from kraftlab.broker.log.errors import CorruptLog, ReplicaConflict, ReplicaOffline
+from kraftlab.broker.log.log_dir import CLEAN_SHUTDOWN, LOCK
 from kraftlab.broker.log.log_manager import LogManager
 from kraftlab.broker.log.partition_log import PartitionLog
 from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.broker.log.startup import AssignedReplica
 
-from .conftest import TOPIC, Broker
+from .conftest import OTHER, TOPIC, Broker
 
 BATCHES = 12
 FIRST, LAST = "00000000000000000000", "00000000000000000010"
@@ -62,13 +64,18 @@ def a_loop_of_links(file: Path) -> None:
     file.symlink_to(file)
 
 
+def a_socket(file: Path) -> None:
+    file.unlink()
+    with contextlib.chdir(file.parent), socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(file.name)
+
+
 def gigantic(file: Path) -> None:
     os.truncate(file, 100 << 30)
 
 
 DAMAGES = (emptied, zeroed, deleted, cut, foreign)
-ODD_THINGS = (a_directory, a_fifo, a_loop_of_links, gigantic)
-"""Only for files that are read as a whole, which segments and indexes are not."""
+ODD_THINGS = (a_directory, a_fifo, a_socket, a_loop_of_links)
 
 
 class Start(NamedTuple):
@@ -93,6 +100,9 @@ def filled(broker: Broker, clean: bool) -> None:
     log.high_watermark = BATCHES
     log.advance_log_start(1)
     log.flush(with_index=True)
+    other = manager.get_or_create("u", OTHER, 0, broker.ids[0])
+    other.append_as_leader(numbered(0), 1)
+    other.flush()
     log.write_producers()
     manager.write_checkpoints()
     if clean:
@@ -133,14 +143,40 @@ def is_in_doubt(start: Start) -> None:
     assert (kept.path.name, kept.log_end_offset) == ("t-0", BATCHES)
 
 
+def is_doubtful(start: Start, *, says: str) -> None:
+    """Only this log is offline, and its files stay as they are."""
+    assert start.log is None and not start.manager.offline_dirs
+    [kept] = start.manager.describe()[0].kept
+    assert (kept.path.name, kept.log_end_offset) == ("t-0", BATCHES)
+    assert says in kept.doubt and "restart the broker" in kept.doubt
+    with pytest.raises(ReplicaOffline, match="restart the broker"):
+        start.manager.get_or_create("t", TOPIC, 0, start.manager.directory_ids()[start.manager.log_dirs[0]])
+    with pytest.raises(ReplicaConflict, match="cannot be served"):
+        start.manager.promote_copy(kept.path, AssignedReplica("t", TOPIC, 0, kept.path.parent.name.encode()), 9)
+    other = start.manager.get(OTHER, 0)
+    assert other is not None and other.append_as_leader(numbered(1), 9).base_offset == 1, "the rest serves"
+    assert start.manager.previous_broker_epoch == -1
+
+
 def is_offline(start: Start) -> None:
     assert start.log is None and list(start.manager.offline_dirs) == [start.manager.log_dirs[0]]
     with pytest.raises(ReplicaOffline, match="offline log directory"):
         start.manager.get_or_create("t", TOPIC, 0, is_counted_on=True)
 
 
+def is_locked(start: Start) -> None:
+    if start.damage in ODD_THINGS:
+        is_offline(start)
+        assert f"{LOCK} is " in start.manager.offline_dirs[start.manager.log_dirs[0]]
+    else:
+        has_everything(start)
+
+
 def has_what_follows(start: Start) -> None:
     """The segments after a damaged one stay, and readers of the damaged one get an error."""
+    if start.damage in ODD_THINGS:
+        is_doubtful(start, says=f"t-0/{FIRST}.log is ")
+        return
     log = start.log
     assert log is not None and (log.log_end_offset, len(log.epochs)) == (BATCHES, 2 if start.damage is deleted else 3)
     assert log.read(5, 10_000), "the next segment is read"
@@ -153,6 +189,9 @@ def has_what_follows(start: Start) -> None:
 
 def has_what_was_before(start: Start) -> None:
     """The end is missing. The broker claims nothing, so replicas that have it lead."""
+    if start.damage in ODD_THINGS:
+        is_doubtful(start, says=f"t-0/{LAST}.log is ")
+        return
     assert start.log is not None and 10 <= start.log.log_end_offset < BATCHES
     assert start.manager.previous_broker_epoch == -1
 
@@ -166,6 +205,14 @@ OUTCOMES: dict[str, Callable[[Start], None]] = {
     f"t-0/{PARTITION_METADATA}": is_in_doubt,
     "t-0/leader-epoch-checkpoint": has_everything,
     f"t-0/{FIRST}.timeindex": has_everything,
+    f"t-0/{FIRST}.index": has_everything,
+    f"t-0/{LAST}.index": has_everything,
+    f"t-0/{LAST}.log.deleted": has_everything,
+    f"t-0/{FIRST}.index.tmp": has_everything,
+    "t-0/leader-epoch-checkpoint.tmp": has_everything,
+    f"{HIGH_WATERMARKS}.tmp": has_everything,
+    f"{CLEAN_SHUTDOWN}.tmp": has_everything,
+    LOCK: is_locked,
     f"t-0/{LAST}.snapshot": has_everything,
     f"t-0/{FIRST}.log": has_what_follows,
     f"t-0/{LAST}.log": has_what_was_before,
@@ -177,15 +224,18 @@ OUTCOMES: dict[str, Callable[[Start], None]] = {
 def test_damage_of_a_file(tmp_path: Path, name: str, clean: bool) -> None:
     logging.getLogger("kraftlab").setLevel(logging.CRITICAL)
     try:
-        for damage in DAMAGES if name.endswith((".log", ".timeindex")) else DAMAGES + ODD_THINGS:
+        for damage in (*DAMAGES, *ODD_THINGS, *(() if name.endswith((".log", "index")) else (gigantic,))):
             broker = Broker(tmp_path / damage.__name__)
             filled(broker, clean)
             file = broker.dirs[0] / name
-            if not file.exists():
-                assert name == CLEAN_SHUTDOWN and not clean
+            if name == CLEAN_SHUTDOWN and not clean:
                 continue
+            file.touch()
             damage(file)
-            manager = broker.start(AssignedReplica("t", TOPIC, 0, broker.ids[0], is_counted_on=True, has_changed=True))
+            manager = broker.start(
+                AssignedReplica("t", TOPIC, 0, broker.ids[0], is_counted_on=True, has_changed=True),
+                AssignedReplica("u", OTHER, 0, broker.ids[0], is_counted_on=True, has_changed=True),
+            )
             OUTCOMES[name](Start(manager, manager.get(TOPIC, 0), damage, clean))
             manager.abandon() if damage in DAMAGES else manager.close(broker_epoch=6)
     finally:

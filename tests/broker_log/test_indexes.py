@@ -155,17 +155,22 @@ def test_rebuilding_an_index_lets_appends_go_on_and_ends_at_a_truncation(open_lo
     assert entries(log, TIMES)
 
 
-def test_a_clean_start_reads_nothing_of_older_segments(open_log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clean_start_reads_only_the_ends_of_older_segments(open_log, monkeypatch: pytest.MonkeyPatch) -> None:
     log = filled(open_log)
     end_offset = log.log_end_offset
     log.flush(with_index=True)
     log.close()
     opened: list[str] = []
-    real = os.open
+    sizes: list[int] = []
+    real, real_pread = os.open, os.pread
     monkeypatch.setattr(os, "open", lambda path, *rest, **more: (opened.append(Path(path).name), real(path, *rest, **more))[1])
+    monkeypatch.setattr(os, "pread", lambda descriptor, size, at: (sizes.append(size), real_pread(descriptor, size, at))[1])
+    descriptors = len(os.listdir("/proc/self/fd"))
     log = open_log(clean=True)
     assert log.log_end_offset == end_offset
-    assert [name for name in opened if name.startswith(f"{0:020d}")] == []
+    assert sorted(name for name in opened if name.startswith(f"{0:020d}")) == [f"{0:020d}.index", f"{0:020d}.log"]
+    assert max(sizes) <= segment_module.WINDOW_BYTES
+    assert len(os.listdir("/proc/self/fd")) <= descriptors + 1, "only the active segment stays open"
 
 
 def test_memory_of_an_index_is_bounded(open_log, monkeypatch: pytest.MonkeyPatch) -> None:

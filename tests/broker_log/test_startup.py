@@ -238,6 +238,25 @@ def may_be_of(replica: AssignedReplica, item: FoundDir) -> bool:
     return item.topic_id is None or (replica.has_changed and item.topic_id != replica.topic_id)
 
 
+def test_a_directory_whose_log_cannot_be_opened_is_never_served_and_never_deleted() -> None:
+    for dirs in combinations():
+        for index in (index for index, item in enumerate(dirs) if is_data(item)):
+            spoilt = msgspec.structs.replace(dirs[index], fault="something is among its segments")
+            there = [*dirs[:index], spoilt, *dirs[index + 1 :]]
+            sound = [item for item in there if is_data(item) and item.topic_id == TOPIC and item is not spoilt]
+            for metadata, bad in itertools.product(METADATA, (False, True)):
+                assigned = [] if metadata is None else [AssignedReplica("t", TOPIC, 0, metadata, True, True)]
+                actions = plan_startup(there, assigned, good_dirs=GOOD, has_bad_dirs=bad)
+                fates = [action.verb for action in actions if action.verb in FATES]
+                assert len(fates) == len(assigned)
+                if Verb.REFUSE in {action.verb for action in actions}:
+                    continue
+                about = [action.verb for action in actions if spoilt in (action.subject, action.other)]
+                assert about in ([Verb.KEEP], [Verb.SET_ASIDE])
+                if assigned and spoilt.topic_id == TOPIC and not sound:
+                    assert (fates, about) == ([Verb.OFFLINE], [Verb.KEEP])
+
+
 def test_a_directory_with_the_id_of_another_topic_of_this_broker_is_doubtful() -> None:
     """Not a second copy of that topic, and not an older topic of its own name."""
     other = msgspec.structs.replace(found(CURRENT, D1, topic_id=OTHER_TOPIC), topic="u", name="u-0")
