@@ -97,3 +97,63 @@ def before_and_after_a_promotion(cluster: LocalCluster, lab: Workbench, kraftlab
     assert produce(lab) == RECORDS
     assert [place_of_t(cluster, broker_id) for broker_id in cluster.broker_ids] == places
     return places
+
+
+def test_a_killed_leader_without_its_topic_id_is_filled_again_and_keeps_its_old_copy(kraftlab_here: Any) -> None:
+    with scratch_directory("damaged-leader") as directory, LocalCluster(directory, 1, 3, 1, overrides=OVERRIDES) as cluster:
+        lab = Workbench(cluster)
+        try:
+            lab.create_topic("t", [0, 1, 2], configs={"min.insync.replicas": "2"})
+            assert [produce(lab) for _ in range(RECORDS)] == list(range(RECORDS))
+            place = place_of_t(cluster, 0)
+            cluster.kill_node(0)
+            (place / "partition.metadata").write_bytes(b"")
+            wait_until("another broker leads", lambda: lab.partitions()["t", 0].leader_id > 0)
+            assert produce(lab) == RECORDS
+            cluster.start_node(0)
+            wait_until("all replicas are in sync", lambda: len(lab.partitions()["t", 0].isr_nodes) == 3)
+            wait_until("all replicas have all records", lambda: lab.replicas_are_equal("t"))
+            assert produce(lab) == RECORDS + 1
+            [stray] = place.parent.glob("t-0.*-stray")
+            old = f"offsets up to {RECORDS}; set aside"
+            code, said = kraftlab_here(
+                "log-dirs", "--describe", "--bootstrap-server", cluster.bootstrap_servers, "--format", "table"
+            )
+            assert code == 0 and old in said and str(stray) in said
+            assert f"with offsets up to {RECORDS}; its files are kept in {stray}" in cluster.log_path(0).read_text()
+        finally:
+            lab.close()
+
+
+def test_a_damaged_topic_id_of_a_leader_beside_a_damaged_follower_costs_no_file(kraftlab_here: Any) -> None:
+    """Whoever leads then, the longer log stays, and its place and its end are named."""
+    with scratch_directory("damaged-pair") as directory, LocalCluster(directory, 1, 2, 1, overrides=OVERRIDES) as cluster:
+        lab = Workbench(cluster)
+        try:
+            lab.create_topic("t", [0, 1], configs={"min.insync.replicas": "2"})
+            assert [produce(lab) for _ in range(RECORDS)] == list(range(RECORDS))
+            places = [place_of_t(cluster, broker_id) for broker_id in cluster.broker_ids]
+            for broker_id in cluster.broker_ids:
+                cluster.kill_node(broker_id)
+            segment = places[0] / f"{0:020d}.log"
+            records = segment.read_bytes()
+            (places[0] / "partition.metadata").write_bytes(b"")
+            damaged = places[1] / segment.name
+            damaged.write_bytes(records[: len(records) // 2])
+            cluster.start()
+            cluster.wait_ready()
+
+            def copies() -> list[tuple[str, int | None]]:
+                found = [copy for each in lab.admin.log_dirs(0) for copy in each.kept_copies]
+                return [(copy.path, copy.log_end_offset) for copy in found]
+
+            wait_until("the copy is named", lambda: len(copies()) == 1)
+            assert copies()[0][1] == RECORDS
+            code, said = kraftlab_here(
+                "log-dirs", "--describe", "--bootstrap-server", cluster.bootstrap_servers, "--format", "table"
+            )
+            assert code == 0 and f"offsets up to {RECORDS}; " in said
+            [kept] = [file for file in places[0].parent.glob(f"t-0*/{segment.name}") if file.read_bytes() == records]
+            assert str(kept.parent) in said
+        finally:
+            lab.close()
