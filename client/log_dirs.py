@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
@@ -25,6 +25,7 @@ from .results import (
     AllReplicaLogDirs,
     BrokerLogDirs,
     Cluster,
+    KeptReplicaCopy,
     LogDirMove,
     LogDirMoves,
     ReplicaLogDirs,
@@ -147,6 +148,27 @@ def replicas_of(described: AllLogDirs) -> dict[Replica, ReplicaLogDirs]:
                 else:
                     found[key] = msgspec.structs.replace(before, current_log_dir=log_dir.log_dir, current_offset_lag=lag)
     return dict(sorted(found.items()))
+
+
+def doubts_of(described: AllLogDirs) -> dict[TopicPartition, dict[int, KeptReplicaCopy]]:
+    """Return the replicas that their brokers keep offline, because their directories are in doubt: by partition and broker."""
+    found: dict[TopicPartition, dict[int, KeptReplicaCopy]] = {}
+    for broker_id, broker in described.brokers.items():
+        for copy in (copy for log_dir in broker.log_dirs for copy in log_dir.kept_copies if copy.doubt):
+            copies = found.setdefault((copy.topic_name, copy.partition_index), {})
+            copies[broker_id] = max(copies.get(broker_id, copy), copy, key=lambda each: each.log_end_offset or 0)
+    return dict(sorted(found.items()))
+
+
+def promotion_of(copies: Mapping[int, KeptReplicaCopy]) -> str:
+    """Return the next step for a partition of which all replicas are in doubt."""
+    ends = {broker: copy.log_end_offset for broker, copy in copies.items() if copy.log_end_offset is not None}
+    if not ends:
+        return "move its directory back on one broker and restart that broker"
+    best = max(ends, key=lambda broker: (ends[broker], -broker))
+    partition = f"{copies[best].topic_name}-{copies[best].partition_index}"
+    which = f", whose log end offset {ends[best]} is the highest" if len(ends) > 1 else ""
+    return f"promote the copy on broker {best}{which}: kraftlab log-dirs --promote {partition} --broker {best}"
 
 
 def moves_of(described: AllLogDirs) -> LogDirMoves:

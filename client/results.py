@@ -197,7 +197,8 @@ class LogDirReplica(Result, frozen=True):
 
 class KeptReplicaCopy(Result, frozen=True):
     """A copy that a broker keeps for a person to decide on. `lost_log_end_offset`: end of the replica's own log when its
-    directory failed. `doubt`: why the broker does not serve this directory of the replica; "" for other copies.
+    directory failed. `doubt`: why the broker does not serve this directory of the replica; "" for other copies. If the directory
+    is missing, the `doubt` says so, and the log end offset is None.
     """
 
     path: str

@@ -29,6 +29,7 @@ from kraftlab.metadata.uuids import LOST, to_text
 
 from . import layout
 from .cluster_plan import ClusterError, ClusterPlan, NodePlan
+from .doubts import all_in_doubt
 from .faults.failing_calls import FailingCalls
 from .locking import lock, lock_of_nodes
 from .node_disks import NodeDisks
@@ -320,6 +321,11 @@ class LocalCluster(ProxiedLinks):
                     state = "; ".join([state, *self.disk_faults])
                     raise ClusterError(f"the cluster is not ready after {timeout_s:g} s ({state}); see {self.directory / 'logs'}")
                 time.sleep(_POLL_S)
+
+    def in_doubt(self) -> tuple[str, ...]:
+        """Return a line for each partition of which every replica is kept offline after damage, with the next step."""
+        with self.admin() as client:
+            return all_in_doubt(client)
 
     def serves(self, node_id: int) -> bool:
         """Return True if a node's newest process has logged that it is ready."""

@@ -83,7 +83,9 @@ def read_partition_metadata(directory: Path) -> Uuid | None:
     """Return the topic id in `directory`, None if there is no file. CorruptFile if it cannot be read."""
     path = directory / PARTITION_METADATA
     try:
-        fields = dict(line.split(": ", 1) for line in read_small(path).decode().splitlines() if line)
+        fields = dict(line.partition(": ")[::2] for line in read_small(path).decode().splitlines() if line)
+        if absent := [f"`{name}: …`" for name in ("version", "topic_id") if name not in fields]:
+            raise CorruptFile(path, f"has no line {' and no line '.join(absent)}")
         if fields["version"] != "0":
             raise CorruptFile(path, f"version {fields['version']}; expected 0")
         topic_id = from_text(fields["topic_id"])
@@ -92,8 +94,8 @@ def read_partition_metadata(directory: Path) -> Uuid | None:
         return topic_id
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError) as error:
-        raise CorruptFile(path, f"expected `version: 0` and `topic_id: …`: {error}") from error
+    except ValueError as error:
+        raise CorruptFile(path, f"expected the lines `version: 0` and `topic_id: …`: {error}") from error
 
 
 def write_topic_name(directory: Path, topic: str) -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from kraftlab.metadata.uuids import Uuid
 
-from .dir_names import DirKind
+from .dir_names import DirKind, current_name
 from .errors import CorruptBatch
 from .partition_log import PartitionLog
 from .segment import Segment, base_offset_of
@@ -41,7 +41,7 @@ class StrayDescription(msgspec.Struct, frozen=True):
 
 class KeptDescription(msgspec.Struct, frozen=True):
     """A copy that a move was building when the replica's own directory went offline, or a directory that is not served for the
-    reason in `doubt`.
+    reason in `doubt`. `log_end_offset`: -1 if the directory is missing.
     """
 
     path: Path
@@ -83,6 +83,11 @@ def describe_replica(log: PartitionLog, current: PartitionLog | None) -> Replica
 def describe_kept(log: PartitionLog, doubt: str) -> KeptDescription:
     size_bytes = log.size_bytes if log.is_open else log_bytes_in(log.directory)
     return KeptDescription(log.directory, log.topic, log.partition, size_bytes, log.log_end_offset, doubt)
+
+
+def describe_missing(log_dir: Path, topic: str, partition: int, doubt: str) -> KeptDescription:
+    """Describe a replica without a directory, which had records."""
+    return KeptDescription(log_dir / current_name(topic, partition), topic, partition, 0, -1, doubt)
 
 
 def log_bytes_in(path: Path) -> int:

@@ -46,7 +46,7 @@ from kraftlab.metadata.uuids import UNASSIGNED, ZERO, Uuid, to_text
 
 from .checkpoints import replace_partition_metadata
 from .creating import NewReplica, ReplicaId, collecting, prepare_together, remove_new, removing_on_error
-from .descriptions import DirDescription, describe_replicas
+from .descriptions import DirDescription, KeptDescription, describe_missing, describe_replicas
 from .destinations import Destinations
 from .dir_names import DirKind, current_name, transient_name
 from .ending import LogEnded, ending
@@ -112,7 +112,7 @@ class LogManager:
         self._ended: list[PartitionLog] = []
         """Logs that an unexpected error has ended; the checkpoints keep their offsets until the next start."""
         self._unserved = Unserved(delete_delay_ms, stray_grace_ms, self._count_again)
-        self._missing: set[ReplicaId] = set()
+        self._missing: dict[ReplicaId, KeptDescription] = {}
         """Replicas that had records and whose directory is missing."""
         self.destinations = Destinations()
         self._free = FreeBytes()
@@ -204,11 +204,11 @@ class LogManager:
         missing = {(action.topic, action.partition) for action in plan if action.reason == IS_MISSING}
         by_id = {log_dir.directory_id: log_dir for log_dir in self._online.values()}
         for replica in assigned:
-            name = (replica.topic, replica.partition)
-            if name in missing:
+            if (name := (replica.topic, replica.partition)) in missing:
                 logger.error("%s-%d is offline here: %s", *name, IS_MISSING)
-                self._missing.add((replica.topic_id, replica.partition))
-                by_id[replica.directory].missing.add(name)
+                log_dir, key = by_id[replica.directory], (replica.topic_id, replica.partition)
+                self._missing[key] = describe_missing(log_dir.path, *name, IS_MISSING)
+                log_dir.missing.add(name)
 
     def _follow(self, plan: Iterable[Action], loaded: Mapping[tuple[Uuid, str], LoadedDir], now_ms: int) -> None:
         """Carry a plan out. A directory that fails meanwhile goes offline; StartupRefused: too many files are open."""
@@ -519,7 +519,7 @@ class LogManager:
                 with collecting(refused):
                     self._unserved.free_name(log_dir.path / name)
                     self._currents[replica.key] = self._open_new(log_dir, directory, name, replica, start_offset=0)
-                    self._missing.discard(replica.key)
+                    self._missing.pop(replica.key, None)
                     self.destinations.forget(replica.topic, replica.partition)
         for path in {log_dir.path for _, log_dir, _ in prepared}:
             with collecting(refused), disk_errors(path):
@@ -695,7 +695,7 @@ class LogManager:
             self._ended = [log for log in self._ended if log not in ended]
             try:
                 self.drop_future(topic_id, partition, now_ms)
-                self._missing.discard((topic_id, partition))
+                self._missing.pop((topic_id, partition), None)
                 for log in ended:
                     self._unserved.retire(log, now_ms)
                 for log in self._unserved.kept_of((topic_id, partition)):
@@ -768,7 +768,7 @@ class LogManager:
             self._unserved.taken(path)
             self._unserved.taken(log.directory)
             self._currents[key] = log
-            self._missing.discard(key)
+            self._missing.pop(key, None)
             self._counted = None
         logger.warning("%s: the copy %s was promoted, with offsets up to %d", log.name, path, log.log_end_offset)
         return log
@@ -935,7 +935,7 @@ class LogManager:
             log_dir.total_bytes,
             log_dir.usable_bytes,
             describe_replicas(logs),
-            *self._unserved.describe(path),
+            *self._unserved.describe(path, self._missing.values()),
         )
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -214,10 +214,13 @@ class Unserved:
             self.delete_later(target, now_ms)
         logger.warning("the copy %s was dropped", path)
 
-    def describe(self, log_dir: Path) -> tuple[tuple[StrayDescription, ...], tuple[KeptDescription, ...]]:
-        """Strays and kept copies in a log directory."""
+    def describe(
+        self, log_dir: Path, missing: Iterable[KeptDescription]
+    ) -> tuple[tuple[StrayDescription, ...], tuple[KeptDescription, ...]]:
+        """Strays and kept copies in a log directory, and those of the `missing` replicas that belong there."""
         strays = tuple(stray for stray in list(self._strays) if stray.path.parent == log_dir)
-        return strays, tuple(describe_kept(log, self.doubt(log)) for log in list(self.kept) if log.log_dir == log_dir)
+        kept = [describe_kept(log, self.doubt(log)) for log in list(self.kept) if log.log_dir == log_dir]
+        return strays, (*kept, *(each for each in list(missing) if each.path.parent == log_dir))
 
 
 def remove_tree(path: Path) -> None:

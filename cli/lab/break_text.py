@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def status_lines(status: Status) -> list[str]:
-    """Return the lines for nodes, faults in force, and links with waiting messages."""
+    """Return the lines for nodes, faults in force, partitions in doubt, and links with waiting messages."""
     width = max(len(node.name) for node in status.nodes)
     lines = [
         f"{node.name:<{width}}  {node.state:<7}  {node.pid or '-':>7}{'  leader' if node.leads else ''}" for node in status.nodes
@@ -20,6 +20,7 @@ def status_lines(status: Status) -> list[str]:
         f"  {node.name} {node.ended}, not by an order; start it again: kraftlab cluster restart {node.name}" for node in ended
     ]
     lines += [f"  #{order.number} {order.text}; {_until(order)}" for order in status.orders]
+    lines += ["", *status.in_doubt] if status.in_doubt else []
     waiting = [link for link in status.links if link.waiting_bytes]
     if waiting:
         lines += ["", "Waiting messages:"]

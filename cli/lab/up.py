@@ -189,7 +189,8 @@ def _wait_ready(cluster: LocalCluster, stop: StopRequest) -> float | None:
 def announce(cluster: LocalCluster, seconds: float, socket_path: Path | None, as_json: bool) -> None:
     if as_json:
         socket = {} if socket_path is None else {"control_socket": str(socket_path)}
-        print_json({"ready_seconds": round(seconds, 3), **cluster.endpoints(), "disk_faults": cluster.disk_faults, **socket})
+        faults = {"disk_faults": cluster.disk_faults, "in_doubt": cluster.in_doubt()}
+        print_json({"ready_seconds": round(seconds, 3), **cluster.endpoints(), **faults, **socket})
         return
     from rich.console import Console
     from rich.table import Table
@@ -206,7 +207,7 @@ def announce(cluster: LocalCluster, seconds: float, socket_path: Path | None, as
         console.print(f"Kafka clients: {cluster.kafka_bootstrap_servers}", highlight=False, soft_wrap=True)
     console.print(f"admin API (gRPC): {cluster.bootstrap_servers}", highlight=False, soft_wrap=True)
     console.print(table)
-    for fault in cluster.disk_faults:
+    for fault in (*cluster.disk_faults, *cluster.in_doubt()):
         console.print(fault, highlight=False, soft_wrap=True)
     console.print("try: kraftlab topics --list", highlight=False, soft_wrap=True)
     console.print(f"logs: {cluster.directory / 'logs'}", highlight=False, soft_wrap=True)

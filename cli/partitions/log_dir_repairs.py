@@ -51,6 +51,8 @@ def _outcome(replica: pb.ReturnedReplica) -> str:
 def resolve(client: AdminClient, broker: int, name: str, out: Output, *, promote: bool, force: bool) -> None:
     """Promote or drop the copy that is named by its partition or its path, after a confirmation."""
     copy = _find(client.log_dirs(broker, []), broker, name)
+    if copy.doubt and copy.log_end_offset is None:
+        raise CommandFailed(f"Error: {describe_copy(broker, copy)}")
     partition = f"{copy.topic_name}-{copy.partition_index}"
     out.lines([describe_copy(broker, copy), loss(copy, promote=promote)])
     if not force:
@@ -79,6 +81,8 @@ def describe_copy(broker: int, copy: KeptReplicaCopy) -> str:
     if copy.is_stray or copy.doubt:
         why = copy.doubt or "set aside: compare it with the log that is served, then --promote or --drop it"
     partition = f"{copy.topic_name}-{copy.partition_index}"
+    if copy.doubt and copy.log_end_offset is None:
+        return f"Broker {broker} has no directory {copy.path} of {partition}: {copy.doubt}"
     return f"Broker {broker} has a copy of {partition} ({copy.size_bytes} bytes{end}; {why}): {copy.path}"
 
 

@@ -48,6 +48,7 @@ def describe(client: AdminClient, wanted: Wanted, out: Output, *, as_table: bool
     _check_directories(client, described, wanted, brokers)
     found = {broker: answer.log_dirs for broker, answer in described.brokers.items()}
     copies = [describe_copy(broker, copy) for broker in found for each in found[broker] for copy in each.kept_copies]
+    copies += text.doubt_lines(described)
     if as_table:
         out.lines(text.directory_lines(described, out.width))
         moves = moves_of(described).moves

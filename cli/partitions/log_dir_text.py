@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from kraftlab.client.log_dirs import replicas_of
+from kraftlab.client.log_dirs import doubts_of, promotion_of, replicas_of
 from kraftlab.client.results import AllLogDirs, KeptReplicaCopy, LogDir, LogDirMove, LogDirMoves, LogDirReplica
 
 from ..reassign.moves_text import move_document, progress_cells, silent_document
@@ -167,6 +167,20 @@ def directory_lines(described: AllLogDirs, width_max: int | None = None) -> list
     ]
 
 
+def doubt_lines(described: AllLogDirs) -> list[str]:
+    """Return the replicas that are kept offline because their directories are in doubt, with the next step."""
+    return [
+        f"{topic}-{partition} is in doubt and offline on {_brokers_text(copies)}. Once another replica leads, it is filled again "
+        f"by itself. If none leads, {promotion_of(copies)}"
+        for (topic, partition), copies in doubts_of(described).items()
+    ]
+
+
+def _brokers_text(brokers: Iterable[int]) -> str:
+    ids = [str(broker) for broker in sorted(brokers)]
+    return f"broker{'s' if len(ids) > 1 else ''} {','.join(ids)}"
+
+
 def _lost_text(replica: LogDirReplica) -> str:
     lost = replica.lost
     assert lost is not None, "only replicas that have lost records are described"
@@ -186,6 +200,8 @@ def _lost_text(replica: LogDirReplica) -> str:
 
 def _directory_row(broker_id: int, found: LogDir) -> tuple[str, ...]:
     state = "offline" if found.error_code else "cordoned" if found.is_cordoned else "online"
+    if doubtful := sum(bool(copy.doubt) for copy in found.kept_copies):
+        state += f", {doubtful} in doubt"
     counts = ("-", "-", "-") if found.error_code else _counts(found.replicas)
     return (str(broker_id), found.log_dir, state, *counts, _size(found.usable_bytes), _size(found.total_bytes))
 

@@ -241,7 +241,7 @@ class Breaker:
             )
             for link in self._cluster.links_status()
         )
-        return Done("the cluster's state", status=Status(nodes, orders, links))
+        return Done("the cluster's state", status=Status(nodes, orders, links, self._cluster.in_doubt()))
 
     # -- helpers ---------------------------------------------------------------------------------------------------------
 

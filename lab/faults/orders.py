@@ -61,11 +61,12 @@ class LinkState(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """State of a cluster."""
+    """State of a cluster. `in_doubt`: lines about partitions that nobody leads, because all their replicas are in doubt."""
 
     nodes: tuple[NodeState, ...]
     orders: tuple[OrderState, ...]
     links: tuple[LinkState, ...]
+    in_doubt: tuple[str, ...] = ()
 
 
 class Done(msgspec.Struct, frozen=True, tag="done", omit_defaults=True):

@@ -50,6 +50,14 @@ def test_partition_metadata_is_kafkas(tmp_path: Path) -> None:
             checkpoints.read_partition_metadata(tmp_path)
 
 
+@pytest.mark.parametrize("content", ["", "nonsense", "topic_id: x\n"])
+def test_a_damaged_partition_metadata_is_named_with_the_lines_that_it_lacks(tmp_path: Path, content: str) -> None:
+    path = tmp_path / checkpoints.PARTITION_METADATA
+    path.write_text(content)
+    with pytest.raises(CorruptFile, match=f"^{path}: has no line `version: …`"):
+        checkpoints.read_partition_metadata(tmp_path)
+
+
 entries = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=8)
 
 

@@ -252,6 +252,9 @@ def test_a_directory_that_is_missing_is_not_created_empty_where_it_may_lead(brok
         with pytest.raises(ReplicaOffline, match="its directory is missing, and it had records"):
             manager.get_or_create("t", TOPIC, 0, broker.ids[0], is_counted_on=True)
         assert manager.previous_broker_epoch == -1
+        [missing] = manager.describe()[0].kept
+        assert (missing.path, missing.log_end_offset) == (broker.dirs[0] / "t-0", -1)
+        assert "move the directory back" in missing.doubt
         manager.abandon()
     manager = broker.start(replica)
     assert manager.get_or_create("t", TOPIC, 0, broker.ids[0], can_be_filled=True).log_end_offset == 0

@@ -39,6 +39,10 @@ def test_a_node_that_was_killed_from_outside_is_broken() -> None:
     ]
 
 
+def test_status_names_partitions_in_doubt() -> None:
+    assert status_lines(Status(NODES, (), (), ("t-0 has no leader",)))[-2:] == ["", "t-0 has no leader"]
+
+
 def test_status_lists_faults_their_remaining_time_and_waiting_messages() -> None:
     orders = (OrderState(3, "broker-1: killed (kill -9)", None), OrderState(4, "cut a ↔ b: messages wait", 1250))
     links = (

@@ -139,6 +139,7 @@ def test_up_prints_a_table_or_json(as_json: bool, tmp_path: Path, capsys: pytest
         plan=SimpleNamespace(nodes=[node], brokers=[node]),
         pid=lambda node_id: 7,
         disk_faults=["broker-1 does not start: /x/d0 is not formatted"],
+        in_doubt=lambda: ("t-0 has no leader",),
         directory=tmp_path,
         endpoints=lambda: {"nodes": [{"id": 0}]},
         bootstrap_servers="127.0.0.1:9093",
@@ -152,12 +153,14 @@ def test_up_prints_a_table_or_json(as_json: bool, tmp_path: Path, capsys: pytest
             "ready_seconds": 1.5,
             "nodes": [{"id": 0}],
             "disk_faults": cluster.disk_faults,
+            "in_doubt": ["t-0 has no leader"],
             "control_socket": f"{tmp_path}/control",
         }
     else:
         assert told.out.startswith("Kafka clients: 127.0.0.1:9092\nadmin API (gRPC): 127.0.0.1:9093\n")
         assert "│ broker-0 │ rack-0 │ 127.0.0.1:9092 │ 127.0.0.1:9093" in told.out
         assert "try: kraftlab topics --list" in told.out
+        assert "\nt-0 has no leader\n" in told.out
         assert "{" not in told.out
 
 

@@ -110,6 +110,29 @@ def test_directories_are_a_table_with_totals_moves_copies_and_reasons(capsys: py
     assert (code, err.splitlines()[0]) == (1, "Broker 2 is missing here: is down")
 
 
+def doubtful(number: int, end: int, doubt: str = "no topic id") -> BrokerLogDirs:
+    response = pb.DescribeLogDirsResponse(broker_id=number)
+    found = response.results.add(log_dir="/d0", total_bytes=MIB, usable_bytes=MIB)
+    found.kept_copies.add(path="/d0/u-3", topic_name="u", partition_index=3, size_bytes=9, log_end_offset=end, doubt=doubt)
+    return BrokerLogDirs(number, log_dirs_of(response), None)
+
+
+def test_replicas_in_doubt_are_counted_and_the_next_step_names_the_longest_copy(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {0: doubtful(0, 4), 1: doubtful(1, 7), 2: doubtful(2, -1, "its directory is missing")}
+    monkeypatch.setattr(Cluster, "answers", [AllLogDirs(found, {})])
+    _, out, _ = run(capsys, "--describe", "--format", "table")
+    assert "online, 1 in doubt" in out.splitlines()[1]
+    assert out.splitlines()[5:9] == [
+        "Broker 0 has a copy of u-3 (9 bytes, offsets up to 4; no topic id): /d0/u-3",
+        "Broker 1 has a copy of u-3 (9 bytes, offsets up to 7; no topic id): /d0/u-3",
+        "Broker 2 has no directory /d0/u-3 of u-3: its directory is missing",
+        "u-3 is in doubt and offline on brokers 0,1,2. Once another replica leads, it is filled again by itself. If none leads, "
+        "promote the copy on broker 1, whose log end offset 7 is the highest: kraftlab log-dirs --promote u-3 --broker 1",
+    ]
+
+
 def test_where_no_person_reads_the_lines_are_those_of_kafkas_tool(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, err = run(capsys, "--describe")
     asking, received, document = out.splitlines()

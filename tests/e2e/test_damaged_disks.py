@@ -90,6 +90,10 @@ def before_and_after_a_promotion(cluster: LocalCluster, lab: Workbench, kraftlab
     at = ("--bootstrap-server", cluster.bootstrap_servers)
     code, said = kraftlab_here("log-dirs", "--describe", *at, "--format", "table")
     assert code == 0 and said.count("has a copy of t-0") == 3 and "partition.metadata" in said and "lost" not in said
+    why = f"whose log end offset {RECORDS} is the highest"
+    next_step = f"promote the copy on broker 0, {why}: kraftlab log-dirs --promote t-0 --broker 0"
+    assert "1 in doubt" in said and next_step in said
+    assert cluster.in_doubt() == (f"t-0 has no leader, because all its replicas are in doubt: {next_step}",)
     for broker_id in cluster.broker_ids:
         code, said = kraftlab_here("log-dirs", "--promote", "t-0", "--broker", str(broker_id), "--force", *at)
         assert code == 0, said
