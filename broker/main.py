@@ -198,6 +198,7 @@ class BrokerNode:
             delete_delay_ms=config.log_segment_delete_delay_ms,
             metadata_dir=config.metadata_log_dir,
             recovery_threads=config.num_recovery_threads_per_data_dir,
+            config_file=config.source,
         )
         if config.metadata_log_dir in self.logs.offline_dirs:
             raise AllDirectoriesFailed(f"the metadata directory failed: {self.logs.offline_dirs[config.metadata_log_dir]}")

@@ -10,6 +10,7 @@ import os
 import stat
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,9 +22,7 @@ from .private_files import PRIVATE_DIRECTORY, PRIVATE_FILE
 from .regular_files import clear_place
 
 FILE_NAME = "meta.properties"
-FORMAT_IT = "To begin with a new, empty disk, run kraftlab storage format --ignore-formatted"
 _VERSION = "1"
-_RESTORE_IT = "restore the file (version, cluster.id, node.id, directory.id); formatting begins with an empty directory"
 
 
 class MetaProperties(msgspec.Struct, frozen=True):
@@ -43,43 +42,86 @@ class MetaProperties(msgspec.Struct, frozen=True):
         }
 
 
-def read(directory: Path) -> MetaProperties | None:
-    """Return the directory's identity, None if it is not formatted. ConfigError for a malformed file, OSError for a bad disk."""
+class Owner(NamedTuple):
+    """The node that a directory belongs to. `source`: path of its configuration."""
+
+    node_id: int
+    cluster_id: str
+    source: str = "FILE"
+
+
+def read(directory: Path, owner: Owner | None = None) -> MetaProperties | None:
+    """Return the directory's identity, None if it is not formatted. ConfigError for a malformed file, with the lines of this
+    `owner`; OSError for a bad disk.
+    """
     path = directory / FILE_NAME
-    values = _values(path)
-    if values is None:
-        return None
-    if values.get("version") != _VERSION:
-        raise ConfigError(f"{path}: version={values.get('version', '')}: expected {_VERSION}; {_RESTORE_IT}")
     try:
+        values = _values(path)
+        if values is None:
+            return None
+        if not values:
+            raise ConfigError(f"{path} is empty")
+        if values.get("version") != _VERSION:
+            raise ConfigError(f"{path}: version={values.get('version', '')}: expected {_VERSION}")
         meta = MetaProperties(values["cluster.id"], int(values["node.id"]), from_text(values["directory.id"]))
+        if is_reserved(meta.directory_id):
+            raise ConfigError(f"{path}: directory.id={values['directory.id']} is reserved")
     except KeyError as error:
-        raise ConfigError(f"{path} does not set {error.args[0]}; {_RESTORE_IT}") from None
+        raise ConfigError(f"{path} does not set {error.args[0]}; {_lines(owner)}") from None
+    except ConfigError as error:
+        raise ConfigError(f"{error}; {_lines(owner)}") from None
     except ValueError as error:
-        raise ConfigError(f"{path}: {error}; {_RESTORE_IT}") from None
-    if is_reserved(meta.directory_id):
-        raise ConfigError(f"{path}: directory.id={values['directory.id']} is reserved; {_RESTORE_IT}")
+        raise ConfigError(f"{path}: {error}; {_lines(owner)}") from None
     return meta
 
 
-def check_formatted(directory: Path) -> None:
+def _lines(owner: Owner | None) -> str:
+    """Next step for a damaged file."""
+    cluster, node = ("CLUSTER", "NODE") if owner is None else (owner.cluster_id, owner.node_id)
+    return (
+        f"restore the file, or write these lines into it: version={_VERSION}, cluster.id={cluster}, node.id={node}, "
+        "directory.id=ID, with the old ID (kraftlab metadata-quorum describe --replication shows those of metadata directories); "
+        "a log directory without the last line gets a new id"
+    )
+
+
+def _mount_it(directory: Path, owner: Owner, is_log_dir: bool) -> str:
+    """Next step for a directory that may be the place where a disk was mounted."""
+    online = f"run kraftlab log-dirs --online {directory} --broker {owner.node_id}, or start the broker again"
+    joins = "" if is_log_dir else " (a controller that joins others: and --no-initial-controllers)"
+    return (
+        f"is its disk mounted? Mount it, then {online if is_log_dir else 'start the node again'}. To begin with a new, empty "
+        f"disk, first run: {format_command(owner)}{joins}"
+    )
+
+
+def format_command(owner: Owner) -> str:
+    return f"kraftlab storage format --cluster-id {owner.cluster_id} --config {owner.source} --ignore-formatted"
+
+
+def check_formatted(directory: Path, owner: Owner, *, is_log_dir: bool = True) -> None:
     """ConfigError for a directory without the file: it may be the place where a disk was mounted."""
     if not directory.is_dir():
-        raise ConfigError(f"{directory} is not a directory; is its disk mounted? {FORMAT_IT}")
+        raise ConfigError(f"{directory} is not a directory; {_mount_it(directory, owner, is_log_dir)}")
     if not (directory / FILE_NAME).exists():
-        raise ConfigError(f"{directory} is not formatted; is its disk mounted? {FORMAT_IT}")
+        raise ConfigError(f"{directory} is not formatted; {_mount_it(directory, owner, is_log_dir)}")
 
 
-def read_own(directory: Path, node_id: int, cluster_id: str) -> MetaProperties:
+def read_own(directory: Path, owner: Owner, *, is_log_dir: bool = True) -> MetaProperties:
     """Return the identity of one of the node's directories. ConfigError if it is not formatted or of another node; as `read`."""
-    check_formatted(directory)
-    meta = read(directory)
+    check_formatted(directory, owner, is_log_dir=is_log_dir)
+    meta = read(directory, owner)
     if meta is None:
-        raise ConfigError(f"{directory} is not formatted any more; is its disk mounted?")
-    if (meta.node_id, meta.cluster_id) != (node_id, cluster_id):
+        raise ConfigError(f"{directory} is not formatted any more; {_mount_it(directory, owner, is_log_dir)}")
+    if meta.cluster_id != owner.cluster_id:
         raise ConfigError(
-            f"{directory} belongs to node {meta.node_id} of cluster {meta.cluster_id}, but this is node {node_id} of cluster "
-            f"{cluster_id}; correct log.dirs or node.id"
+            f"{directory} belongs to another cluster: to node {meta.node_id} of cluster {meta.cluster_id}, but this is node "
+            f"{owner.node_id} of cluster {owner.cluster_id}; mount the disk of this node there, and leave that one to its cluster"
+        )
+    if meta.node_id != owner.node_id:
+        raise ConfigError(
+            f"{directory} belongs to node {meta.node_id} of this cluster, but this is node {owner.node_id}; mount the disk of "
+            f"this node there, or correct node.id or log.dirs in {owner.source}"
         )
     return meta
 
@@ -153,8 +195,8 @@ def verify(directories: Iterable[Path], node_id: int, source: str) -> dict[Path,
         meta = read(directory)
         if meta is None:
             raise ConfigError(
-                f"{directory} is not formatted; run: kraftlab storage format --cluster-id CLUSTER "
-                f"--config {source} --ignore-formatted (a controller that joins others: and --no-initial-controllers)"
+                f"{directory} is not formatted; run: {format_command(Owner(node_id, 'CLUSTER', source))} (a controller that "
+                "joins others: and --no-initial-controllers)"
             )
         if meta.node_id != node_id:
             raise ConfigError(

@@ -23,7 +23,7 @@ from kraftlab.quorum.storage.repair import read_repair
 from . import bootstrap_levels, meta_properties
 from .errors import ConfigError
 from .initial_voters import InitialVoters
-from .meta_properties import MetaProperties
+from .meta_properties import MetaProperties, Owner
 from .models import CONTROLLER_LISTENER, NodeConfig
 
 _VOTER_DIRECTORY = "dynamic metadata voter directory"
@@ -168,11 +168,12 @@ def unusable(config: NodeConfig, cluster_id: str) -> Unusable:
     reasons: dict[Path, str] = {}
     by_id: dict[Uuid, Path] = {}
     has_twins = False
+    owner = Owner(config.node_id, cluster_id, config.source)
     for directory in config.all_directories():
         try:
             if directory in config.log_dirs:
                 meta_properties.add_missing_directory_id(directory)
-            meta = meta_properties.read_own(directory, config.node_id, cluster_id)
+            meta = meta_properties.read_own(directory, owner, is_log_dir=directory != config.metadata_log_dir)
             twin = by_id.setdefault(meta.directory_id, directory)
             if twin != directory:
                 has_twins = True

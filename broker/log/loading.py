@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from kraftlab.config.errors import ConfigError
+from kraftlab.config.meta_properties import Owner
 from kraftlab.metadata.uuids import ZERO, Uuid, to_text
 
 from . import checkpoints
@@ -61,7 +62,7 @@ class ReturningDir(NamedTuple):
         self.log_dir.release()
 
 
-def open_dirs(paths: Iterable[Path], node_id: int, cluster_id: str) -> tuple[dict[Path, LogDir], dict[Path, str]]:
+def open_dirs(paths: Iterable[Path], owner: Owner) -> tuple[dict[Path, LogDir], dict[Path, str]]:
     """Lock the directories that can be used; return them, and the reasons why the others are offline.
 
     LogDirInUse; StartupRefused if one is a copy of another.
@@ -71,7 +72,7 @@ def open_dirs(paths: Iterable[Path], node_id: int, cluster_id: str) -> tuple[dic
     try:
         for path in paths:
             try:
-                log_dir = LogDir.open(path, node_id, cluster_id)
+                log_dir = LogDir.open(path, owner)
             except (OSError, ConfigError) as error:
                 offline[path] = str(error)
                 logger.error("log directory %s is offline: %s", path, error)
@@ -109,7 +110,7 @@ def load_together(
 
 
 def open_again(
-    path: Path, node_id: int, cluster_id: str, known_ids: Mapping[Path, Uuid], load: Callable[[LogDir], list[LoadedDir]]
+    path: Path, owner: Owner, known_ids: Mapping[Path, Uuid], load: Callable[[LogDir], list[LoadedDir]]
 ) -> ReturningDir:
     """Lock, read and recover a directory that was offline. A new disk that was formatted and holds nothing may take its place.
     `known_ids`: ids of the broker's directories, also of that one if it was ever read.
@@ -117,7 +118,7 @@ def open_again(
     LogDirUnusable, LogDirInUse, TooManyOpenFiles.
     """
     try:
-        log_dir = LogDir.open(path, node_id, cluster_id)
+        log_dir = LogDir.open(path, owner)
     except (OSError, ConfigError) as error:
         raise LogDirUnusable(str(error)) from error
     try:

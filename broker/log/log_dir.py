@@ -22,6 +22,7 @@ from threading import Lock, RLock
 from kraftlab.config import meta_properties
 from kraftlab.config.errors import ConfigError
 from kraftlab.config.regular_files import OddFile, open_regular, remove_file
+from kraftlab.config.meta_properties import Owner
 from kraftlab.metadata.uuids import Uuid
 
 from . import checkpoints
@@ -68,19 +69,19 @@ class LogDir:
         """Ticket of the last write of all checkpoints: earlier calls have got what they want."""
 
     @classmethod
-    def open(cls, path: Path, node_id: int, cluster_id: str) -> LogDir:
+    def open(cls, path: Path, owner: Owner) -> LogDir:
         """Lock the directory and read its files; nothing is changed before `begin_use`.
 
         LogDirInUse ends the broker. OSError and ConfigError (a missing, unreadable or foreign meta.properties) mean that this
         directory is offline. An empty directory is not formatted here: it may be the place where a disk was mounted, and
         replicas that the metadata counts on would be created on the wrong disk.
         """
-        meta_properties.check_formatted(path)
+        meta_properties.check_formatted(path, owner)
         lock = _lock(path)
         try:
             if meta_properties.add_missing_directory_id(path):
                 logger.info("%s had no directory.id and has got one", path)
-            meta = meta_properties.read_own(path, node_id, cluster_id)
+            meta = meta_properties.read_own(path, owner)
             log_dir = cls(path, lock, meta.directory_id)
             log_dir.recovery_points = checkpoints.read_offsets(path / checkpoints.RECOVERY_POINTS)
             log_dir.high_watermarks = checkpoints.read_offsets(path / checkpoints.HIGH_WATERMARKS)

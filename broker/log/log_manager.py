@@ -42,6 +42,7 @@ from pathlib import Path
 
 import msgspec
 
+from kraftlab.config.meta_properties import Owner
 from kraftlab.metadata.uuids import UNASSIGNED, ZERO, Uuid, to_text
 
 from .checkpoints import replace_partition_metadata
@@ -99,7 +100,7 @@ class LogManager:
         self.delete_delay_ms = delete_delay_ms
         self.stray_grace_ms = stray_grace_ms
         self.log_dirs: tuple[Path, ...] = ()
-        self._owner: tuple[int, str] = -1, ""
+        self._owner = Owner(-1, "")
         """Node id and cluster id that the directories have to name."""
         self._online: dict[Path, LogDir] = {}
         self._offline: dict[Path, str] = {}
@@ -137,6 +138,7 @@ class LogManager:
         stray_grace_ms: int = STRAY_GRACE_MS_DEFAULT,
         metadata_dir: Path | None = None,
         recovery_threads: int = 1,
+        config_file: str = "FILE",
     ) -> LogManager:
         """Lock, read and recover the log directories, each with a number of threads. `metadata_dir` keeps the remembered
         destinations (default: the first one).
@@ -146,7 +148,7 @@ class LogManager:
         """
         manager = cls(config or LogConfig(), delete_delay_ms=delete_delay_ms, stray_grace_ms=stray_grace_ms)
         manager.log_dirs = tuple(path.absolute() for path in log_dirs)
-        manager._owner = node_id, cluster_id
+        manager._owner = Owner(node_id, cluster_id, config_file)
         manager.recovery_threads = recovery_threads
         try:
             manager._open_dirs()
@@ -157,7 +159,7 @@ class LogManager:
         return manager
 
     def _open_dirs(self) -> None:
-        self._online, self._offline = open_dirs(self.log_dirs, *self._owner)
+        self._online, self._offline = open_dirs(self.log_dirs, self._owner)
         self._known_ids = {path: log_dir.directory_id for path, log_dir in self._online.items()}
         # Every check that may refuse the start comes before the first change.
         for path, outcome in load_together(self._online.values(), self._load).items():
@@ -168,8 +170,7 @@ class LogManager:
             else:
                 self._loaded += outcome
         if not self._online:
-            reasons = "; ".join(self._offline.values())
-            raise StartupRefused(f"none of the log directories works: {reasons}")
+            raise StartupRefused(f"none of the log directories works: {'; '.join(self._offline.values())}")
 
     def _load(self, log_dir: LogDir) -> list[LoadedDir]:
         log_dir.begin_use()
@@ -186,8 +187,7 @@ class LogManager:
             found = [item.found for item in self._loaded]
             assigned = [self._with_evidence(replica) for replica in assigned]
             plan = plan_startup(found, assigned, good_dirs=tuple(self.directory_ids().values()), has_bad_dirs=bool(self._offline))
-            refusals = [action.reason for action in plan if action.verb is Verb.REFUSE]
-            if refusals:
+            if refusals := [action.reason for action in plan if action.verb is Verb.REFUSE]:
                 raise StartupRefused("; ".join(refusals))
             self._note_missing(plan, assigned)
             self._follow(plan, loaded, now_ms)
@@ -303,7 +303,7 @@ class LogManager:
         """
         if path not in self._offline:
             raise LogDirUnusable(f"{path} is not offline")
-        return open_again(path, *self._owner, self._known_ids, self._load)
+        return open_again(path, self._owner, self._known_ids, self._load)
 
     def take_back(self, returning: ReturningDir, assigned: Iterable[AssignedReplica], now_ms: int) -> list[Action]:
         """Use a directory that was opened again; return the plan that was carried out (`plan_return`).
@@ -329,8 +329,7 @@ class LogManager:
             waiting = [self._with_evidence(each) for each in assigned if (each.topic_id, each.partition) not in self._currents]
             good_dirs = tuple(self.directory_ids().values())
             plan = plan_return(found, running, waiting, good_dirs=good_dirs, has_bad_dirs=bool(self._offline))
-            refusals = [action.reason for action in plan if action.verb is Verb.REFUSE]
-            if refusals:
+            if refusals := [action.reason for action in plan if action.verb is Verb.REFUSE]:
                 del self._online[path]
                 self._offline[path], self._loaded, self._unserved.kept = reason, [], kept
                 raise LogDirUnusable("; ".join(refusals))

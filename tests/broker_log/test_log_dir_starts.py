@@ -39,6 +39,10 @@ def is_unreadable(path: Path) -> None:
     (path / "meta.properties").mkdir()
 
 
+def is_emptied(path: Path) -> None:
+    (path / "meta.properties").write_bytes(b"")
+
+
 def is_damaged(path: Path) -> None:
     (path / "meta.properties").write_bytes(bytes(20))
 
@@ -52,13 +56,14 @@ def is_of_another_cluster(path: Path) -> None:
 
 
 STATES: dict[Callable[[Path], None], str] = {
-    is_missing: "is its disk mounted",
+    is_missing: "is its disk mounted? Mount it, then run kraftlab log-dirs --online ",
     is_a_file: "is its disk mounted",
-    is_empty: "is not formatted; is its disk mounted?",
+    is_empty: "first run: kraftlab storage format --cluster-id cluster --config FILE --ignore-formatted",
+    is_emptied: "write these lines into it: version=1, cluster.id=cluster, node.id=1, directory.id=ID",
     is_unreadable: "it is a directory, not a regular file",
     is_damaged: "is not a properties file",
-    is_of_another_node: "belongs to node 2 of cluster cluster",
-    is_of_another_cluster: "belongs to node 1 of cluster another",
+    is_of_another_node: "belongs to node 2 of this cluster, but this is node 1; mount the disk of this node there, or correct",
+    is_of_another_cluster: "belongs to another cluster: to node 1 of cluster another",
 }
 
 
@@ -89,6 +94,15 @@ def test_a_broker_without_any_usable_directory_does_not_start(broker: Broker) ->
         is_empty(path)
     with pytest.raises(StartupRefused, match=r"none of the log directories works: .*d0 is not formatted.*d1 is not formatted"):
         broker.open()
+
+
+def test_the_lines_that_an_emptied_identity_needs_bring_the_records_back(broker: Broker) -> None:
+    manager = broker.start()
+    manager.get_or_create("t", TOPIC, 1, broker.ids[1]).append_as_leader(batch(), 1)
+    manager.abandon()
+    (broker.dirs[1] / meta_properties.FILE_NAME).write_text("version=1\ncluster.id=cluster\nnode.id=1\n")
+    manager = broker.start(AssignedReplica("t", TOPIC, 1, broker.ids[1], True))
+    assert [(log.name, log.log_end_offset) for log in manager.currents()] == [("t-1", 1)]
 
 
 def test_a_missing_directory_id_is_made_once(broker: Broker) -> None:

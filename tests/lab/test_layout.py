@@ -237,9 +237,9 @@ def an_identity_of_another_node(path: Path) -> None:
 DISK_FAULTS = {
     an_empty_mount_point: "is not formatted; is its disk mounted?",
     a_missing_mount_point: "is not a directory; is its disk mounted?",
-    an_empty_identity: "version=: expected 1; restore the file",
+    an_empty_identity: "is empty; restore the file, or write these lines into it: version=1, cluster.id=",
     a_zeroed_identity: "is not a properties file",
-    an_identity_of_another_node: "belongs to node 7 of cluster another",
+    an_identity_of_another_node: "belongs to another cluster: to node 7 of cluster another",
 }
 
 
