@@ -186,9 +186,9 @@ class Execution:
         if (running or listing.queued) and not additional:
             raise ReassignmentFailed(text.RUNNING_REFUSAL)
         alive = {broker.broker_id for broker in self._client.describe_cluster().brokers}
-        unknown = next((broker for broker in self._plan.broker_ids() if broker not in alive), None)
-        if unknown is not None:
-            raise ReassignmentFailed(f"Error: Unknown broker id {unknown}")
+        unknown = [broker for broker in self._plan.broker_ids() if broker not in alive]
+        if unknown:
+            raise ReassignmentFailed("\n".join(f"Error: Unknown broker id {broker}" for broker in unknown))
         try:
             current = _current_replicas(describe(self._client, self._plan.topics()), self._plan)
         except ReassignmentFailed as error:
@@ -220,7 +220,7 @@ class Execution:
         errors = partition_errors(response)
         if errors:
             raise ReassignmentFailed("\n".join(text.error_lines("Error reassigning partition(s):", errors)))
-        self._print(text.preview_lines(after_of(response)))
+        self._print(text.preview_lines(after_of(response), self._plan.moves()))
 
     def _request(self, current: Mapping[TopicPartition, Sequence[int]]) -> pb.AlterPartitionReassignmentsResponse:
         return answer_of(

@@ -328,7 +328,7 @@ def _rollback(client: AdminClient, out: Output, options: Options) -> int:
     plan_id = options.rollback or ""
     done = roll_back(client, plan_id, options.moves(), options.timeout_ms)
     if options.validate_only:
-        out.lines(text.preview_lines(done.after))
+        out.lines(text.preview_lines(done.after, done.moves))
     elif not done.changed and not done.moves:
         out.lines([f"Nothing to roll back: all partitions of plan {plan_id} are as they were before it, or on the way there."])
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 
 import msgspec
 
@@ -184,9 +184,9 @@ def _state(seen: _Seen, key: TopicPartition, broker: int) -> ReplicaState:
     if broker not in seen.brokers:
         return ReplicaState("Unknown broker")
     if seen.brokers[broker]:
-        return ReplicaState("Broker is down", waits=True)
+        return ReplicaState("Broker is down", waits=True, why=f"broker {broker} is fenced; start it")
     if broker in seen.silent:
-        return ReplicaState("Broker does not answer", waits=True)
+        return ReplicaState("Broker does not answer", waits=True, why=f"broker {broker} does not answer; start it again")
     partition = seen.partitions[key]
     if (*key, broker) not in seen.logs:
         if key in seen.queued and broker in seen.queued[key].target_replicas:
@@ -227,8 +227,12 @@ def _with_directory(seen: _Seen, replica: TopicPartitionReplica, state: ReplicaS
 
 def _unfinished(seen: _Seen, key: TopicPartition) -> ReplicaState:
     """Return the state of an in-sync replica whose partition's reassignment waits in the queue, or is about to complete."""
-    waits_for = seen.queued[key].waits_for if key in seen.queued else ""
+    waits_for = seen.queued[key].waits_for if key in seen.queued else _blockers_text(seen.moving[key].blockers)
     return ReplicaState("In sync, reassignment not complete", waits=True, why=waits_for)
+
+
+def _blockers_text(blockers: Iterable[pb.MoveBlocker]) -> str:
+    return "; ".join(blocker.text for blocker in blockers)
 
 
 def with_rates(
@@ -251,7 +255,7 @@ def _with_move(seen: _Seen, key: TopicPartition, broker: int, state: ReplicaStat
     entry = seen.moving.get(key)
     if entry is None or state.progress is Progress.DONE:
         return state
-    why = "; ".join(blocker.text for blocker in entry.blockers if blocker.broker_id == broker)
+    why = _blockers_text(blocker for blocker in entry.blockers if blocker.broker_id == broker) or state.why
     copied = next((progress for progress in entry.progress if progress.broker_id == broker), None)
     if copied is None or state.waits:
         return msgspec.structs.replace(state, why=why)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from ..tables import aligned, bytes_text, time_text
-from .plan import Plan, TopicPartition, TopicPartitionReplica
+from .plan import ANY, Plan, TopicPartition, TopicPartitionReplica
 
 RUNNING_REFUSAL = (
     "Cannot execute because there is an existing partition assignment.  Use --additional to override this and create a new "
@@ -153,9 +153,15 @@ def own_throttle_line(rate: int) -> str:
     return f"These moves are limited to {rate} B/s into each broker; the throttle ends with the moves."
 
 
-def preview_lines(after: Mapping[TopicPartition, Ongoing]) -> list[str]:
-    """Return one line for each partition with its replicas after the change."""
-    return [f"{name(key)}: would be replicas: {state_text(after[key])}" for key in sorted(after)]
+def preview_lines(after: Mapping[TopicPartition, Ongoing], moves: Mapping[TopicPartitionReplica, str] | None = None) -> list[str]:
+    """Return one line for each partition with its replicas after the change, and one for each replica that the plan puts into a
+    log directory.
+    """
+    lines = [f"{name(key)}: would be replicas: {state_text(after[key])}" for key in sorted(after)]
+    return lines + [
+        f"{topic}-{partition}: would be in log directory {path} on broker {broker}"
+        for (topic, partition, broker), path in sorted((moves or {}).items())
+    ]
 
 
 def rolled_back_line(plan_id: str, partitions: Sequence[TopicPartition]) -> str:
@@ -338,7 +344,12 @@ def cancelled_move_lines(moves: Mapping[TopicPartitionReplica, str], silent: Ite
     ]
     if not moves:
         return lines or ["None of the specified partition moves are active."]
-    return moved_lines(moves) + lines
+    cancelled = [
+        f"Cancelled the move of replica {topic}-{partition} on broker {broker}"
+        + ("." if path == ANY else f"; it stays in log directory {path}")
+        for (topic, partition, broker), path in sorted(moves.items(), key=lambda item: (item[0][2], item[0]))
+    ]
+    return cancelled + lines
 
 
 def list_lines(ongoing: Mapping[TopicPartition, Ongoing]) -> list[str]:

@@ -86,7 +86,11 @@ def _state(
     if directory is not None and not broker.has_online(directory):
         return BlockerState.DIRECTORY_OFFLINE, f"the log directory of this replica on {subject} is offline; repair it and restart"
     if partition.leader == NO_LEADER:
-        return BlockerState.NO_LEADER, "the partition has no leader to copy from; bring one of its in-sync replicas back"
+        able = ",".join(map(str, sorted({*partition.isr, *partition.elr}))) or "that was in sync last"
+        return (
+            BlockerState.NO_LEADER,
+            f"the partition has no leader to copy from; bring a replica that may lead back: broker {able}",
+        )
     if report is None:
         if knows_reports and age_ms < STARTING_MS:
             return BlockerState.STARTING, f"the move has just started; {subject} reports its progress once a second"

@@ -278,6 +278,7 @@ def test_progress_and_verify_agree_on_a_move_between_directories(cluster: Any, s
     states = replica_states(cluster, TO_D1)
     assert states["t", 0, 1].status == status
     assert overall(states.values()) is progress
+    assert states["t", 0, 1].why == ("broker 1 is fenced; start it" if status == "Broker is down" else "")
     assert Verification(cluster, TO_D1).progress() is progress
 
 
@@ -299,6 +300,18 @@ def test_an_in_sync_replica_is_not_done_while_the_reassignment_of_its_partition_
     [state] = replica_states(cluster, Plan((Placement("t", 0, (1,), ("any",)),))).values()
 
     assert (state.status, state.why, state.progress) == ("In sync, reassignment not complete", "a free slot", Progress.RUNNING)
+
+
+def test_an_in_sync_replica_names_the_dead_broker_that_its_partition_waits_for() -> None:
+    cluster: Any = MovingCluster(None)
+    listing = pb.ListPartitionReassignmentsResponse()
+    moving = listing.topics.add(name="t").partitions.add(partition_index=0, replicas=[1, 2], adding_replicas=[2])
+    moving.blockers.add(broker_id=2, state="FENCED", text="broker 2 is fenced; start it, or choose another target")
+    cluster.list_partition_reassignments = lambda: listing
+
+    [state] = replica_states(cluster, Plan((Placement("t", 0, (1,), ("any",)),))).values()
+
+    assert state.why == "broker 2 is fenced; start it, or choose another target"
 
 
 def test_verify_names_a_broker_that_does_not_answer_and_keeps_the_throttles() -> None:
@@ -332,6 +345,22 @@ def test_throttles_are_cleared_on_dead_brokers_too_and_after_a_refusal() -> None
         clear_throttles(cluster, ["t"], said.extend)
     assert said[0] == "Clearing broker-level throttles on brokers 0,1"
     assert cluster.altered == ["0", "1", "t"]
+
+
+def test_each_unknown_broker_of_a_plan_is_named() -> None:
+    cluster: Any = QueueingCluster()
+    run = Execution(
+        cluster,
+        Plan((Placement("t", 0, (8, 9), ("any", "any")),)),
+        print,
+        rate=-1,
+        log_dir_rate=-1,
+        timeout_ms=0,
+        allow_change=True,
+        options=MoveOptions(),
+    )
+    with pytest.raises(ReassignmentFailed, match=r"^Error: Unknown broker id 8\nError: Unknown broker id 9$"):
+        run.run(additional=False)
 
 
 @pytest.mark.parametrize("validate_only", [True, False])

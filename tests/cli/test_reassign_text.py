@@ -145,6 +145,20 @@ def test_list_of_running_reassignments(transcript) -> None:
     assert text.list_lines({("t", 0): Ongoing((1, 2), (), (2,))})[1] == "t-0: replicas: 1,2. removing: 2."
 
 
+def test_cancelled_moves_are_not_said_to_be_started() -> None:
+    assert text.cancelled_move_lines({("t", 1, 2): "any", ("t", 0, 1): "/d0"}) == [
+        "Cancelled the move of replica t-0 on broker 1; it stays in log directory /d0",
+        "Cancelled the move of replica t-1 on broker 2.",
+    ]
+
+
+def test_a_preview_shows_the_log_directories_of_the_plan() -> None:
+    assert text.preview_lines({("t", 0): Ongoing((1,), (), ())}, {("t", 0, 1): "/d1"}) == [
+        "t-0: would be replicas: 1.",
+        "t-0: would be in log directory /d1 on broker 1",
+    ]
+
+
 def test_cancel_prints_kafkas_lines_with_one_more_line_break(transcript) -> None:
     cancelled = [("clicks", number) for number in (1, 3, 5, 7)]
     lines = [text.cancelled_line(cancelled), *text.cancelled_move_lines({}), *text.cleared_lines(BROKERS, ["clicks"])]

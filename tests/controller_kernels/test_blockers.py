@@ -34,7 +34,7 @@ def report(left: int, throttled: bool = False, error: str = "") -> ReplicaReport
         (cluster(fenced=True), moving(), None, "FENCED", "start it"),
         (cluster(shutting_down=True), moving(), None, "SHUTTING_DOWN", "shutting down"),
         (cluster(), moving(OFFLINE), None, "DIRECTORY_OFFLINE", "repair it"),
-        (cluster(), moving(leader=-1), None, "NO_LEADER", "no leader to copy from"),
+        (cluster(), moving(leader=-1), None, "NO_LEADER", "no leader to copy from; bring a replica that may lead back: broker "),
         (cluster(), moving(), None, "NOT_FETCHING", "has not reported a fetch"),
         (cluster(), moving(), report(9, error="disk full"), "NOT_FETCHING", "disk full"),
         (cluster(), moving(ONLINE), report(9), "COPYING", "9 bytes to go"),
