@@ -2,7 +2,7 @@
 
 The options leave their values in the context; `connect` makes a client of them. Without `--bootstrap-server` and
 `--bootstrap-controller` a command asks the cluster of `--data DIR`, otherwise the servers of KRAFTLAB_BOOTSTRAP_SERVER, otherwise
-the newest cluster that `kraftlab up` runs on this machine.
+the newest cluster that `kraftlab up` runs on this machine. If several are up, a command that changes something is refused.
 
 A cluster speaks gRPC, or the Kafka protocol: Apache Kafka, or the KAFKA listeners of our brokers. `kafka://HOST:PORT` and
 `grpc://HOST:PORT` say which; without a protocol the first server that answers is asked (`client/kafka_probe.py`). A file with
@@ -58,8 +58,8 @@ def _remembered(name: str, key: str, metavar: str, help: str, **details: Any) ->
 def server_option(**details: Any) -> Callable[[F], F]:
     """Add `--bootstrap-server` and `--data`."""
     help = (
-        f"gRPC endpoints of any nodes, or brokers of Apache Kafka. Default: ${SERVERS_VARIABLE}, else the newest cluster that is "
-        "up on this machine."
+        f"gRPC endpoints of any nodes, or brokers of Apache Kafka. Default: ${SERVERS_VARIABLE}, else the cluster that is up on "
+        "this machine; of several the newest, and no command changes it."
     )
     server = _remembered("--bootstrap-server", _SERVERS, "HOST:PORT[,…]", help, **details)
     data = _remembered(
@@ -117,16 +117,22 @@ def named_servers() -> str | None:
     return _servers_on(Path(data))
 
 
-def default_servers() -> str | None:
+def default_servers(*, changes: bool = False) -> str | None:
     """Return the endpoints for a command whose options name no cluster, None if there are none.
 
-    If several clusters are up, stderr names the one that is asked.
+    If several clusters are up, stderr names the one that is asked. CommandFailed if the command `changes` something then.
     """
     if servers := os.environ.get(SERVERS_VARIABLE):
         return servers
     from kraftlab.lab import contexts
 
     directories = contexts.running()
+    if len(directories) > 1 and changes:
+        listed = "\n".join(f"  --data {directory}" for directory in directories)
+        raise _failed(
+            f"Error: {len(directories)} clusters are up, and this command would change one; name it with --bootstrap-server "
+            f"HOST:PORT, or with one of:\n{listed}"
+        )
     if len(directories) > 1:
         click.echo(f"{len(directories)} clusters are up; asking the newest, {directories[0]} (--data names another)", err=True)
     return _servers_on(directories[0]) if directories else None
@@ -143,12 +149,14 @@ def asks_controllers() -> bool:
     return _CONTROLLERS in click.get_current_context().meta
 
 
-def connect(servers: str | None = None, **options: Any) -> AdminClient:
-    """Return a client of these servers, or of those that the options name, for the user of the options. CommandFailed."""
+def connect(servers: str | None = None, *, changes: bool = False, **options: Any) -> AdminClient:
+    """Return a client of these servers, or of those that the options name, for the user of the options. A command that `changes`
+    something never chooses between clusters. CommandFailed.
+    """
     from kraftlab.client import AdminClient
 
     _show_waiting()
-    servers = servers or required_servers()
+    servers = servers or required_servers(changes=changes)
     meta = click.get_current_context().meta
     user, password = _caller(meta)
     if (kafka := _kafka(servers, meta.get(_FILE), user, password)) is not None:
@@ -193,9 +201,9 @@ def _show_waiting() -> None:
         logger.addHandler(logging.StreamHandler())
 
 
-def required_servers() -> str:
-    """Return the endpoints that the options name, otherwise the default. CommandFailed if there is none."""
-    servers = named_servers() or default_servers()
+def required_servers(*, changes: bool = False) -> str:
+    """Return the endpoints that the options name, otherwise the default (`default_servers`). CommandFailed if there is none."""
+    servers = named_servers() or default_servers(changes=changes)
     if servers is None:
         raise _failed(
             "Error: no cluster is up on this machine; start one with kraftlab up, or name a node: --bootstrap-server HOST:PORT"

@@ -112,7 +112,7 @@ def configs(
     changes = _changes(add_config, add_config_file, delete_config)
     if alter:
         _check_alter(entities, changes)
-    with connect() as client:
+    with connect(changes=alter) as client:
         if entities[0].kind.number is None:
             from ..security import scram_command
             from . import quotas as quotas_command

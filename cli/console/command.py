@@ -124,7 +124,7 @@ def console_producer(
 
     out = Output(as_json)
     reader = _properties(ReaderProperties, properties)
-    with connect() as admin, open_data(admin) as data:
+    with connect(changes=True) as admin, open_data(admin) as data:
         partitions = _partitions(admin, topic, partition)
         producer = Producer(data, topic, partitions, acks=_ACKS[acks], batch_bytes=batch_size, timeout_ms=timeout_ms)
         try:

@@ -164,7 +164,7 @@ def downgrade(
         from .text import levels_above, parse_levels
 
         released = parse_levels(levels, metadata, release_version)
-        with connect() as client:
+        with connect(changes=not dry_run) as client:
             wanted = levels_above(released, {view.name: view.finalized for view in _views(client)})
         if not wanted:
             Output(as_json).lines([f"Nothing to lower: no level is above that of release {release_version}."])
@@ -218,7 +218,7 @@ def _update(action: str, levels: dict[str, int], upgrade_type: int, dry_run: boo
         for name, level in sorted(levels.items())
     ]
     out = Output(as_json)
-    with connect() as client:
+    with connect(changes=not dry_run) as client:
         try:
             client.update_features(updates, validate_only=dry_run)
         except ApiError as error:

@@ -154,7 +154,7 @@ Example:
 def unregister(broker_id: int, expected_epoch: int | None, as_json: bool) -> int:
     """Remove the registration of a stopped broker. A running broker registers again; replica lists do not change."""
     out = Output(as_json)
-    with connect() as client:
+    with connect(changes=True) as client:
         response = client.unregister_broker(broker_id, expected_epoch)
     out.lines([f"Broker {broker_id} is no longer registered."])
     out.result({"broker_id": broker_id, "metadata_offset": response.header.metadata_offset})

@@ -60,7 +60,7 @@ def create(node_id: int | None, as_json: bool) -> int:
     """Make a node write a snapshot of the records that it has applied. Nodes also write snapshots on their own; see the configs
     metadata.log.max.record.bytes.between.snapshots and metadata.log.max.snapshot.interval.ms.
     """
-    with connect() as client:
+    with connect(changes=True) as client:
         answer = client.create_snapshot(endpoint_of(client, node_id))
     view = _view(answer.snapshot)
     out = Output(as_json)

@@ -39,7 +39,7 @@ def delete_records(offset_json_file: Path, as_json: bool) -> int:
     out = Output(as_json)
     offsets = read_partitions(offset_json_file, _EXAMPLE, with_offsets=True)
     out.lines(["Executing records delete operation"])
-    with connect() as client:
+    with connect(changes=True) as client:
         results = answer_of(lambda: client.delete_records(offsets))
     out.lines(["Records delete operation completed:"])
     out.lines(

@@ -48,7 +48,7 @@ def import_segments(directory: str, topics: tuple[str, ...], as_json: bool) -> i
     sources = find_partitions(Path(directory), topics)
     console = Console(stderr=True)
     bar = Progress(*columns, console=console, disable=as_json or not console.is_terminal, transient=True)
-    with connect() as admin, DataClient(admin) as data, bar:
+    with connect(changes=True) as admin, DataClient(admin) as data, bar:
         task = bar.add_task("importing", total=sum(source.size_bytes for source in sources))
         imported = []
         for source in sources:

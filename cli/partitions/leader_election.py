@@ -80,7 +80,7 @@ def leader_election(
         partitions = list(read_partitions(path_to_json_file, _EXAMPLE))
     if topic is not None and partition is not None:
         partitions = [(topic, partition)]
-    with connect() as client:
+    with connect(changes=True) as client:
         response = answer_of(lambda: client.elect_leaders(_TYPES[election_type.lower()], partitions))
     return report(response, election_type.upper(), Output(as_json))
 

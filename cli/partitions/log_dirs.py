@@ -101,7 +101,7 @@ def log_dirs(
 
     from .log_dir_repairs import bring_online, resolve
 
-    with connect() as client:
+    with connect(changes=True) as client:
         if online is not None:
             bring_online(client, broker, online, out)
         else:

@@ -79,11 +79,11 @@ def add_controller(command_config: str | None, /, config: str | None, dry_run: b
             "You must supply the configuration file of the controller you are adding when using add-controller.\n"
             "Add: --config FILE"
         )
-    required_servers()
+    required_servers(changes=not dry_run)
     voter = own_voter(load_controller(path))
     node_id, directory_id = voter.key.node_id, to_text(voter.key.directory_id)
     if not dry_run:
-        with connect() as client:
+        with connect(changes=True) as client:
             client.add_raft_voter(node_id, directory_id, voter.endpoints, timeout_ms=timeout_ms)
     endpoints = [f"{name}://{endpoint}" for name, endpoint in sorted(voter.endpoints.items())]
     out = Output(as_json)
@@ -119,12 +119,12 @@ def remove_controller(controller_id: int, controller_directory_id: str, dry_run:
 
     Returns when the new set of voters is committed.
     """
-    required_servers()
+    required_servers(changes=not dry_run)
     if controller_id < 0:
         raise CommandFailed(f"Invalid negative --controller-id: {controller_id}")
     _check_directory_id("--controller-directory-id", controller_directory_id)
     if not dry_run:
-        with connect() as client:
+        with connect(changes=True) as client:
             client.remove_raft_voter(controller_id, controller_directory_id, timeout_ms=timeout_ms)
     out = Output(as_json)
     done = "DRY RUN of removing " if dry_run else "Removed "
@@ -167,7 +167,7 @@ def transfer_leadership(controller_id: int, directory_id: str, timeout_ms: int, 
     """Make the leader resign in favour of another voter, and wait until a leader is elected. No acknowledged write is lost."""
     if directory_id:
         _check_directory_id("--directory-id", directory_id)
-    with connect(timeout_ms=timeout_ms) as client:
+    with connect(changes=True, timeout_ms=timeout_ms) as client:
         before = client.describe_quorum().leader_id
         client.transfer_leadership(controller_id, directory_id, timeout_ms=timeout_ms)
         leader_id, epoch = _wait_for_leader(client, controller_id, before)

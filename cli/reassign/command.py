@@ -97,6 +97,12 @@ class Options(msgspec.Struct, frozen=True):
     def timeout_ms(self) -> int:
         return 10_000 if self.timeout is None else self.timeout
 
+    def changes(self, action: str) -> bool:
+        """Return True if the action changes the cluster. --verify removes throttles."""
+        if action == "verify":
+            return not self.preserve_throttles
+        return action in ("execute", "cancel", "rollback", "forget") and not self.validate_only
+
     def plan(self) -> Plan:
         """Return the plan of --reassignment-json-file. PlanError."""
         from .plan import parse_plan, read_file
@@ -267,7 +273,7 @@ def reassign_partitions(as_json: bool, **values: object) -> int:
     from .plan import PlanError
 
     try:
-        with connect(linearizable=options.linearizable) as client:
+        with connect(changes=options.changes(action), linearizable=options.linearizable) as client:
             return _RUN[action](client, Output(as_json), options)
     except PlanError as error:
         raise CommandFailed(f"Error: {error}", on_stdout=True) from None

@@ -134,7 +134,7 @@ def acls(as_json: bool, **values: object) -> int:
     action = check_usage(given_options(values), options.resource_pattern_type)
 
     try:
-        with connect() as client:
+        with connect(changes=action != "list") as client:
             _RUN[action](client, Output(as_json), options)
     except AclUsageError as error:
         _refuse(str(error))

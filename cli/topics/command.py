@@ -170,7 +170,7 @@ def topics(as_json: bool, **values: object) -> int:
     from .text import TopicUsageError
 
     try:
-        with connect(linearizable=options.linearizable) as client:
+        with connect(changes=action not in ("list", "describe"), linearizable=options.linearizable) as client:
             _RUN[action](client, Output(as_json), options)
     except TopicUsageError as error:
         raise _failed(str(error)) from None

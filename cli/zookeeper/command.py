@@ -85,7 +85,7 @@ def import_znode(
     out.lines(import_lines(topics, plan))
     done = {"created": [], "existing": [], "moved": []}  # type: dict[str, list[str]]
     if has_cluster:
-        with connect() as client:
+        with connect(changes=not validate_only) as client:
             done = apply_plan(client, topics, plan, validate_only)
     out.lines(_summary(done, validate_only, has_cluster))
     out.result(

@@ -129,7 +129,7 @@ def test_conflicting_options_are_refused(run: Run, arguments: tuple[str, ...], r
 def test_without_an_authorizer_the_error_says_how_to_set_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def connect() -> None:
+    def connect(**_: object) -> None:
         raise ApiError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
 
     monkeypatch.setattr(acls_command, "connect", connect)

@@ -60,6 +60,45 @@ def test_the_cluster_is_named_where_several_are_up(up: Callable[[str], str], tmp
     assert CliRunner().invoke(ask, []).stderr == f"2 clusters are up; asking the newest, {tmp_path}/new (--data names another)\n"
 
 
+CHANGING = """\
+topics --create --topic t
+topics --alter --topic t --partitions 2
+topics --delete --topic t
+reassign-partitions --execute --reassignment-json-file FILE
+reassign-partitions --verify --reassignment-json-file FILE
+reassign-partitions --cancel --all
+reassign-partitions --rollback p
+reassign-partitions --forget p
+configs --alter --entity-type topics --entity-name t --add-config retention.ms=1
+acls --add --allow-principal User:a --topic t
+features upgrade --feature kraft.version=1
+features downgrade --release-version 4.0
+metadata-quorum remove-controller --controller-id 1 --controller-directory-id AAAAAAAAAAAAAAAAAAAAAQ
+metadata-quorum transfer-leadership --to 1
+leader-election --election-type preferred --all-topic-partitions
+delete-records --offset-json-file FILE
+console-producer --topic t
+log-dirs --online /d --broker 0
+log-dirs --promote t-0 --broker 0
+snapshot create
+cluster unregister --id 1""".splitlines()
+
+
+@pytest.mark.parametrize("command", CHANGING)
+def test_a_change_never_chooses_between_clusters(
+    command: str, up: Callable[[str], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A user would change the wrong one without a word."""
+    up("old")
+    up("new")
+    file = tmp_path / "file.json"
+    file.write_text('{"version": 1, "partitions": [{"topic": "t", "partition": 0, "offset": 1}]}')
+    assert main.run(command.replace("FILE", str(file)).split()) == 1
+    said = capsys.readouterr().err
+    assert "2 clusters are up, and this command would change one; name it with --bootstrap-server HOST:PORT" in said
+    assert f"\n  --data {tmp_path}/new\n  --data {tmp_path}/old\nSee: kraftlab " in said
+
+
 def test_two_options_that_name_a_cluster_are_refused(up: Callable[[str], str], tmp_path: Path) -> None:
     assert "Exactly one of" in asked("--bootstrap-server", "host:1", "--bootstrap-controller", "host:2")
     assert "--data names the cluster already" in asked("--bootstrap-server", "host:1", "--data", str(tmp_path))
