@@ -48,7 +48,7 @@ from .partitions import (
     describe_whole,
     elect_leaders_request,
 )
-from .quorum_probe import ROUND_S, no_majority
+from .quorum_probe import ROUND_S, lost_quorum
 from .results import (
     Cluster,
     LogDir,
@@ -185,11 +185,11 @@ class AdminClient(LogDirCalls):
             return self._call(answer, request, timeout_ms, attempt_timeout_s, once and not is_named, is_named)
 
     def _probe(self) -> str | None:
-        """Ask the voters for a sign of life. Return "1 of 3 voters answers: no majority", None with a majority."""
+        """Ask the voters for a sign of life. Return "1 of 3 voters answers: no majority", None with a leader."""
         if self.speaks_kafka:
             return None
         known = dict(self._controllers)
-        return no_majority(self._ask_once, (*self._bootstrap, *known.values()))
+        return lost_quorum(self._ask_once, (*self._bootstrap, *known.values()))
 
     def _ask_once(self, endpoint: Endpoint, api: str, request: Message) -> Message:
         return self._channels.unary(endpoint, api)(request, timeout=ROUND_S)

@@ -55,6 +55,11 @@ def not_answered(error: OSError, *, is_first: bool) -> NoAnswer:
     return NoAnswer(_NO_ANSWER if isinstance(error, TimeoutError) else f"the connection broke: {error}")
 
 
+def is_read(api: str) -> bool:
+    """Return True if the request changes nothing."""
+    return api.startswith(("Describe", "List"))
+
+
 class Attempts:
     """The attempts of one request. `once`: no further attempt after one that may have taken effect."""
 
@@ -74,7 +79,7 @@ class Attempts:
             self._faults[endpoint] = fault
         else:
             self._faults.setdefault(endpoint, fault)  # it had little time; its earlier fault is more precise
-        if was_never_sent(fault):
+        if was_never_sent(fault) or is_read(self._api):
             return
         self._doubt = f"{endpoint} was asked before and did not answer; the request may have taken effect."
         if self._once:
@@ -86,7 +91,7 @@ class Attempts:
 
     def add_refusal(self, endpoint: Endpoint, error: ApiError) -> None:
         """Note a refusal that another node may not repeat. OutcomeUnknown if no other node may be asked."""
-        if isinstance(error, OutcomeUnknown):
+        if isinstance(error, OutcomeUnknown) and not is_read(self._api):
             self._doubt = f"{endpoint} was asked before: {error.message}"
             if self._once:
                 raise error

@@ -1,4 +1,4 @@
-"""Finding of a client whose call gets no answer: a majority of the voters may be down.
+"""Finding of a client whose call gets no answer: a majority of the voters may be down, or nobody leads.
 
 Theory of operation. Every node that the client knows is asked for the voters, then every voter for a sign of life, each round in
 parallel and within a second. A controller names the voters in its DescribeQuorum, a broker in its refusal when it cannot pass the
@@ -21,6 +21,7 @@ from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.quorum.core.types import Endpoint
 
 ROUND_S = 1.0
+NONE_LEADS = "but none of them leads"
 _WAIT_MS = 500
 """Deadline of a broker that has to pass a question on."""
 _GRPC = "GRPC"
@@ -40,8 +41,10 @@ class Voter(NamedTuple):
         return f"{self.node_id} at {self.endpoint or 'an unknown address'}"
 
 
-def no_majority(ask: Ask, endpoints: Iterable[Endpoint]) -> str | None:
-    """Return "1 of 3 voters answers: no majority" with the voters, None if a majority answers or no node names the voters."""
+def lost_quorum(ask: Ask, endpoints: Iterable[Endpoint]) -> str | None:
+    """Return "1 of 3 voters answers: no majority" with the voters, or that a majority answers and knows no leader. None with a
+    leader, or if no node names the voters.
+    """
     known = list(dict.fromkeys(endpoints))
     header = pb.RequestHeader(timeout_ms=_WAIT_MS)
     quorum, cluster = pb.DescribeQuorumRequest(header=header), pb.DescribeClusterRequest(header=header)
@@ -53,14 +56,18 @@ def no_majority(ask: Ask, endpoints: Iterable[Endpoint]) -> str | None:
     places = [voter.endpoint for voter in voters if voter.endpoint is not None]
     second = _answers(ask, [(each, _CLUSTER, cluster) for each in places])
     answering = {place for place, answer in zip(places, second, strict=True) if answer is not None}
-    return text_of(voters, [voter for voter in voters if voter.endpoint in answering])
+    given = [answer for answer in second if answer is not None]
+    knows_leader = any(not isinstance(each, pb.DescribeClusterResponse) or each.header.leader_id >= 0 for each in given)
+    return text_of(voters, [voter for voter in voters if voter.endpoint in answering], knows_leader=knows_leader)
 
 
-def text_of(voters: Iterable[Voter], answering: Iterable[Voter]) -> str | None:
-    """Return the finding about voters of which some answer, None if those are a majority."""
+def text_of(voters: Iterable[Voter], answering: Iterable[Voter], *, knows_leader: bool = True) -> str | None:
+    """Return the finding about voters of which some answer, None if those are a majority and know a leader."""
     everybody, alive = (sorted(some, key=lambda voter: voter.node_id) for some in (voters, answering))
-    if not everybody or 2 * len(alive) > len(everybody):
+    if not everybody:
         return None
+    if 2 * len(alive) > len(everybody):
+        return None if knows_leader else f"{len(alive)} of {len(everybody)} voters answer, {NONE_LEADS}"
     silent = [voter for voter in everybody if voter not in alive]
     parts = [f"silent: {', '.join(map(str, silent))}"] + ([f"answering: {', '.join(map(str, alive))}"] if alive else [])
     return f"{len(alive)} of {len(everybody)} voters answer{'s' if len(alive) == 1 else ''}: no majority ({'; '.join(parts)})"

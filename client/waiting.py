@@ -1,8 +1,9 @@
 """`Waiting`: a call that gets no answer, and what to say about it.
 
-A call that waits for 3 s asks the voters for a sign of life, once, in a thread of its own, and reports if no majority answers. A
-failover takes 0.2 s, so that short interruptions are never reported. The call itself goes on until its deadline. Its error then
-says which voters are silent, since the faults of single nodes name a controller that has died rather than the cause.
+A call that waits for 3 s asks the voters for a sign of life, once, in a thread of its own, and reports if no majority answers or
+none leads. A failover takes 0.2 s, so that short interruptions are never reported. The call itself goes on until its deadline.
+Its error then says which voters are silent, since the faults of single nodes name a controller that has died rather than the
+cause.
 """
 
 from __future__ import annotations
@@ -15,10 +16,19 @@ from types import TracebackType
 
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
+from .attempts import is_read
 from .errors import ClusterUnreachable, OutcomeUnknown
+from .quorum_probe import NONE_LEADS
 
 PATIENCE_S = 3.0
-_ADVICE = "start the controllers that are down; docs/quorum-operations.md says what to do if they are lost for good"
+_START = (
+    "start the controllers that are down (of a local cluster: kraftlab cluster restart NODE, or kraftlab up --data DIR again); "
+    "docs/quorum-operations.md says what to do if they are lost for good"
+)
+_ELECT = (
+    "an election may still end; if none does, look into the controllers' logs: they may not reach each other, or their disks or "
+    "clocks may be too slow"
+)
 _OF_A_LOST_QUORUM = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE})
 
 Probe = Callable[[], str | None]
@@ -72,10 +82,13 @@ class Waiting:
 
 
 def _about(error: BaseException | None, finding: str, api: str, waited_s: float) -> Exception:
-    """Return the error of a call for a finding about the voters. An unknown outcome stays unknown."""
+    """Return the error of a call for a finding about the voters. An unknown outcome of a change stays unknown."""
+    advice = _ELECT if NONE_LEADS in finding else _START
+    if isinstance(error, ApiError) and is_read(api):
+        return ApiError(error.code, f"{finding}; {api} was not answered within {waited_s:.1f} s; {advice}")
     if isinstance(error, OutcomeUnknown):
-        text = f"{finding}; whether {api} was carried out is unknown after {waited_s:.1f} s; {_ADVICE}"
+        text = f"{finding}; whether {api} was carried out is unknown after {waited_s:.1f} s; {advice}"
         return OutcomeUnknown(error.code, text, error.offset)
     if isinstance(error, ApiError):
-        return ApiError(error.code, f"{finding}; {api} was not carried out within {waited_s:.1f} s; {_ADVICE}")
-    return ClusterUnreachable(f"{finding}; no node could answer {api} within {waited_s:.1f} s; {_ADVICE}")
+        return ApiError(error.code, f"{finding}; {api} was not carried out within {waited_s:.1f} s; {advice}")
+    return ClusterUnreachable(f"{finding}; no node could answer {api} within {waited_s:.1f} s; {advice}")

@@ -85,6 +85,7 @@ def test_a_short_interruption_asks_nobody(cluster: Any) -> None:
             OutcomeUnknown,
             "lost; whether Api was carried out is unknown after ",
         ),
+        (OutcomeUnknown(ErrorCode.REQUEST_TIMED_OUT, "connect", 7), ApiError, "lost; DescribeApi was not answered within "),
         (ApiError(ErrorCode.REQUEST_TIMED_OUT, "connect to 10.0.0.9:1"), ApiError, "lost; Api was not carried out within "),
         (ClusterUnreachable("10.0.0.9:1: refused"), ClusterUnreachable, "lost; no node could answer Api within "),
         (ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, "it exists"), ApiError, "it exists"),
@@ -94,7 +95,8 @@ def test_an_error_keeps_its_kind_and_an_unknown_outcome(
     monkeypatch: pytest.MonkeyPatch, error: Exception, kind: type[Exception], text: str
 ) -> None:
     monkeypatch.setattr(waiting, "PATIENCE_S", 0.0)
-    with pytest.raises(kind) as raised, Waiting("Api", lambda: "lost", None):
+    api = "DescribeApi" if "DescribeApi" in text else "Api"
+    with pytest.raises(kind) as raised, Waiting(api, lambda: "lost", None):
         raise error
     assert type(raised.value) is kind
     assert getattr(raised.value, "message", str(raised.value)).startswith(text)
@@ -131,3 +133,14 @@ ONE, TWO, THREE = (Voter(3000 + number, Endpoint("h", number)) for number in ran
 )
 def test_the_finding_counts_the_voters(voters: list[Voter], answering: list[Voter], text: str | None) -> None:
     assert text_of(voters, answering) == text
+
+
+def test_voters_that_answer_without_a_leader_need_no_start(cluster: Any) -> None:
+    name_voters(cluster)
+    nobody = pb.ResponseHeader(leader_id=-1)
+    for node in cluster.nodes:
+        node.answers["DescribeCluster"] = lambda _: pb.DescribeClusterResponse(header=nobody)
+    with AdminClient(cluster.nodes[2].server, timeout_ms=900) as client, pytest.raises(ClusterUnreachable) as raised:
+        client.create_topics([pb.CreatableTopic(name="t")])
+    assert str(raised.value).startswith("3 of 3 voters answer, but none of them leads; no node could answer CreateTopics within ")
+    assert "an election may still end" in str(raised.value) and "start the controllers" not in str(raised.value)
