@@ -39,7 +39,7 @@ from .entries import checked
 from .errors import ClusterUnreachable, header_error
 from .log_dirs import LogDirCalls, LogDirFilter
 from .moves import NO_OPTIONS, MoveOptions
-from .names import names_in
+from .names import names_in, number_in, partition_in
 from .partitions import (
     DeletedRecords,
     NewPartitions,
@@ -516,7 +516,8 @@ class AdminClient(LogDirCalls):
         others have started.
         """
         topics: dict[str, pb.ReassignableTopic] = {}
-        for (name, index), replicas in targets.items():
+        for key, replicas in targets.items():
+            name, index = partition_in(key)
             partition = pb.ReassignablePartition(partition_index=index)
             if replicas is not None:
                 partition.replicas.CopyFrom(pb.Int32List(values=replicas))
@@ -558,7 +559,10 @@ class AdminClient(LogDirCalls):
     ) -> pb.AlterReplicationFactorsResponse:
         """Set the replication factor of topics (KIP-179); with `validate_only` only return the plan."""
         request = pb.AlterReplicationFactorsRequest(
-            topics=[pb.TopicReplicationFactor(name=name, replication_factor=factor) for name, factor in factors.items()]
+            topics=[
+                pb.TopicReplicationFactor(name=name, replication_factor=number_in(name, factor))
+                for name, factor in factors.items()
+            ]
         )
         options.fill(request)
         return checked(self.call(pb.AlterReplicationFactorsResponse, request, timeout_ms=timeout_ms))
@@ -568,7 +572,7 @@ class AdminClient(LogDirCalls):
     ) -> pb.AlterPartitionCountsResponse:
         """Add partitions to topics up to these counts (KIP-179)."""
         request = pb.AlterPartitionCountsRequest(
-            topics=[pb.TopicPartitionCount(name=name, count=count) for name, count in counts.items()],
+            topics=[pb.TopicPartitionCount(name=name, count=number_in(name, count)) for name, count in counts.items()],
             validate_only=validate_only,
         )
         return checked(self.call(pb.AlterPartitionCountsResponse, request, timeout_ms=timeout_ms))
@@ -599,7 +603,7 @@ class AdminClient(LogDirCalls):
         request = pb.ListPartitionReassignmentsRequest(header=self._reading(linearizable))
         if partitions is not None:
             topics: dict[str, pb.ListReassignmentsTopic] = {}
-            for name, index in partitions:
+            for name, index in map(partition_in, partitions):
                 topics.setdefault(name, pb.ListReassignmentsTopic(name=name)).partition_indexes.append(index)
             request.topics.CopyFrom(pb.ListReassignmentsTopics(topics=topics.values()))
         response = self.call(pb.ListPartitionReassignmentsResponse, request, timeout_ms=timeout_ms)
@@ -734,7 +738,8 @@ class AdminClient(LogDirCalls):
     ) -> pb.AlterReplicaLogDirsResponse:
         """Make a broker move replicas to log directories; "any" drops a running move. EntriesFailed."""
         paths: dict[str, dict[str, list[int]]] = {}
-        for (name, index), path in moves.items():
+        for key, path in moves.items():
+            name, index = partition_in(key)
             paths.setdefault(path, {}).setdefault(name, []).append(index)
         request = pb.AlterReplicaLogDirsRequest(
             dirs=[

@@ -19,7 +19,7 @@ from kraftlab.metadata.errors import ApiError
 from kraftlab.rpc.methods import AdminRequest, Response
 
 from .errors import ClusterUnreachable
-from .names import names_in
+from .names import names_in, partition_in
 from .results import (
     AllLogDirs,
     AllReplicaLogDirs,
@@ -55,7 +55,7 @@ class LogDirFilter(msgspec.Struct, frozen=True, kw_only=True):
         request = pb.DescribeLogDirsRequest(log_dirs=names_in(self.log_dirs), only_filling=self.only_filling)
         if self.topics is not None or self.partitions is not None:
             topics = {name: pb.DescribableLogDirTopic(topic=name, all_partitions=True) for name in names_in(self.topics or ())}
-            for name, index in self.partitions or ():
+            for name, index in map(partition_in, self.partitions or ()):
                 topics.setdefault(name, pb.DescribableLogDirTopic(topic=name)).partitions.append(index)
             request.topics.CopyFrom(pb.DescribableLogDirTopics(values=topics.values()))
         return request

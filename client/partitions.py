@@ -16,6 +16,7 @@ from kraftlab.rpc.methods import AdminRequest, Response
 
 from .entries import EntriesFailed, answer_of
 from .errors import ClusterUnreachable, api_error
+from .names import partition_in
 
 TopicPartition = tuple[str, int]
 
@@ -81,6 +82,8 @@ def describe_whole(
 def create_partitions_request(topics: Mapping[str, NewPartitions], validate_only: bool) -> pb.CreatePartitionsRequest:
     request = pb.CreatePartitionsRequest(validate_only=validate_only)
     for name, wanted in topics.items():
+        if not isinstance(wanted, NewPartitions):
+            raise TypeError(f"{wanted!r} for the topic {name!r} is not the new number of partitions; pass NewPartitions(count)")
         topic = request.topics.add(name=name, count=wanted.count)
         if wanted.assignments is not None:
             topic.assignments.SetInParent()
@@ -94,7 +97,7 @@ def elect_leaders_request(election_type: int, partitions: Iterable[TopicPartitio
     if partitions is not None:
         request.topic_partitions.SetInParent()
         by_topic: dict[str, list[int]] = {}
-        for topic, partition in partitions:
+        for topic, partition in map(partition_in, partitions):
             by_topic.setdefault(topic, []).append(partition)
         for topic, numbers in by_topic.items():
             request.topic_partitions.values.add(topic=topic, partitions=numbers)
@@ -130,7 +133,7 @@ def _at_leaders(
 ) -> dict[TopicPartition, DeletedRecords]:
     results: dict[TopicPartition, DeletedRecords] = {}
     by_leader: dict[int, list[TopicPartition]] = {}
-    names = sorted({topic for topic, _ in offsets})
+    names = sorted({topic for topic, _ in map(partition_in, offsets)})
     described = answer_of(lambda: client.describe_topics(names, timeout_ms=timeout_ms))
     leaders = {
         (topic.name, partition.partition_index): partition.leader_id

@@ -18,8 +18,10 @@ def parse_directories(text: str) -> tuple[Path, ...]:
     """Return the entries of a list, which may be empty. ConfigError with the fault and the next step."""
     items = [item.strip() for item in text.split(",")] if text.strip() else []
     if not all(items):
-        rest = ",".join(filter(None, items))
-        raise ConfigError("an entry is empty; " + (f"write {rest}" if rest else "write absolute paths, separated by commas"))
+        rest = list(dict.fromkeys(filter(None, items)))
+        twice = "".join(f", and {item} is listed twice" for item in rest if items.count(item) > 1)
+        advice = f"write {','.join(rest)}" if rest else "write absolute paths, separated by commas"
+        raise ConfigError(f"an entry is empty{twice}; {advice}")
     paths = tuple(map(_absolute, items))
     check_apart(paths)
     return paths

@@ -82,19 +82,28 @@ def _merge_key(key: str, found: str | None, wanted: Wanted, *, is_edited: bool, 
         if is_edited and found is not None:
             merged.refused.append(key)
         elif is_edited or is_old:
-            merged.remarks.append(f"{key} is {shown(key, want)} again, not {shown(key, found)}")
+            was = f", not {shown(key, found)}" if found is not None else "; its line had been removed"
+            merged.remarks.append(f"{_now(key, want)} again{was}")
         return want
     if key in wanted.given:
         if is_edited:
-            merged.remarks.append(f"{key} is {shown(key, want)} now, no longer {shown(key, found)}, as edited by hand")
+            was = f", no longer {shown(key, found)}, as edited" if found is not None else "; its line had been removed"
+            merged.remarks.append(f"{_now(key, want)} now{was} by hand")
         return want
     if is_edited:
         if want is not None:
-            merged.remarks.append(
-                f"{key} stays {shown(key, found)}, as edited by hand; the cluster's value is {shown(key, want)}"
+            stays = (
+                f"stays {shown(key, found)}, as edited by hand"
+                if found is not None
+                else "stays without a line, as edited by hand"
             )
+            merged.remarks.append(f"{key} {stays}; the cluster's value is {shown(key, want)}")
         return found
     return found if is_old and found is not None else want
+
+
+def _now(key: str, value: str | None) -> str:
+    return f"{key} has no line" if value is None else f"{key} is {shown(key, value)}"
 
 
 def prepare(path: Path, name: str, written: Sequence[Mapping[str, str]], wanted: Wanted) -> tuple[str | None, Iterator[str]]:

@@ -146,7 +146,7 @@ def test_a_line_removed_by_hand_stays_removed(cluster: Cluster) -> None:
     cluster.start(log_retention_ms="1000")
     cluster.edit("broker-0", f"{RETENTION}=1000\n", "")
     for _ in range(2):
-        assert f"broker-0: {RETENTION} stays unset, as edited by hand; the cluster's value is 1000" in cluster.start()
+        assert f"broker-0: {RETENTION} stays without a line, as edited by hand; the cluster's value is 1000" in cluster.start()
         assert RETENTION not in cluster.values() and cluster.values("broker-1")[RETENTION] == "1000"
 
 
@@ -171,7 +171,7 @@ def test_an_edit_of_a_key_that_makes_the_cluster_is_refused_by_name_and_undone_b
         assert f"{cluster.path('broker-0')}: {key}=elsewhere was edited by hand" in str(refused.value)
         assert f"needs {key}={value}; write that, or remove the line" in str(refused.value)
     cluster.path("broker-0").write_text("\n".join(line for line in lines if not line.startswith(f"{key}=")))
-    assert cluster.start() == [f"broker-0: {key} is {value} again, not unset"]
+    assert cluster.start() == [f"broker-0: {key} is {value} again; its line had been removed"]
     assert cluster.values()[key] == value
 
 
