@@ -21,8 +21,8 @@ from threading import Lock, RLock
 
 from kraftlab.config import meta_properties
 from kraftlab.config.errors import ConfigError
-from kraftlab.config.regular_files import OddFile, open_regular, remove_file
 from kraftlab.config.meta_properties import Owner
+from kraftlab.config.regular_files import OddFile, open_regular, remove_file
 from kraftlab.metadata.uuids import Uuid
 
 from . import checkpoints
