@@ -51,20 +51,25 @@ class NodeProcess:
         return self.ended.wait(timeout_s)
 
 
+def start_fork_server(descriptors: Collection[int], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start the process of a fork server, with pipes as standard input and output."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "kraftlab.lab.fork_server"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+        pass_fds=descriptors,
+        env={**os.environ, **environment},
+    )
+
+
 class ForkServerProcess:
     """The running server; it and all nodes inherit these `descriptors` and variables. Thread-safe. `close` ends it with every
     node.
     """
 
     def __init__(self, descriptors: Collection[int] = (), environment: Mapping[str, str] = MappingProxyType({})) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "kraftlab.lab.fork_server"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,
-            pass_fds=descriptors,
-            env={**os.environ, **environment},
-        )
+        self.process = start_fork_server(descriptors, environment)
         self._changed = threading.Condition()
         self._numbers = itertools.count()
         self.nodes: dict[int, NodeProcess] = {}

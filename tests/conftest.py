@@ -19,23 +19,30 @@ Processes of a test count in the test that waits for them.
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import inspect
 import os
+import select
 import signal
 import socket
+import subprocess
+import sys
 import tempfile
+import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+import msgspec
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
-from kraftlab.lab import cluster_plan
+from kraftlab.lab import cluster_plan, processes
 
 settings.register_profile("unhurried", settings(), deadline=None)
 settings.load_profile("unhurried")
@@ -210,6 +217,81 @@ def new_port() -> Iterator[Callable[[], int]]:
     ports.close()
 
 
+# --- fork servers of clusters ---------------------------------------------------------------------------------------------------
+
+
+class ForkedProcess:
+    """A child of this process, with those parts of `subprocess.Popen` that clusters need."""
+
+    def __init__(self, pid: int, stdin: IO[bytes], stdout: IO[bytes]) -> None:
+        self.pid, self.stdin, self.stdout = pid, stdin, stdout
+        self.returncode: int | None = None
+        self._ended = os.pidfd_open(pid)
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            if not select.select([self._ended], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired("fork server", timeout or 0)
+            self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+            os.close(self._ended)
+        return self.returncode
+
+    def kill(self) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+
+class ForkServers:
+    """Source of the fork servers of this process's clusters; see fork_servers.py. It starts with the first cluster."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._channel: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __call__(self, descriptors: Collection[int], environment: Mapping[str, str]) -> Any:
+        if environment:  # libraries that are loaded with the process
+            return START_FORK_SERVER(descriptors, environment)
+        (stdin, to_stdin), (of_stdout, stdout) = os.pipe(), os.pipe()
+        request = msgspec.msgpack.encode({"directory": os.getcwd(), "environment": dict(os.environ)})
+        with self._lock, adopting_orphans():
+            channel = self._channel = self._channel or self._start()
+            socket.send_fds(channel, [request], [stdin, stdout, 2, *descriptors])
+            pid = int(channel.recv(20))
+        os.close(stdin)
+        os.close(stdout)
+        return ForkedProcess(pid, open(to_stdin, "wb"), open(of_stdout, "rb"))
+
+    def _start(self) -> socket.socket:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        command = [sys.executable, str(TESTS / "fork_servers.py"), str(theirs.fileno())]
+        with theirs:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], cwd="/", start_new_session=True
+            )
+        return ours
+
+    def close(self) -> None:
+        if self._channel is not None and self._process is not None:
+            self._channel.close()
+            self._process.wait()
+
+
+@contextmanager
+def adopting_orphans() -> Iterator[None]:
+    """Make processes whose parent ends meanwhile children of this process."""
+    prctl = ctypes.CDLL(None).prctl
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        yield
+    finally:
+        prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
+PR_SET_CHILD_SUBREAPER = 36
+START_FORK_SERVER = processes.start_fork_server
+
+
 # --- what each folder costs -------------------------------------------------------------------------------------------------
 
 
@@ -260,6 +342,9 @@ BEGUN = pytest.StashKey[tuple[float, float]]()
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Costs())
     find_no_cluster_of_others(config)
+    if sys.platform == "linux":
+        servers = processes.start_fork_server = ForkServers()
+        config.add_cleanup(servers.close)
     if hasattr(config, "workerinput"):
         # Workers ignore Ctrl-C and are killed in the end; with this handler they clean up after their tests.
         signal.signal(signal.SIGINT, signal.default_int_handler)
