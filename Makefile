@@ -76,11 +76,11 @@ interop: .venv/installed-dev
 	$(BIN)/python -m pytest -n 0 -m interop -rs tests/interop $(ARGS)
 	$(BIN)/python -m pytest -n 0 tests/cases --door kafka $(ARGS)
 
-# At length what `make test` does in small: every property test with twenty times its examples, thousands of seeds that
+# At length what `make test` does in small: every property test with fifty times its examples, thousands of seeds that
 # no night has played before, every planted bug.
 NIGHT ?= $(shell expr $$(date +%s) / 86400)
 nightly: .venv/installed-dev
-	$(BIN)/python -m pytest -n 2 -m hypothesis --rounds 20
+	$(BIN)/python -m pytest -n 2 -m hypothesis --rounds 50
 	$(BIN)/python -m pytest -m nightly
 	$(BIN)/python -m kraftlab.cli.main sim --refine --seeds 5000 --start $$(($(NIGHT) * 5000))
 	$(BIN)/python -m kraftlab.cli.main sim --metadata --refine --seeds 1000 --start $$(($(NIGHT) * 1000))

@@ -10,7 +10,7 @@ process.
 Both workers collect the same tests, and most of that time rewrites assertions. The workers begin at opposite ends, and each finds
 the byte code of the other's half (`make test` allows byte code).
 
-`--rounds 20` plays every property test 20 times with new examples, as `make nightly` does. Examples have no deadline: their time
+`--rounds 50` plays every property test 50 times with new examples, as `make nightly` does. Examples have no deadline: their time
 depends on the load of the machine.
 
 The end of a run reports the cost of each folder, in elapsed time and in processor time, which hardly depends on the load.
@@ -44,7 +44,7 @@ from hypothesis import is_hypothesis_test, settings
 
 from kraftlab.lab import cluster_plan, processes
 
-settings.register_profile("unhurried", settings(), deadline=None)
+settings.register_profile("unhurried", settings(), deadline=None, max_examples=40)
 settings.load_profile("unhurried")
 
 TESTS = Path(__file__).parent

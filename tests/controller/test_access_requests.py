@@ -71,7 +71,7 @@ def replayed(state: ControllerState, records: Any) -> ControllerState:
 
 
 @given(st.lists(good_creations | creations, max_size=6), st.lists(filters, max_size=4))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_any_request_about_rules_is_answered_entry_by_entry_or_refused(
     made: list[pb.AclCreation], removed: list[pb.DeleteAclsFilter]
 ) -> None:
@@ -106,7 +106,7 @@ deletions = st.builds(pb.ScramCredentialDeletion, name=TEXTS, mechanism=NUMBERS)
 
 
 @given(st.lists(st.tuples(st.lists(upsertions, max_size=4), st.lists(deletions, max_size=3)), max_size=3))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_any_request_about_credentials_is_answered_once_for_each_user(steps: list[tuple[Any, Any]]) -> None:
     state = EMPTY_STATE
     for put, deleted in steps:
@@ -162,7 +162,7 @@ def rights(made: list[Acl]) -> Rights:
 
 
 @given(rules, st.lists(st.sampled_from(NAMES), max_size=5))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_every_name_of_a_request_is_either_carried_out_or_refused(made: list[Acl], names: list[str]) -> None:
     requests: list[tuple[str, Any, str]] = [
         ("CreateTopics", pb.CreateTopicsRequest(topics=[pb.CreatableTopic(name=n) for n in names]), "topics"),
@@ -188,7 +188,7 @@ def _empty_response(api: str) -> Any:
 
 
 @given(rules, st.lists(st.tuples(st.sampled_from([None, *ENTRIES]), st.sampled_from([None, *ENTRIES])), max_size=5))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_every_topic_to_delete_is_either_deleted_or_refused_and_none_without_the_right(
     made: list[Acl], named: list[tuple[str | None, str | None]]
 ) -> None:

@@ -55,7 +55,7 @@ def test_the_table_has_every_encoder() -> None:
 
 
 @pytest.mark.parametrize(("key", "version"), PAIRS)
-@settings(max_examples=15)
+@settings(max_examples=6)
 @given(data=st.data())
 def test_the_bytes_are_those_of_kio(
     key: int, version: int, entities: Callable[[type], st.SearchStrategy[Any]], data: st.DataObject
@@ -65,7 +65,7 @@ def test_the_bytes_are_those_of_kio(
 
 
 @pytest.mark.parametrize(("key", "version"), PAIRS)
-@settings(max_examples=5)
+@settings(max_examples=2)
 @given(data=st.data())
 def test_fields_of_newer_versions_are_left_out(
     key: int, version: int, entities: Callable[[type], st.SearchStrategy[Any]], data: st.DataObject

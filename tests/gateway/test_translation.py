@@ -102,7 +102,7 @@ def test_arbitrary_bytes_are_decoded_or_refused(served: tuple[int, int], data: b
     assert (request.header.key, request.header.version) == served
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(st.sampled_from(SERVED), st.data())
 def test_a_damaged_request_is_refused_or_reaches_the_admin_api(
     entities: Callable[[type], st.SearchStrategy[Any]], served: tuple[int, int], data: st.DataObject

@@ -40,7 +40,7 @@ Entities = Callable[[type], st.SearchStrategy[Any]]
 
 
 @pytest.mark.parametrize(("key", "version"), FLEXIBLE)
-@settings(max_examples=10)
+@settings(max_examples=4)
 @given(data=st.data())
 def test_a_request_with_unknown_tags_is_the_request_without(
     key: int, version: int, entities: Entities, data: st.DataObject
@@ -62,7 +62,7 @@ def assert_unknown_tags_are_skipped(schema: Any, entities: Entities, data: st.Da
 
 
 def test_bytes_without_flexible_versions_stay_as_they_are(entities: Entities) -> None:
-    @settings(max_examples=50)
+    @settings(max_examples=20)
     @given(st.data())
     def check(data: st.DataObject) -> None:
         key, version = data.draw(st.sampled_from(sorted(set(OFFERED) - set(FLEXIBLE))))
@@ -75,7 +75,7 @@ def test_bytes_without_flexible_versions_stay_as_they_are(entities: Entities) ->
     check()
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(st.sampled_from(OFFERED), st.binary(max_size=60))
 def test_malformed_bytes_are_refused_before_kio_reads_them(pair: tuple[int, int], data: bytes) -> None:
     schema: Any = load_request_schema(*pair)

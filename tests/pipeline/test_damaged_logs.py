@@ -79,7 +79,7 @@ def test_every_byte_flipped_one_by_one_costs_at_most_its_own_batch(segment: byte
         assert in_unchecked_fields or len(damages(entries)) == 1, position
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_random_damage_is_never_anything_but_batches_and_damages(segment: bytes, data: st.DataObject) -> None:
     damaged = bytearray(segment)
@@ -91,13 +91,13 @@ def test_random_damage_is_never_anything_but_batches_and_damages(segment: bytes,
     assert_covered(read(bytes(damaged)), len(damaged))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(data=st.binary(max_size=300))
 def test_any_bytes_are_batches_and_damages(data: bytes) -> None:
     assert_covered(read(data), len(data))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(body=st.binary(max_size=60), count=st.integers(0, 3), is_control=st.booleans())
 def test_a_batch_with_a_good_crc_and_any_content_is_read(batch: Make, body: bytes, count: int, is_control: bool) -> None:
     import google_crc32c

@@ -73,7 +73,7 @@ def shown(fields: tuple[Field, ...], values: dict[str, Any], version: int) -> di
 
 
 @pytest.mark.parametrize(("schema", "version"), METADATA, ids=label)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(data=st.data(), write_defaults=st.booleans(), unknown_tag=st.none() | st.binary(max_size=20))
 def test_random_records_are_read_as_they_were_written(
     schema: Schema,
@@ -95,7 +95,7 @@ def test_random_records_are_read_as_they_were_written(
 
 
 @pytest.mark.parametrize(("schema", "version"), CONTROL, ids=label)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_random_control_records_are_read_as_they_were_written(
     schema: Schema, version: int, encode: Encode, data: st.DataObject
@@ -107,7 +107,7 @@ def test_random_control_records_are_read_as_they_were_written(
     assert decode_control(struct.pack(">hh", 0, schema.number), written) == (schema.name, values)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(entry=st.sampled_from(METADATA), body=st.binary(max_size=80))
 def test_bytes_that_are_no_record_are_refused_as_such(entry: tuple[Schema, int], frame: Encode, body: bytes) -> None:
     schema, version = entry
@@ -120,7 +120,7 @@ def test_bytes_that_are_no_record_are_refused_as_such(entry: tuple[Schema, int],
 
 
 @pytest.mark.parametrize(("schema", "version"), METADATA, ids=label)
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(data=st.data())
 def test_a_record_that_is_cut_anywhere_is_refused(
     schema: Schema, version: int, encode: Encode, frame: Encode, data: st.DataObject

@@ -69,7 +69,7 @@ def _cut(table: pa.Table, sizes: list[int]) -> Iterator[pa.RecordBatch]:
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_where_batches_are_cut_means_nothing(logs: st.SearchStrategy[Rows], data: st.DataObject):
     rows = data.draw(logs)
     numbered = [(key, change._replace(offset=number)) for number, (key, change) in enumerate(rows)]
@@ -83,7 +83,7 @@ def _plain(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_the_three_tables_of_histories_are_those_of_the_oracles(logs: st.SearchStrategy[Rows], data: st.DataObject):
     rows = data.draw(logs)
     numbered = [(key, change._replace(offset=number)) for number, (key, change) in enumerate(rows)]

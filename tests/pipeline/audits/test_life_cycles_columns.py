@@ -57,7 +57,7 @@ def _check(rows: Rows, deletions: Any = None) -> dict[str, list[Any]]:
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_any_log_gives_what_the_definition_gives(logs: st.SearchStrategy[Rows], data: st.DataObject) -> None:
     rows = data.draw(logs)
     numbered = [(key, change._replace(offset=number)) for number, (key, change) in enumerate(rows)]
@@ -115,13 +115,13 @@ def _histories(draw: st.DrawFn, odd: bool) -> Rows:
 
 
 @given(_histories(odd=False))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_common_histories_are_the_definitions(rows: Rows) -> None:
     _check(rows)
 
 
 @given(_histories(odd=True))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_unusual_histories_among_common_ones_are_the_definitions(rows: Rows) -> None:
     _check(rows)
 

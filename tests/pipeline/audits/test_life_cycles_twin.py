@@ -97,7 +97,7 @@ def _shown(cycle: Reassignment) -> dict[str, Any]:
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_every_stretch_of_adding_and_removing_is_a_life_cycle(logs: st.SearchStrategy[Rows], data: st.DataObject):
     rows = data.draw(logs)
     found = all_life_cycles(rows)

@@ -182,7 +182,7 @@ def test_killed_with_9_again_and_again_it_loses_and_doubles_nothing(lake: Lake) 
     for at in range(16):
         commit(lake, TOPICS, at, at + 1)
     before, directory = lake.arrow(TOPICS).to_pylist(), Path(lake.place()) / "silver" / "topics"
-    for kills in range(1, 40, 3):
+    for kills in range(1, 40, 9):
         there = len(list(directory.iterdir()))
         process = subprocess.Popen([sys.executable, "-c", COMPACTING, lake.place()])
         while process.poll() is None and len(list(directory.iterdir())) < there + kills:

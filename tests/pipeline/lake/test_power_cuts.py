@@ -126,7 +126,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delta, "COMMITS_PER_CHECKPOINT", 3)
 
 
-@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("every", [20, pytest.param(1, marks=pytest.mark.nightly)])
 def test_after_each_power_cut_the_next_writer_finds_all_that_was_committed(every: int, tmp_path: Path) -> None:
     (tmp_path / "lake").mkdir()
     disk, lake, states = Disk(tmp_path / "lake"), Lake(str(tmp_path / "lake")), list[Rows]([[]])

@@ -110,7 +110,7 @@ def _is_plain(record: Any) -> bool:
     )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.lists(_BODIES, min_size=1, max_size=4))
 def test_what_is_taken_is_what_the_types_decode(found: list[tuple[bytes, int]]) -> None:
     taken = _taken(*found)

@@ -31,7 +31,7 @@ def on(number: int, size: int, *brokers: int) -> Partition:
 
 
 @given(data=st.data())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_no_disk_is_overfilled_for_the_sake_of_a_band(data: st.DataObject) -> None:
     """Every disk is within its bound before, so that there is always a way to keep all: to move nothing."""
     brokers = data.draw(st.integers(2, 5))

@@ -36,7 +36,7 @@ def state(plan: Plan, name: str) -> Any:
     racks=st.integers(1, 4),
     new=st.integers(0, 1),
 )
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=4, deadline=None)
 def test_no_plan_breaks_a_rule_or_leaves_the_cluster_further_from_its_goals(
     make_cluster: MakeCluster, judge: Judge, seed: int, brokers: int, factor: int, racks: int, new: int
 ) -> None:
@@ -130,7 +130,7 @@ def test_nothing_moves_that_could_stay_where_it_was(
 
 
 @given(data=st.data())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_tiny_clusters_get_the_fewest_bytes_there_can_be(data: st.DataObject) -> None:
     factor = data.draw(st.integers(1, 2))
     ids = list(range(4))

@@ -280,18 +280,22 @@ def test_kafkas_records_are_those_of_its_own_tool_however_they_are_packed(
         assert found[dump.name.removesuffix(".dump.jsonl.xz")] == expected
 
 
+SAMPLED_AND_ALL = [5, pytest.param(1, marks=pytest.mark.nightly)]
+
+
+@pytest.mark.parametrize("every", SAMPLED_AND_ALL)
 @pytest.mark.parametrize("format_name", ["kraftlab", "kafka"])
 def test_whichever_byte_is_flipped_rows_and_damages_cover_the_file(
-    format_name: str, own_log: Make, batch: Make, frame: Make, tmp_path: Path, rows_of: Rows
+    format_name: str, every: int, own_log: Make, batch: Make, frame: Make, tmp_path: Path, rows_of: Rows
 ) -> None:
     if format_name == "kraftlab":
         path = own_log().segment(_batches(3, 1), zeros=40)
-        starts = range(4096, 4096 + 300, 1)
+        starts = range(4096, 4096 + 300, every)
     else:
         (tmp_path / "kafka").mkdir()
         path = tmp_path / "kafka" / SEGMENT
         path.write_bytes(b"".join(batch([frame(20, 0, b"\x00")], offset) for offset in range(3)) + bytes(40))
-        starts = range(path.stat().st_size)
+        starts = range(0, path.stat().st_size, every)
     whole = path.read_bytes()
     begin = 4096 if format_name == "kraftlab" else 0
     for at in starts:
@@ -315,12 +319,15 @@ def test_whichever_byte_is_flipped_rows_and_damages_cover_the_file(
             assert len(known) == 3 or format_name == "kafka"
 
 
+@pytest.mark.parametrize("every", SAMPLED_AND_ALL)
 @pytest.mark.parametrize("cut", [3, 4, 7])
-def test_whichever_byte_is_flipped_rows_and_gaps_cover_the_offsets_of_two_ranges(cut: int, own_log: Make, rows_of: Rows) -> None:
+def test_whichever_byte_is_flipped_rows_and_gaps_cover_the_offsets_of_two_ranges(
+    cut: int, every: int, own_log: Make, rows_of: Rows
+) -> None:
     log = own_log()
     path = log.segment([[r.NoOp(0)] * 2 for _ in range(4)], zeros=40)
     whole = path.read_bytes()
-    for at in range(4096 + cut % 3, len(whole) - 40, 3):
+    for at in range(4096 + cut % 3, len(whole) - 40, 3 * every):
         data = bytearray(whole)
         data[at] ^= 0x21
         path.write_bytes(data)

@@ -56,7 +56,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Lake, list[D
     return lake, [*found, *with_snapshot.files]
 
 
-@pytest.mark.parametrize(("tasks", "rows_at_once"), [(1, 10_000), (3, 10_000), (16, 10_000), (3, 17), (1, 5)])
+@pytest.mark.parametrize(("tasks", "rows_at_once"), [(1, 10_000), (3, 10_000), (16, 10_000), (3, 17), (1, 11)])
 def test_each_partition_is_whole_and_in_order_in_one_unit(
     files: tuple[Lake, list[DataFile]], tasks: int, rows_at_once: int
 ) -> None:
