@@ -2,7 +2,7 @@
 
 Theory of operation. An empty entry takes two bytes of a message and more than sixty of memory, and protobuf decodes a message in
 one go, during which no other thread runs. So one walk over a large message comes first. Each string, each nested message and each
-8 bytes of packed numbers are an element. Bytes that are no message are left to protobuf, which refuses them.
+8 bytes of packed numbers are an element. Protobuf itself refuses bytes that do not parse.
 """
 
 from __future__ import annotations
