@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.uuids import ZERO, from_text, to_text
 from kraftlab.metadata.acls import CLUSTER_NAME, Operation, ResourceType
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage
-from kraftlab.metadata.uuids import ZERO, from_text, to_text
 
 from .authorizer import NOT_ASKED, Rights
 from .calls import Admission, Admit, CallContext, without

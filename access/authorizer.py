@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.metadata.acls import CLUSTER_NAME, AclsImage, Operation, ResourceType
-from kraftlab.metadata.errors import ApiError, ErrorCode
 
 from .rules import allows_any, verdict
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.uuids import from_text
 from kraftlab.metadata.acls import Operation, ResourceType
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage
-from kraftlab.metadata.uuids import from_text
 
 from .authorizer import NOT_ASKED, Rights
 from .calls import Admission, Admit, CallContext, without

@@ -15,9 +15,9 @@ import click
 import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.client import AdminClient, DataClient
 from kraftlab.lab import LocalCluster
+from kraftlab.records.record_batch import Record, build_batch
 
 from .measure import NoResult, Report, measurement, percentile, table
 

@@ -10,8 +10,11 @@ from __future__ import annotations
 import msgspec
 import trio
 
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.replica_key import ReplicaKey
+from kraftlab.common.uuids import random_uuid
 from kraftlab.lab import LocalCluster
-from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.features import supported_features
 from kraftlab.metadata.peer_rpc import (
     Api,
@@ -21,8 +24,6 @@ from kraftlab.metadata.peer_rpc import (
     BrokerRegistrationResponse,
 )
 from kraftlab.metadata.records import Listener
-from kraftlab.metadata.uuids import random_uuid
-from kraftlab.quorum.core.types import Endpoint, ReplicaKey
 from kraftlab.wire.transport import PeerIdentity, PeerPool
 
 from .measure import NoResult

@@ -18,12 +18,14 @@ import click
 import msgspec
 import trio
 
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.metadata import codec
 from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance
 from kraftlab.metadata.snapshot import ImageSnapshot, image_from
 from kraftlab.quorum.core.raft_config import RaftConfig
-from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch, ReplicaKey, Voter, VoterSet
+from kraftlab.quorum.core.types import OffsetAndEpoch, Voter, VoterSet
 from kraftlab.quorum.driver.driver_config import DriverConfig
 from kraftlab.quorum.driver.errors import Overloaded
 from kraftlab.quorum.driver.garbage_collection import tame_interpreter

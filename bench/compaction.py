@@ -18,11 +18,11 @@ from pathlib import Path
 import click
 import msgspec
 
-from kraftlab.broker.log.codecs import compress
 from kraftlab.broker.log.compacting import Compaction
 from kraftlab.broker.log.log_config import LogConfig
 from kraftlab.broker.log.partition_log import PartitionLog
-from kraftlab.broker.log.record_batch import CODECS, HEADER_BYTES, Record, build_batch, encode_batch, read_header
+from kraftlab.records.codecs import compress
+from kraftlab.records.record_batch import CODECS, HEADER_BYTES, Record, build_batch, encode_batch, read_header
 
 from .measure import Report, measurement, percentile, table
 

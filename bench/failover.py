@@ -16,9 +16,9 @@ import msgspec
 
 from kraftlab.client import AdminClient
 from kraftlab.client.config_parts import config_changes
+from kraftlab.common.errors import ApiError
 from kraftlab.config.resources import ResourceType
 from kraftlab.lab import LocalCluster
-from kraftlab.metadata.errors import ApiError
 
 from .measure import NoResult, Report, measurement, percentile, table
 

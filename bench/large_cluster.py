@@ -23,8 +23,8 @@ import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, ClusterUnreachable
+from kraftlab.common.errors import ApiError
 from kraftlab.lab import LocalCluster
-from kraftlab.metadata.errors import ApiError
 
 from .large_metadata import memory_mib, stat_of
 from .measure import NoResult, Report, measurement, table

@@ -16,7 +16,7 @@ import click
 import msgspec
 import trio
 
-from kraftlab.quorum.core.types import Endpoint
+from kraftlab.common.endpoint import Endpoint
 
 T = TypeVar("T")
 

@@ -24,13 +24,13 @@ from pathlib import Path
 import click
 import msgspec
 
-from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.client import AdminClient, DataClient
 from kraftlab.client.config_parts import config_changes
 from kraftlab.client.results import LogDir, LogDirReplica
 from kraftlab.config.resources import ResourceType
 from kraftlab.config.throttled_replicas import MOVE_RATE
 from kraftlab.lab import LocalCluster
+from kraftlab.records.record_batch import Record, build_batch
 
 from .measure import NoResult, Report, measurement, percentile, table
 

@@ -24,9 +24,9 @@ from pathlib import Path
 import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.client import AdminClient, DataClient
 from kraftlab.lab import LocalCluster
+from kraftlab.records.record_batch import Record, build_batch
 
 from .large_metadata import stat_of
 from .measure import NoResult, Report, measurement, table

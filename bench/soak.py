@@ -26,11 +26,11 @@ import click
 import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.broker.log.record_batch import Record, build_batch, decode_records
 from kraftlab.client import AdminClient, ClusterUnreachable, DataClient
+from kraftlab.common.errors import ApiError
 from kraftlab.lab import LocalCluster
 from kraftlab.lab.faults.failing_calls import FailingCalls, Rule
-from kraftlab.metadata.errors import ApiError
+from kraftlab.records.record_batch import Record, build_batch, decode_records
 
 from .measure import NoResult, Report, measurement, table
 

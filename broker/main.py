@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from kraftlab.access.users import ANONYMOUS
+from kraftlab.common.causes import only_cause
+from kraftlab.common.uuids import random_uuid
 from kraftlab.config import meta_properties
 from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.config.models import BrokerConfig
@@ -31,19 +33,18 @@ from kraftlab.metadata.features import METADATA_VERSION, supported_features
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.peer_rpc import BrokerRegistrationRequest, ForwardingBroker
 from kraftlab.metadata.records import Listener
-from kraftlab.metadata.uuids import random_uuid
 from kraftlab.node.process import run_to_end, through_generations, watch_signals
 from kraftlab.node.replica import driver_config
 from kraftlab.quorum.driver.environment import Environment, this_machine
-from kraftlab.quorum.driver.errors import GenerationOver, only_cause
+from kraftlab.quorum.driver.errors import GenerationOver
 from kraftlab.quorum.driver.garbage_collection import tame_interpreter
 from kraftlab.quorum.driver.raft_driver import RaftDriver
 from kraftlab.quorum.storage.file_system import FileSystem
 from kraftlab.quorum.storage.identity import LogIdentity
+from kraftlab.records.errors import LogError
 from kraftlab.wire.transport import ListenError, PeerPool, PeerServer
 
 from .api.data_plane import DataPlane
-from .cleaner import Cleaner
 from .control.alter_partition import AlterPartitionManager
 from .control.controller_channel import ControllerChannel
 from .control.cordons import CORDONED_LOG_DIRS, cordoned_dirs
@@ -52,22 +53,23 @@ from .control.dynamic_configs import DynamicConfigs
 from .control.lifecycle import Lifecycle, RegistrationFailed
 from .control.metadata_publisher import MetadataPublisher, Publication
 from .control.producer_ids import ProducerIds
-from .directory_returns import DirectoryReturns
-from .flushing import Flushing
 from .groups.coordinator import Coordinator, CreateTopic
 from .log.clock import wall_clock_ms
 from .log.disks import Disks, InThread, in_thread, look_after_each, one_turn
 from .log.ending import LogEnded
-from .log.errors import LogDirFailed, LogDirInUse, LogError, StartupRefused
+from .log.errors import LogDirFailed, LogDirInUse, StartupRefused
 from .log.log_config import LogConfig
 from .log.log_manager import LogManager
-from .move_reports import MoveReports
 from .moves.mover import Mover
-from .producer_expiry import ProducerExpiry
 from .replica_manager import ReplicaManager, assigned_replicas
 from .replication.fetch_service import FetchService
 from .replication.fetcher import Fetchers
-from .retention import Retention
+from .upkeep.cleaner import Cleaner
+from .upkeep.directory_returns import DirectoryReturns
+from .upkeep.flushing import Flushing
+from .upkeep.move_reports import MoveReports
+from .upkeep.producer_expiry import ProducerExpiry
+from .upkeep.retention import Retention
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message

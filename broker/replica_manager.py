@@ -29,13 +29,14 @@ from typing import NamedTuple
 import msgspec
 import trio
 
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.uuids import LOST, UNASSIGNED, is_reserved
 from kraftlab.metadata.changes import LocalChanges, local_changes
-from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.image import EMPTY, MetadataImage, PartitionImage
 from kraftlab.metadata.peer_rpc import IsrChange
 from kraftlab.metadata.records import NO_LEADER
-from kraftlab.metadata.uuids import LOST, UNASSIGNED, is_reserved
-from kraftlab.quorum.core.types import Endpoint
+from kraftlab.records.errors import LogError
 
 from .control.alter_partition import AlterPartitionManager
 from .control.directory_assignments import DirectoryAssignments
@@ -45,7 +46,7 @@ from .log.clock import wall_clock_ms
 from .log.creating import NewReplica
 from .log.disks import Disks, one_turn
 from .log.ending import LogEnded
-from .log.errors import LogDirFailed, LogDirUnusable, LogError, ReplicaConflict, ReplicaOffline
+from .log.errors import LogDirFailed, LogDirUnusable, ReplicaConflict, ReplicaOffline
 from .log.loading import ReturningDir
 from .log.log_manager import LogManager
 from .log.partition_log import PartitionLog

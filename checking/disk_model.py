@@ -5,7 +5,7 @@ its directory is synced. Every later change is *pending*, and a power cut keeps 
 killed on a machine that goes on loses nothing.
 
 `FileModel` is one file: its content as programs see it, and an undo record of each pending change. The simulated file system of
-the simulator and the watched directories of brokers (`broker/crash_images`) both consist of these. `DiskModel` adds the names,
+the simulator and the watched directories of brokers (simulation/crash_images) consist of these. `DiskModel` adds the names,
 and enumerates the possible images after a power cut:
 
 - data of each file: none of the pending writes, all of them, all but half of the last one (torn), or the new length with zeros

@@ -32,7 +32,7 @@ from .output import CommandFailed
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient
     from kraftlab.client.kafka_security import KafkaSecurity
-    from kraftlab.quorum.core.types import Endpoint
+    from kraftlab.common.endpoint import Endpoint
 
 PASSWORD_VARIABLE = "KRAFTLAB_PASSWORD"
 SERVERS_VARIABLE = "KRAFTLAB_BOOTSTRAP_SERVER"

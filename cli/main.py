@@ -144,8 +144,8 @@ def known_failure(error: Exception) -> str | None:
     """Return the text of an error that the user can act on, None for a bug."""
     import errno
 
+    from kraftlab.common.errors import ApiError
     from kraftlab.config.errors import ConfigError
-    from kraftlab.metadata.errors import ApiError
     from kraftlab.quorum.storage.errors import StorageError
 
     from .output import BadInput

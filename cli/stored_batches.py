@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kraftlab.broker.log.errors import CorruptBatch
-from kraftlab.broker.log.record_batch import CODEC_MASK, HEADER_BYTES, BatchHeader, StoredRecord, records_of
+from kraftlab.records.errors import CorruptBatch
+from kraftlab.records.record_batch import CODEC_MASK, HEADER_BYTES, BatchHeader, StoredRecord, records_of
 
 
 class Unreadable(Exception):
@@ -23,7 +23,7 @@ def stored_records(header: BatchHeader, batch: bytes) -> Iterator[StoredRecord]:
 def _decompressed(header: BatchHeader, body: bytes) -> bytes:
     if not header.attributes & CODEC_MASK:
         return body
-    from kraftlab.broker.log.codecs import CodecError, decompress  # loads the codecs' libraries
+    from kraftlab.records.codecs import CodecError, decompress  # loads the codecs' libraries
 
     try:
         return decompress(header.codec, body)

@@ -25,10 +25,10 @@ import grpc
 from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.config.endpoints import KAFKA, named_protocol, parse_servers
 from kraftlab.config.resources import ResourceType
-from kraftlab.metadata.errors import ApiError, ErrorCode
-from kraftlab.quorum.core.types import Endpoint
 from kraftlab.rpc.methods import API_OF_RESPONSE, AdminRequest, Response
 from kraftlab.rpc.request_ids import RequestIds
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 import grpc
 
-from kraftlab.metadata.errors import ApiError, ErrorCode
-from kraftlab.quorum.core.types import Endpoint
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ApiError, ErrorCode
 
 from .errors import OutcomeUnknown
 

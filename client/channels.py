@@ -15,8 +15,8 @@ from google.protobuf.message import Message
 
 from kraftlab.access.users import PASSWORD_HEADER, USER_HEADER
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.metadata.errors import ApiError, ErrorCode
-from kraftlab.quorum.core.types import Endpoint
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.rpc.methods import CLIENT_ID_HEADER, METHODS, SERVICE, STREAM_METHOD, AdminRequest
 
 _MAX_MESSAGE_BYTES = 64 * 1024 * 1024

@@ -20,7 +20,10 @@ from typing import TypeVar
 import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.replica_key import ReplicaKey
+from kraftlab.common.uuids import Uuid, from_text
 from kraftlab.metadata.peer_rpc import (
     Api,
     EpochEnd,
@@ -40,8 +43,6 @@ from kraftlab.metadata.peer_rpc import (
     WantedEpoch,
     WantedOffset,
 )
-from kraftlab.metadata.uuids import Uuid, from_text
-from kraftlab.quorum.core.types import Endpoint, ReplicaKey
 from kraftlab.wire.frames import ERROR, REQUEST, Frame, FrameBuffer, FrameError, frame_parts
 from kraftlab.wire.parts import NOTHING, InMemory, around, bin_header
 
@@ -344,7 +345,7 @@ class DataClient:
 
     def _appended_earlier(self, topic: str, partition: int, records: InMemory, deadline: float) -> ProduceResponse | None:
         """Return the answer to an earlier attempt with these batches once they are committed, None if the log has others."""
-        from kraftlab.broker.log.record_batch import iterate
+        from kraftlab.records.record_batch import iterate
 
         batches = [header for _, header in iterate(records)]
         wanted = _without_epochs(records)
@@ -538,7 +539,7 @@ class DataClient:
 
 def _without_epochs(batches: InMemory) -> bytes:
     """Return batches with masked leader epochs: equal for every leader that may have appended them."""
-    from kraftlab.broker.log.record_batch import iterate, mask_epochs
+    from kraftlab.records.record_batch import iterate, mask_epochs
 
     data = bytearray(batches)
     mask_epochs(data, iterate(batches))

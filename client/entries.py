@@ -16,8 +16,8 @@ from typing import Any, Protocol, TypeVar
 from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.common.errors import ApiError
 from kraftlab.config.resources import ResourceType
-from kraftlab.metadata.errors import ApiError
 
 from .errors import api_error
 

@@ -12,7 +12,7 @@ from typing import Protocol
 from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
 from kraftlab.metadata.features import KRAFT_VERSION
 from kraftlab.rpc.methods import AdminRequest, Response
 

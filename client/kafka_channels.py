@@ -19,11 +19,11 @@ from typing import Any
 from google.protobuf.message import Message
 from kio.static.protocol import ResponsePayload
 
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.gateway.client_codec import request_schema
 from kraftlab.gateway.codec import response_schema
 from kraftlab.gateway.translation import entity_of, lost_fields, to_entity, to_response
-from kraftlab.metadata.errors import ApiError, ErrorCode
-from kraftlab.quorum.core.types import Endpoint
 from kraftlab.rpc.methods import API_OF_RESPONSE, METHODS, AdminRequest, Response
 from kraftlab.rpc.versions import OFFERS
 

@@ -21,10 +21,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from kio.static.protocol import RequestPayload, ResponsePayload
 
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.gateway.client_codec import MalformedResponse, decode_response, encode_request, request_schema
 from kraftlab.gateway.codec import API_VERSIONS, response_schema
-from kraftlab.metadata.errors import ApiError, ErrorCode
-from kraftlab.quorum.core.types import Endpoint
 
 from .attempts import FAILED_TO_CONNECT, NoAnswer, not_answered, not_connected, other_protocol
 from .errors import ClusterUnreachable, api_error

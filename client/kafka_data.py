@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.uuids import Uuid, to_text
 from kraftlab.metadata.peer_rpc import FetchedPartition, ProduceResponse
-from kraftlab.metadata.uuids import Uuid, to_text
-from kraftlab.quorum.core.types import Endpoint
 from kraftlab.wire.parts import InMemory
 
 from .admin import AdminClient

@@ -11,7 +11,7 @@ import struct
 import time
 from collections.abc import Sequence
 
-from kraftlab.quorum.core.types import Endpoint
+from kraftlab.common.endpoint import Endpoint
 
 TIMEOUT_S = 1.0
 """Patience with one server."""

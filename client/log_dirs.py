@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.metadata.errors import ApiError
+from kraftlab.common.errors import ApiError
 from kraftlab.rpc.methods import AdminRequest, Response
 
 from .errors import ClusterUnreachable

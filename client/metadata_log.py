@@ -18,7 +18,10 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.metadata.errors import ApiError, ErrorCode, describe
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ApiError, ErrorCode, describe
+from kraftlab.common.replica_key import ReplicaKey
+from kraftlab.common.uuids import ZERO
 from kraftlab.quorum.core.messages import (
     API_OF,
     Diverging,
@@ -29,14 +32,14 @@ from kraftlab.quorum.core.messages import (
     Records,
     SnapshotRequired,
 )
-from kraftlab.quorum.core.types import ZERO_UUID, Endpoint, OffsetAndEpoch, ReplicaKey
+from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.wire.frames import FrameError
 
 from .admin import AdminClient, left_ms
 from .data import PeerConnection
 from .errors import ClusterUnreachable, api_error
 
-ANONYMOUS = ReplicaKey(-1, ZERO_UUID)
+ANONYMOUS = ReplicaKey(-1, ZERO)
 LISTENER = "CONTROLLER"
 FETCH_BYTES = 1 << 20
 _ATTEMPT_TIMEOUT_S = 5.0

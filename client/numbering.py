@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import ProduceResponse
 from kraftlab.wire.parts import InMemory
 
@@ -78,9 +78,9 @@ class Attempts:
 
 def requests_of(records: InMemory) -> list[InMemory] | None:
     """Return the batches in groups that may be sent together; None if they are not to be numbered."""
-    from kraftlab.broker.log.errors import CorruptBatch
     from kraftlab.broker.log.producer_state import BATCHES_KEPT
-    from kraftlab.broker.log.record_batch import iterate
+    from kraftlab.records.errors import CorruptBatch
+    from kraftlab.records.record_batch import iterate
 
     try:
         batches = list(iterate(records))
@@ -94,8 +94,7 @@ def requests_of(records: InMemory) -> list[InMemory] | None:
 
 def numbered(records: InMemory, numbers: Numbers) -> tuple[bytearray, int]:
     """Return a copy of batches with the next numbers, and the sequence after them."""
-    from kraftlab.broker.log.producer_state import sequence_after
-    from kraftlab.broker.log.record_batch import iterate, set_producer
+    from kraftlab.records.record_batch import iterate, sequence_after, set_producer
 
     data, sequence = bytearray(records), numbers.sequence
     for position, header in iterate(records):

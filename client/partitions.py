@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.rpc.methods import AdminRequest, Response
 
 from .entries import EntriesFailed, answer_of

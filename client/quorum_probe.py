@@ -18,7 +18,7 @@ import grpc
 from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.quorum.core.types import Endpoint
+from kraftlab.common.endpoint import Endpoint
 
 ROUND_S = 1.0
 NONE_LEADS = "but none of them leads"

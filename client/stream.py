@@ -16,7 +16,7 @@ import grpc
 from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.quorum.core.types import Endpoint
+from kraftlab.common.endpoint import Endpoint
 from kraftlab.rpc.methods import METHODS
 
 from .channels import Channels, authentication_error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.quorum.core.types import Endpoint
+from kraftlab.common.endpoint import Endpoint
 
 from .admin import AdminClient
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kraftlab.quorum.core.types import Endpoint
+from kraftlab.common.endpoint import Endpoint
 
 from .errors import ConfigError
 

@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from kraftlab.quorum.core.types import ReplicaKey, VoterSet
+from kraftlab.common.replica_key import ReplicaKey
+from kraftlab.quorum.core.types import VoterSet
 from kraftlab.quorum.storage.directory_lock import DirectoryLock
 from kraftlab.quorum.storage.errors import StorageError
 from kraftlab.quorum.storage.file_system import RealFileSystem

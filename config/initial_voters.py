@@ -11,8 +11,10 @@ import re
 
 import msgspec
 
-from kraftlab.metadata.uuids import Uuid, from_text, is_reserved, random_uuid
-from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter, VoterSet
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.replica_key import ReplicaKey
+from kraftlab.common.uuids import Uuid, from_text, is_reserved, random_uuid
+from kraftlab.quorum.core.types import Voter, VoterSet
 
 from . import meta_properties
 from .endpoints import parse_endpoint

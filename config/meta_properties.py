@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from kraftlab.metadata.uuids import Uuid, from_text, is_reserved, random_uuid, to_text
+from kraftlab.common.uuids import Uuid, from_text, is_reserved, random_uuid, to_text
 
 from . import properties
 from .errors import ConfigError

@@ -20,7 +20,9 @@ import msgspec
 
 from kraftlab.access.authorizer import AccessSettings
 from kraftlab.access.users import Users
-from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter, VoterSet
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.replica_key import ReplicaKey
+from kraftlab.quorum.core.types import Voter, VoterSet
 
 from . import properties
 from .access import access_settings, listener_users

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
+from kraftlab.common.uuids import Uuid, random_uuid, to_text
 from kraftlab.metadata.features import METADATA_VERSION, METADATA_VERSION_NAME, level_text
-from kraftlab.metadata.uuids import Uuid, random_uuid, to_text
 from kraftlab.quorum.core.batch import KRaftVoters
 from kraftlab.quorum.core.types import Voter, VoterSet
 from kraftlab.quorum.storage.bootstrap import read_bootstrap, write_bootstrap

@@ -18,24 +18,25 @@ import msgspec
 import trio
 from google.protobuf.message import Message
 
+from kraftlab.common.decoding import Decoder
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.uuids import Uuid, to_text
 from kraftlab.config import bootstrap_levels, meta_properties
 from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.config.models import ControllerConfig
 from kraftlab.config.topic_configs import BROKER_KEYS
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.features import supported_features
 from kraftlab.metadata.image import ControllerImage
 from kraftlab.metadata.peer_rpc import Api, ControllerRegistrationRequest, ControllerRegistrationResponse
 from kraftlab.metadata.records import Listener
-from kraftlab.metadata.uuids import Uuid, to_text
 from kraftlab.node.metadata_digests import MetadataDigests
 from kraftlab.node.process import run_to_end, through_generations, watch_signals
 from kraftlab.node.replica import driver_config
 from kraftlab.node.snapshots import SnapshotCalls
 from kraftlab.node.time_travel import TimeTravel
-from kraftlab.quorum.core.decoding import Decoder
 from kraftlab.quorum.core.messages import LeaderView
-from kraftlab.quorum.core.types import Endpoint, Standing
+from kraftlab.quorum.core.types import Standing
 from kraftlab.quorum.driver.environment import Environment, this_machine
 from kraftlab.quorum.driver.garbage_collection import tame_interpreter
 from kraftlab.quorum.driver.quorum_description import QuorumDescription

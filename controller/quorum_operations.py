@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.replica_key import ReplicaKey
+from kraftlab.common.uuids import ZERO, from_text, to_text
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.records import Listener
-from kraftlab.metadata.uuids import ZERO, from_text, to_text
 from kraftlab.quorum.core.messages import (
     AddVoterRequest,
     RemoveVoterRequest,
@@ -22,7 +24,7 @@ from kraftlab.quorum.core.messages import (
     VoterChangeRequest,
     VoterChangeResponse,
 )
-from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter
+from kraftlab.quorum.core.types import Voter
 from kraftlab.quorum.driver.quorum_description import QuorumDescription, ReplicaDescription
 from kraftlab.rpc.methods import LocalCall
 

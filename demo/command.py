@@ -57,8 +57,8 @@ def _play(report: Report, recording: Recording) -> int:
     import tempfile
 
     from kraftlab.client.errors import ClusterUnreachable
+    from kraftlab.common.errors import ApiError
     from kraftlab.lab import ClusterError, LocalCluster
-    from kraftlab.metadata.errors import ApiError
 
     from .lab import StoryError
     from .story import BROKERS, OVERRIDES, Story

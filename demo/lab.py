@@ -11,10 +11,10 @@ import msgspec
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, ClusterUnreachable, DataClient
 from kraftlab.client.config_parts import config_changes
+from kraftlab.common.endpoint import Endpoint
 from kraftlab.config.resources import ResourceType
 from kraftlab.lab import LocalCluster
 from kraftlab.metadata.peer_rpc import ReplicaDigest
-from kraftlab.quorum.core.types import Endpoint
 
 POLL_S = 0.05
 

@@ -6,10 +6,10 @@ import threading
 import time
 from collections.abc import Sequence
 
-from kraftlab.broker.log.record_batch import Record, build_batch, decode_records
 from kraftlab.client import AdminClient, DataClient
 from kraftlab.client.errors import ClusterUnreachable
-from kraftlab.metadata.errors import ApiError
+from kraftlab.common.errors import ApiError
+from kraftlab.records.record_batch import Record, build_batch, decode_records
 
 from .lab import TopicPartition
 

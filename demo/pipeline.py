@@ -23,8 +23,8 @@ import msgspec
 
 from kraftlab.cli.main import run
 from kraftlab.client.errors import ClusterUnreachable
+from kraftlab.common.errors import ApiError
 from kraftlab.lab import ClusterError, LocalCluster
-from kraftlab.metadata.errors import ApiError
 
 from .command import INTERRUPTED, interrupt
 from .lab import Lab, StoryError, wait_until

@@ -16,9 +16,9 @@ from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.cli.partitions.segments import PartitionFiles, import_partition
 from kraftlab.client.config_parts import config_changes
 from kraftlab.client.errors import ClusterUnreachable
+from kraftlab.common.errors import ApiError
 from kraftlab.config.resources import ResourceType
 from kraftlab.lab import LocalCluster
-from kraftlab.metadata.errors import ApiError
 
 from . import kafka_clients, verify
 from .lab import Lab, TopicPartition, wait_until

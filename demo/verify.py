@@ -9,8 +9,8 @@ from collections.abc import Iterable
 import google_crc32c
 import msgspec
 
-from kraftlab.broker.log.record_batch import mask_epochs, validate
 from kraftlab.metadata.peer_rpc import ReplicaDigest
+from kraftlab.records.record_batch import mask_epochs, validate
 
 from .recording import RecordedPartition, Recording
 

@@ -19,9 +19,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import trio
 
 from kraftlab.access.authorizer import Rights
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.uuids import ZERO, Uuid
 from kraftlab.config.models import KAFKA_LISTENER
 from kraftlab.metadata.acls import Operation, ResourceType
-from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.image import MetadataImage, TopicImage
 from kraftlab.metadata.peer_rpc import (
     EpochEnd,
@@ -39,7 +40,6 @@ from kraftlab.metadata.peer_rpc import (
     WantedOffset,
 )
 from kraftlab.metadata.topic_names import INTERNAL_TOPICS
-from kraftlab.metadata.uuids import ZERO, Uuid
 from kraftlab.rpc.caller import Caller
 from kraftlab.rpc.turns import Turns
 from kraftlab.wire.parts import NOTHING, FilePart

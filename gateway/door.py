@@ -14,8 +14,8 @@ import msgspec
 import trio
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.config.models import KAFKA_LISTENER
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.records import Listener
 from kraftlab.rpc.caller import Caller
 from kraftlab.rpc.endpoint_types import BROKERS

@@ -16,9 +16,9 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.uuids import Uuid
 from kraftlab.metadata.peer_rpc import FetchPartition
-from kraftlab.metadata.uuids import Uuid
 
 from .codec import Entity
 from .generated.fetch_response import PartitionData

@@ -17,11 +17,11 @@ from collections.abc import Callable
 import trio
 
 from kraftlab.access.users import ANONYMOUS
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.line_limit import LimitedLog
 from kraftlab.config.config_key import split_list
-from kraftlab.quorum.core.types import Endpoint
 from kraftlab.rpc.caller import Caller
 from kraftlab.rpc.turns import ELEMENTS_AT_ONCE
-from kraftlab.wire.line_limit import LimitedLog
 from kraftlab.wire.network import TcpWire
 from kraftlab.wire.parts import PartLost
 from kraftlab.wire.transport import ListenError

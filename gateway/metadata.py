@@ -17,12 +17,12 @@ import immutables
 import trio
 
 from kraftlab.access.authorizer import NOT_ASKED, Rights
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.uuids import ZERO, Uuid
 from kraftlab.config.models import KAFKA_LISTENER
 from kraftlab.metadata.acls import CLUSTER_NAME, Operation, ResourceType
-from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from kraftlab.metadata.topic_names import INTERNAL_TOPICS, name_problem
-from kraftlab.metadata.uuids import ZERO, Uuid
 from kraftlab.rpc.caller import Caller
 from kraftlab.rpc.turns import Turns
 

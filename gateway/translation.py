@@ -23,7 +23,7 @@ from google.protobuf.message import Message
 from kio.schema.errors import ErrorCode as KafkaError
 from kio.static.protocol import RequestPayload, ResponsePayload
 
-from kraftlab.metadata.uuids import from_text, to_text
+from kraftlab.common.uuids import from_text, to_text
 from kraftlab.rpc.methods import AdminRequest, AdminResponse
 
 Entity = TypeVar("Entity", RequestPayload, ResponsePayload)

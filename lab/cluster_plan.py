@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
+from kraftlab.common.endpoint import Endpoint
 from kraftlab.config.json_files import BadJson, read_json
-from kraftlab.quorum.core.types import Endpoint
 
 from .ports import is_claimed, owner_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kraftlab.client import AdminClient, ClusterUnreachable
 from kraftlab.client.log_dirs import LogDirFilter, doubts_of, promotion_of
-from kraftlab.metadata.errors import ApiError
+from kraftlab.common.errors import ApiError
 
 TIMEOUT_MS = 2000
 

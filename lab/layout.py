@@ -21,14 +21,14 @@ from pathlib import Path
 
 import msgspec
 
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.uuids import random_uuid, to_text
 from kraftlab.config import initial_voters, meta_properties, properties, storage
 from kraftlab.config.access import access_settings, listener_users
 from kraftlab.config.errors import ConfigError
 from kraftlab.config.meta_properties import write_durably
 from kraftlab.config.models import KAFKA_LISTENER, load_any
 from kraftlab.config.private_files import PRIVATE_DIRECTORY
-from kraftlab.metadata.uuids import random_uuid, to_text
-from kraftlab.quorum.core.types import Endpoint
 
 from . import node_files
 from .cluster_plan import FILE_NAME, FIRST_CONTROLLER_ID, HOST, ClusterError, ClusterPlan, NodePlan, free_ports, load

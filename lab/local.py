@@ -19,13 +19,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 from kraftlab.client import AdminClient, ClusterUnreachable
+from kraftlab.common.errors import ApiError
+from kraftlab.common.uuids import LOST, to_text
 from kraftlab.config.directories import check_no_comma
 from kraftlab.config.errors import ConfigError
 from kraftlab.config.force_standalone import forcing
 from kraftlab.config.initial_voters import own_voter
 from kraftlab.config.models import load_controller
-from kraftlab.metadata.errors import ApiError
-from kraftlab.metadata.uuids import LOST, to_text
 
 from . import layout
 from .cluster_plan import ClusterError, ClusterPlan, NodePlan

@@ -13,10 +13,11 @@ from typing import NamedTuple
 import immutables
 import msgspec
 
+from kraftlab.common.uuids import Uuid, to_text
+
 from .maps import newest, written
 from .records import AccessControlEntry, RemoveAccessControlEntry
 from .replay_error import ReplayError
-from .uuids import Uuid, to_text
 
 WILDCARD = "*"
 """As a literal name: every resource of the type. As a host: every host."""

@@ -14,11 +14,12 @@ from typing import NamedTuple, TypeVar
 
 import immutables
 
+from kraftlab.common.uuids import Uuid
+
 from .image import ConfigResource, MetadataImage, PartitionImage
 from .moves import TopicPartition
 from .quotas import QuotaEntity
 from .scram import ScramKey
-from .uuids import Uuid
 
 K = TypeVar("K")
 V = TypeVar("V")

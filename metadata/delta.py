@@ -21,6 +21,8 @@ from typing import Any
 import immutables
 import msgspec
 
+from kraftlab.common.uuids import Uuid, to_text
+
 from . import features
 from .acls import AclsDelta
 from .changes import MetadataChanges
@@ -78,7 +80,6 @@ from .records import (
 from .replay_error import ReplayError
 from .requests import RequestsDelta
 from .scram import ScramDelta
-from .uuids import Uuid, to_text
 
 
 class _TopicDelta:

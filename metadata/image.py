@@ -9,13 +9,14 @@ from __future__ import annotations
 import immutables
 import msgspec
 
+from kraftlab.common.uuids import LOST, MIGRATING, UNASSIGNED, Uuid
+
 from .acls import AclsImage
 from .moves import MovesImage
 from .quotas import QuotasImage
 from .records import NO_LEADER, RECOVERED, AnyRecord, Listener
 from .requests import RequestsImage
 from .scram import ScramImage
-from .uuids import LOST, MIGRATING, UNASSIGNED, Uuid
 
 
 class Provenance(msgspec.Struct, frozen=True):

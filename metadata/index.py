@@ -20,6 +20,8 @@ from typing import Generic, TypeVar
 import immutables
 import msgspec
 
+from kraftlab.common.uuids import LOST, MIGRATING, UNASSIGNED, Uuid
+
 from .changes import MetadataChanges
 from .delta import MetadataDelta, PartitionStep
 from .image import MetadataImage, PartitionImage
@@ -27,7 +29,6 @@ from .maps import written
 from .moves import TopicPartition
 from .partition_sets import EMPTY_SET, FamilyChanges, PartitionSet, SetChanges, members
 from .records import NO_LEADER
-from .uuids import LOST, MIGRATING, UNASSIGNED, Uuid
 
 K = TypeVar("K")
 

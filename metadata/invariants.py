@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from kraftlab.common.uuids import Uuid, is_reserved, to_text
+
 from . import eligible_leaders, requests
 from .acls import AclsImage
 from .acls import PatternType as _T
@@ -20,7 +22,6 @@ from .features import MIN_INSYNC_REPLICAS, is_supported
 from .image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from .quotas import QuotasImage, quota_entity
 from .records import NO_LEADER, RECOVERING, RESOURCE_BROKER, AnyRecord, Partition, PartitionChange, ProducerIds, RegisterBroker
-from .uuids import Uuid, is_reserved, to_text
 
 _PARTITION_RULES: tuple[tuple[str, Callable[[PartitionImage], bool]], ...] = (
     ("there are replicas, each once", lambda p: bool(p.replicas) and _distinct(p.replicas)),

@@ -18,7 +18,7 @@ from __future__ import annotations
 import immutables
 import msgspec
 
-from .uuids import Uuid
+from kraftlab.common.uuids import Uuid
 
 TopicPartition = tuple[Uuid, int]
 """(topic id, partition number)."""

@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 import immutables
 import msgspec
 
+from kraftlab.common.uuids import Uuid
+
 from .maps import newest, written
 from .moves import MoveImage, MovesImage, PlanImage, PlannedPartition, QueuedMoveImage, TopicPartition
 from .records import AnyRecord, ChangeMoveThrottles, DequeueMoves, MovePlan, QueueMoves, RemovePlan, StartMoves
 from .replay_error import ReplayError
-from .uuids import Uuid
 
 M = TypeVar("M", MoveImage, QueuedMoveImage)
 

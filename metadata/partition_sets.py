@@ -13,8 +13,9 @@ from typing import TypeVar
 
 import immutables
 
+from kraftlab.common.uuids import Uuid
+
 from .maps import written
-from .uuids import Uuid
 
 K = TypeVar("K")
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from kraftlab.common.uuids import MIGRATING, Uuid
+
 from .image import PartitionImage
 from .records import Partition, PartitionChange
 from .replay_error import ReplayError
-from .uuids import MIGRATING, Uuid
 
 
 def partition_from(record: Partition) -> PartitionImage:

@@ -9,8 +9,9 @@ from typing import Annotated
 
 import msgspec
 
+from kraftlab.common.uuids import Uuid
+
 from .records import Listener
-from .uuids import Uuid
 
 Number = Annotated[int, msgspec.Meta(le=2**63 - 1)]
 """Number of a message: an int64. MessagePack has greater ones, which no file and no answer holds: they are refused."""

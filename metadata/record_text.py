@@ -16,8 +16,9 @@ from typing import Any
 
 import msgspec
 
+from kraftlab.common.uuids import to_text
+
 from .records import Config, Listener, Record, RequestOutcome, UserScramCredential
-from .uuids import to_text
 
 HIDDEN = "[hidden]"
 

@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from kraftlab.common.uuids import Uuid, to_text
+
 from .moves import PlannedPartition
-from .uuids import Uuid, to_text
 
 NO_LEADER = -1
 

@@ -24,10 +24,11 @@ from collections.abc import Iterator
 import immutables
 import msgspec
 
+from kraftlab.common.uuids import Uuid, to_text
+
 from .maps import newest, written
 from .records import ForgottenRequests, RequestOutcome
 from .replay_error import ReplayError
-from .uuids import Uuid, to_text
 
 KEPT_PER_CLIENT = 5
 """Number of kept answers; also the number of requests that a client may have in flight, counted from its lowest sequence in

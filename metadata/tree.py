@@ -18,13 +18,14 @@ from typing import Any
 import immutables
 import msgspec
 
+from kraftlab.common.uuids import Uuid, to_text
+
 from .acls import AclsImage
 from .image import MetadataImage, OpenTransaction, TopicImage, TopicsImage
 from .moves import MovesImage
 from .record_text import HIDDEN, IsSecret, camel_case, record_document
 from .requests import AnsweredRequest, RequestingClient
 from .scram import ScramMechanism
-from .uuids import Uuid, to_text
 
 DEFAULT_NAME = "<default>"
 

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 from kraftlab.access.calls import Admission
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.config import loggers
 from kraftlab.config.resources import ConfigOperation, ResourceType
-from kraftlab.metadata.errors import ApiError, ErrorCode
 
 _LOGGER_SOURCE = admin_pb2.CONFIG_SOURCE_DYNAMIC_BROKER_LOGGER_CONFIG
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import trio
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.snapshot import image_digest
 from kraftlab.quorum.driver.environment import Threads

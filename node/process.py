@@ -9,11 +9,13 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
+from kraftlab.common.causes import first_cause, only_cause
+from kraftlab.common.errors import InvariantViolation
 from kraftlab.metadata.codec import UnreadableRecords
 from kraftlab.metadata.replay_error import ReplayError
-from kraftlab.quorum.core.errors import InvariantViolation, LogTruncationRefused
+from kraftlab.quorum.core.errors import LogTruncationRefused
 from kraftlab.quorum.driver.cluster_generation import discard_copy
-from kraftlab.quorum.driver.errors import GenerationOver, first_cause, only_cause
+from kraftlab.quorum.driver.errors import GenerationOver
 from kraftlab.quorum.storage.directory_lock import DirectoryLock
 from kraftlab.quorum.storage.errors import StorageError
 from kraftlab.quorum.storage.file_system import RealFileSystem

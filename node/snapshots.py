@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.quorum.driver.errors import NoSnapshot
 from kraftlab.quorum.driver.quorum_description import QuorumDescription

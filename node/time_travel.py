@@ -21,9 +21,9 @@ import msgspec
 import trio
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.config.secrets import is_secret
 from kraftlab.metadata import codec
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.records import AnyRecord, Config, RequestOutcome, UserScramCredential
 from kraftlab.metadata.snapshot import image_records

@@ -13,9 +13,10 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 
+from kraftlab.common.errors import InvariantViolation
+
 from .core.batch import HEADER_BYTES, BatchHeader
 from .core.effects import Apply, BecameLeader, LeaderChanged, Resigned
-from .core.errors import InvariantViolation
 from .state_machine import CommittedBatch, StateMachine
 
 Notice = Callable[[], Coroutine[object, object, None]]

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Protocol
 
-from .core.types import Endpoint, OffsetAndEpoch
+from kraftlab.common.endpoint import Endpoint
+
+from .core.types import OffsetAndEpoch
 
 
 class CommittedBatch(NamedTuple):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.metadata.features import KRAFT_VERSION, SUPPORTED
 
 from .versions import API_VERSIONS, OFFERS, Offer, version_of

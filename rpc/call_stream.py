@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
 
 from .methods import METHOD_OF_FIELD, Method
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
 
 from .versions import version_of
 

@@ -30,10 +30,10 @@ from google.protobuf.message import DecodeError, Message
 
 from kraftlab.access.users import AuthenticationFailed, Users
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.common.causes import only_cause
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.line_limit import LimitedLog
 from kraftlab.metadata.peer_rpc import ForwardingBroker
-from kraftlab.quorum.core.types import Endpoint
-from kraftlab.quorum.driver.errors import only_cause
-from kraftlab.wire.line_limit import LimitedLog
 from kraftlab.wire.transport import ListenError
 
 from .call_stream import Begin, ServedStream, Settle

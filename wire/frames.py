@@ -30,8 +30,8 @@ from typing import Protocol
 import msgspec
 import trio
 
-from kraftlab.quorum.core.decoding import Decoder
-from kraftlab.quorum.core.types import ReplicaKey
+from kraftlab.common.decoding import Decoder
+from kraftlab.common.replica_key import ReplicaKey
 
 from .network import Wire
 from .parts import FilePart, InMemory, Part, PartLost, bin_header, joined, part_bytes

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import trio
 
-from kraftlab.quorum.core.types import Endpoint
+from kraftlab.common.endpoint import Endpoint
 
 CONNECT_TIMEOUT_S = 2.0
 

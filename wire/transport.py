@@ -28,12 +28,13 @@ from typing import NamedTuple
 import msgspec
 import trio
 
-from kraftlab.quorum.core.decoding import Decoder
-from kraftlab.quorum.core.errors import ErrorCode, InvariantViolation
-from kraftlab.quorum.core.types import Endpoint, ReplicaKey
+from kraftlab.common.decoding import Decoder
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ErrorCode, InvariantViolation
+from kraftlab.common.line_limit import LimitedLog
+from kraftlab.common.replica_key import ReplicaKey
 
 from .frames import ERROR, REQUEST, RESPONSE, Frame, FrameConnection, FrameError, encode_frame, frame_parts
-from .line_limit import LimitedLog
 from .network import TCP, Network, Wire
 from .parts import NOTHING, InMemory, Part
 

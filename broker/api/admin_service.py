@@ -25,10 +25,10 @@ from kraftlab.access.admission import admit
 from kraftlab.access.authorizer import NOT_ASKED, AccessSettings, Authorizer, Rights
 from kraftlab.access.calls import Admission
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.metadata.errors import ApiError, ErrorCode, describe
+from kraftlab.common.decoding import Decoder
+from kraftlab.common.errors import ApiError, ErrorCode, describe
 from kraftlab.metadata.peer_rpc import Api, EnvelopeRequest, EnvelopeResponse, ForwardingBroker
 from kraftlab.node import logger_configs
-from kraftlab.quorum.core.decoding import Decoder
 from kraftlab.quorum.driver.quorum_description import ReplicaDescription
 from kraftlab.rpc.endpoint_types import BROKERS, check_endpoint_type
 from kraftlab.rpc.methods import METHODS, LocalCall, Method, fault

@@ -14,7 +14,7 @@ import trio
 from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.rpc.methods import LocalCall
 from kraftlab.rpc.server import Call
 from kraftlab.rpc.versions import version_of

@@ -10,8 +10,9 @@ import msgspec
 import trio
 
 from kraftlab.access.authorizer import AccessSettings, Authorizer
+from kraftlab.common.decoding import Decoder
+from kraftlab.common.errors import ErrorCode
 from kraftlab.metadata.acls import Operation
-from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import (
     Api,
     EpochEndsRequest,
@@ -24,11 +25,11 @@ from kraftlab.metadata.peer_rpc import (
     ReplicaFetchResponse,
 )
 from kraftlab.metadata.snapshot import image_digest
-from kraftlab.quorum.core.decoding import Decoder
+from kraftlab.records.errors import LogError
 from kraftlab.wire.parts import Part, around, array_header, bin_header
 from kraftlab.wire.transport import Body, PeerHandler, PeerRequest
 
-from ..log.errors import LogClosed, LogError
+from ..log.errors import LogClosed
 from ..replica_manager import ReplicaManager
 from ..replication.fetch_service import FetchService
 from ..replication.partition import ReplicaId

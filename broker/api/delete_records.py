@@ -16,12 +16,12 @@ import trio
 from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
 from kraftlab.metadata.topic_names import INTERNAL_TOPICS
+from kraftlab.records.errors import LogError
 from kraftlab.rpc.turns import Turns
 
 from ..control.dynamic_configs import DynamicConfigs
-from ..log.errors import LogError
 from ..replica_manager import ReplicaManager
 from ..replication.partition import Partition
 from ..replication.replica_errors import ReplicaError, code_of

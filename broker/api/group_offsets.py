@@ -13,9 +13,9 @@ from typing import Any
 from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.uuids import from_text, to_text
 from kraftlab.metadata.image import TopicImage
-from kraftlab.metadata.uuids import from_text, to_text
 from kraftlab.rpc.turns import Turns
 from kraftlab.rpc.versions import version_of
 

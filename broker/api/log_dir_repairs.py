@@ -7,13 +7,14 @@ from pathlib import Path
 from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.records.errors import LogError
 
-from ..directory_returns import DirectoryReturns
-from ..log.errors import LogError, ReplicaConflict
+from ..log.errors import ReplicaConflict
 from ..log.startup import Action
 from ..replica_manager import ReplicaManager
 from ..replication.replica_errors import code_of
+from ..upkeep.directory_returns import DirectoryReturns
 
 
 class LogDirRepairs:

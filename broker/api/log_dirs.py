@@ -14,14 +14,14 @@ from pathlib import Path
 from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.metadata.errors import ErrorCode
-from kraftlab.metadata.uuids import to_text
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.uuids import to_text
+from kraftlab.records.errors import LogError
 from kraftlab.rpc.turns import Turns
 
 from ..control.cordons import CORDONED_LOG_DIRS
 from ..control.metadata_publisher import MetadataPublisher
 from ..log.descriptions import DirDescription, KeptDescription, ReplicaDescription, StrayDescription
-from ..log.errors import LogError
 from ..log.partition_log import PartitionLog
 from ..replica_manager import ReplicaManager
 from ..replication.fill_progress import Filling

@@ -7,7 +7,7 @@ back.
 
 from __future__ import annotations
 
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import (
     EpochEnd,
     EpochEndsRequest,
@@ -18,9 +18,9 @@ from kraftlab.metadata.peer_rpc import (
     WantedEpoch,
     WantedOffset,
 )
+from kraftlab.records.errors import LogError
 from kraftlab.rpc.turns import Turns
 
-from ..log.errors import LogError
 from ..log.partition_log import PartitionLog
 from ..log.time_lookup import EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST, LATEST_TIERED, find_offset
 from ..replica_manager import ReplicaManager

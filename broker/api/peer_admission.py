@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from kraftlab.access.authorizer import Authorizer, Rights
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.uuids import Uuid
 from kraftlab.metadata.acls import Operation, ResourceType
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.peer_senders import PEER_SENDERS
-from kraftlab.metadata.uuids import Uuid
 from kraftlab.wire.senders import check_sender
 from kraftlab.wire.transport import PeerError, PeerRequest
 

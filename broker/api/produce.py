@@ -13,10 +13,10 @@ from collections import Counter
 
 import trio
 
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import ProduceRequest, ProduceResponse
+from kraftlab.records.errors import InvalidRecords, LogError
 
-from ..log.errors import InvalidRecords, LogError
 from ..log.record_checks import check_request
 from ..replica_manager import ReplicaManager
 from ..replication.acknowledgement import replicated

@@ -10,11 +10,11 @@ import re
 from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.metadata.topic_names import name_problem
+from kraftlab.records.errors import LogError
 from kraftlab.rpc.turns import Turns
 
-from ..log.errors import LogError
 from ..log.producer_state import NONE, Producer
 from ..replica_manager import ReplicaManager
 from ..replication.replica_errors import ReplicaError, code_of

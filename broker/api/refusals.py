@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.metadata.errors import ApiError
+from kraftlab.common.errors import ApiError
 
 
 def alter_replica_log_dirs(

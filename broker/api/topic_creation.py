@@ -12,7 +12,7 @@ from typing import Any
 import trio
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
 from kraftlab.rpc.caller import Caller
 from kraftlab.rpc.server import Call, Dispatch
 

@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import trio
 
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.decoding import Decoder
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.signal import Signal
+from kraftlab.common.uuids import Uuid
 from kraftlab.metadata.peer_rpc import AlterPartitionRequest, AlterPartitionResponse, Api, IsrChange, IsrChangeResult
-from kraftlab.metadata.uuids import Uuid
-from kraftlab.quorum.core.decoding import Decoder
-from kraftlab.quorum.driver.signal import Signal
 
 from .controller_channel import Requests, ask
 

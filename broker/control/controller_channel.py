@@ -15,9 +15,10 @@ from typing import Protocol, TypeVar
 import msgspec
 import trio
 
-from kraftlab.quorum.core.decoding import Decoder
+from kraftlab.common.decoding import Decoder
+from kraftlab.common.endpoint import Endpoint
 from kraftlab.quorum.core.messages import LeaderView
-from kraftlab.quorum.core.types import Endpoint, VoterSet
+from kraftlab.quorum.core.types import VoterSet
 from kraftlab.wire.network import TCP, Network
 from kraftlab.wire.parts import InMemory
 from kraftlab.wire.transport import PeerError, PeerIdentity, PeerPool, PeerTimeout, PeerUnreachable

@@ -23,8 +23,10 @@ from typing import Protocol
 import msgspec
 import trio
 
+from kraftlab.common.decoding import Decoder
+from kraftlab.common.errors import ErrorCode, describe
+from kraftlab.common.uuids import Uuid
 from kraftlab.config.models import BrokerConfig
-from kraftlab.metadata.errors import ErrorCode, describe
 from kraftlab.metadata.peer_rpc import (
     Api,
     BrokerHeartbeatRequest,
@@ -32,8 +34,6 @@ from kraftlab.metadata.peer_rpc import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
-from kraftlab.metadata.uuids import Uuid
-from kraftlab.quorum.core.decoding import Decoder
 
 from .controller_channel import NO_ANSWER, Requests
 

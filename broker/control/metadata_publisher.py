@@ -28,13 +28,14 @@ from typing import NamedTuple
 import msgspec
 import trio
 
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.signal import Signal
 from kraftlab.metadata import codec
 from kraftlab.metadata.changes import MetadataChanges, changes_between
 from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance
 from kraftlab.metadata.snapshot import ImageSnapshot, image_from
-from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch
-from kraftlab.quorum.driver.signal import Signal
+from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.quorum.state_machine import CommittedBatch
 
 from ..log.disks import InThread, in_thread

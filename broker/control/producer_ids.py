@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 import trio
 
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.decoding import Decoder
+from kraftlab.common.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import AllocateProducerIdsRequest, AllocateProducerIdsResponse, Api
-from kraftlab.quorum.core.decoding import Decoder
 
 from .controller_channel import Requests, ask
 

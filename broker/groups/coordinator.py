@@ -17,10 +17,10 @@ from functools import partial
 
 import trio
 
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.config.models import KAFKA_LISTENER, BrokerConfig
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage, TopicImage
-from kraftlab.quorum.core.types import Endpoint
 
 from ..control.metadata_publisher import Publication
 from ..log.disks import one_turn

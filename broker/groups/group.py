@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
 
 Token = int
 """Number of a request that waits for its answer."""

@@ -11,8 +11,8 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from kraftlab.metadata.errors import ErrorCode
-from kraftlab.metadata.uuids import Uuid
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.uuids import Uuid
 
 from .group import CONSUMER, Group, State
 

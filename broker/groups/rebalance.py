@@ -26,7 +26,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
 
 from .group import (
     NEXT,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kraftlab.metadata.uuids import ZERO
+from kraftlab.common.uuids import ZERO
+from kraftlab.records.record_batch import Record
 
-from ..log.record_batch import Record
 from . import log_records
 from .group import Group, Member, Protocol, State
 from .log_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata, OffsetCommitKey, OffsetCommitValue

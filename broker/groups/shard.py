@@ -28,11 +28,11 @@ from typing import NamedTuple, TypeVar
 
 import trio
 
-from kraftlab.metadata.errors import ApiError, ErrorCode
-from kraftlab.wire.line_limit import LimitedLog
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.line_limit import LimitedLog
+from kraftlab.records.record_batch import Record
 
 from ..log.clock import wall_clock_ms
-from ..log.record_batch import Record
 from .group import Alarm, Event, Group, Heartbeat, Limits, Token
 from .offsets import Committed, Place
 from .rebalance import step

@@ -16,13 +16,14 @@ from typing import NamedTuple
 
 import trio
 
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
+from kraftlab.records.codecs import decompress
+from kraftlab.records.errors import LogError
+from kraftlab.records.record_batch import CODEC_MASK, HEADER_BYTES, Record, StoredRecord, build_batch, records_of, validate
 
-from ..log.codecs import decompress
 from ..log.disks import Disks
-from ..log.errors import LogClosed, LogError, OffsetOutOfRange
+from ..log.errors import LogClosed, OffsetOutOfRange
 from ..log.partition_log import PartitionLog
-from ..log.record_batch import CODEC_MASK, HEADER_BYTES, Record, StoredRecord, build_batch, records_of, validate
 from ..replication.acknowledgement import replicated
 from ..replication.partition import LeaderRole, Partition
 from ..replication.replica_errors import ReplicaError, code_of

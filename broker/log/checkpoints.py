@@ -13,7 +13,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from kraftlab.metadata.uuids import Uuid, from_text, is_reserved, to_text
+from kraftlab.common.uuids import Uuid, from_text, is_reserved, to_text
 
 from .errors import CorruptFile
 from .files import TABLE_MAX_BYTES, read_small, write_durably, write_first

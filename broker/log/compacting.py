@@ -28,13 +28,15 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from .codecs import CodecError
+from kraftlab.records.codecs import CodecError
+from kraftlab.records.errors import CorruptBatch, LogError
+from kraftlab.records.record_batch import BatchHeader, check_crc, iterate, read_header
+
 from .compaction import Cleanable, groups
 from .compaction_filter import BatchFilter, LatestOffsets, without_records
-from .errors import CorruptBatch, CorruptLog, LogError, OffsetOutOfRange, disk_errors
+from .errors import CorruptLog, OffsetOutOfRange, disk_errors
 from .files import fsync_directory
 from .partition_log import PartitionLog
-from .record_batch import BatchHeader, check_crc, iterate, read_header
 from .segment import CHUNK_BYTES, CLEANED_SUFFIX, SWAP_SUFFIX, Batches, Segment
 
 

@@ -23,10 +23,9 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
-from .codecs import compress
-from .errors import CorruptBatch, LogError
-from .log_config import NO_LIMIT
-from .record_batch import (
+from kraftlab.records.codecs import compress
+from kraftlab.records.errors import CorruptBatch, LogError
+from kraftlab.records.record_batch import (
     APPEND_TIME,
     CODEC_MASK,
     DELETE_HORIZON,
@@ -38,7 +37,9 @@ from .record_batch import (
     encode_batch,
     put_varint,
 )
-from .record_walk import Records, boundaries, keys_of, offset_deltas, records_in, time_and_value, timestamp_delta
+from kraftlab.records.record_walk import Records, boundaries, keys_of, offset_deltas, records_in, time_and_value, timestamp_delta
+
+from .log_config import NO_LIMIT
 
 KEY_OVERHEAD_BYTES = 200
 """Memory that a key takes in the map, beside its own bytes."""

@@ -10,11 +10,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from kraftlab.metadata.uuids import Uuid
+from kraftlab.common.uuids import Uuid
+from kraftlab.records.errors import LogError
 
 from . import checkpoints
 from .dir_names import CREATING_PREFIX, keeps_name_inside
-from .errors import LogError, disk_errors
+from .errors import disk_errors
 from .files import sync_new_directories
 from .log_config import LogConfig
 from .log_dir import LogDir

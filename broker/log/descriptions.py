@@ -8,10 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from kraftlab.metadata.uuids import Uuid
+from kraftlab.common.uuids import Uuid
+from kraftlab.records.errors import CorruptBatch
 
 from .dir_names import DirKind, current_name
-from .errors import CorruptBatch
 from .partition_log import PartitionLog
 from .segment import Segment, base_offset_of
 

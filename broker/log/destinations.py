@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from kraftlab.metadata.uuids import Uuid, from_text, to_text
+from kraftlab.common.uuids import Uuid, from_text, to_text
 
 from .errors import CorruptFile
 from .files import TABLE_MAX_BYTES, read_small, write_durably

@@ -13,8 +13,9 @@ from typing import Protocol
 import google_crc32c
 import msgspec
 
+from kraftlab.records.record_batch import mask_epochs
+
 from .log_view import LogView
-from .record_batch import mask_epochs
 from .segment import Batches
 
 

@@ -13,7 +13,8 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .errors import LogError
+from kraftlab.records.errors import LogError
+
 from .partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)

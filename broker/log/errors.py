@@ -13,34 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-
-class LogError(Exception):
-    """Base of this package's errors."""
-
-
-class CorruptBatch(LogError):
-    """Invalid bytes in the place of a record batch. `position` is the beginning of the batch in the buffer or file."""
-
-    def __init__(self, position: int, reason: str) -> None:
-        super().__init__(f"corrupt record batch at position {position}: {reason}")
-        self.position = position
-        self.reason = reason
-
-
-class InvalidRecords(LogError):
-    """Records that break the rules of their format or topic. `records`: (index in the batch, reason) of some of them."""
-
-    def __init__(self, reason: str, records: tuple[tuple[int, str], ...] = ()) -> None:
-        super().__init__(reason)
-        self.records = records
+from kraftlab.records.errors import InvalidRecords, LogError
 
 
 class InvalidTimestamps(InvalidRecords):
     """Records with timestamps that the topic does not accept."""
-
-
-class BatchTooLarge(LogError):
-    """A batch larger than max.message.bytes of its topic."""
 
 
 class UnknownCodec(LogError):

@@ -15,7 +15,9 @@ import errno
 import os
 from pathlib import Path
 
-from .errors import CorruptBatch, disk_errors
+from kraftlab.records.errors import CorruptBatch
+
+from .errors import disk_errors
 from .files import start_write_back, write_all
 
 PIECE_BYTES = 1024 * 1024

@@ -14,9 +14,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from kraftlab.records.record_batch import NO_EPOCH
+
 from .errors import CorruptFile
 from .files import TABLE_MAX_BYTES, read_small, write_durably
-from .record_batch import NO_EPOCH
 
 FILE_NAME = "leader-epoch-checkpoint"
 

@@ -13,14 +13,15 @@ from typing import NamedTuple
 
 import msgspec
 
+from kraftlab.common.uuids import ZERO, Uuid, to_text
 from kraftlab.config.errors import ConfigError
 from kraftlab.config.meta_properties import Owner
-from kraftlab.metadata.uuids import ZERO, Uuid, to_text
+from kraftlab.records.errors import LogError
 
 from . import checkpoints
 from .checkpoints import TopicPartition
 from .dir_names import DirKind, DirName, keeps_name_inside, parse
-from .errors import CorruptFile, DoubtfulLog, LogClosed, LogDirUnusable, LogError, StartupRefused, TooManyOpenFiles
+from .errors import CorruptFile, DoubtfulLog, LogClosed, LogDirUnusable, StartupRefused, TooManyOpenFiles
 from .files import forget_cached
 from .leader_epochs import LeaderEpochs
 from .log_config import LogConfig

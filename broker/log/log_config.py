@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from .recompression import Compression
+from kraftlab.records.recompression import Compression
 
 NO_LIMIT = 2**63 - 1
 DAY_MS = 24 * 3600 * 1000

@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from threading import Lock, RLock
 
+from kraftlab.common.uuids import Uuid
 from kraftlab.config import meta_properties
 from kraftlab.config.errors import ConfigError
 from kraftlab.config.meta_properties import Owner
 from kraftlab.config.regular_files import OddFile, open_regular, remove_file
-from kraftlab.metadata.uuids import Uuid
 
 from . import checkpoints
 from .checkpoints import TopicPartition

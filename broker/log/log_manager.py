@@ -42,8 +42,9 @@ from pathlib import Path
 
 import msgspec
 
+from kraftlab.common.uuids import UNASSIGNED, ZERO, Uuid, to_text
 from kraftlab.config.meta_properties import Owner
-from kraftlab.metadata.uuids import UNASSIGNED, ZERO, Uuid, to_text
+from kraftlab.records.errors import LogError
 
 from .checkpoints import replace_partition_metadata
 from .creating import NewReplica, ReplicaId, collecting, prepare_together, remove_new, removing_on_error
@@ -55,7 +56,6 @@ from .errors import (
     LogClosed,
     LogDirFailed,
     LogDirUnusable,
-    LogError,
     NoSpace,
     ReplicaConflict,
     ReplicaOffline,

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from .errors import CorruptBatch
+from kraftlab.records.errors import CorruptBatch
+
 from .segment import Batches, Segment
 from .segment_rules import Aging
 

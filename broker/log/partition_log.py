@@ -26,18 +26,18 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from kraftlab.metadata.uuids import Uuid
+from kraftlab.common.uuids import Uuid
+from kraftlab.records.errors import CorruptBatch, LogError
+from kraftlab.records.record_batch import BatchHeader, stamp
 
 from . import producer_snapshots
 from .clock import wall_clock_ms
 from .compaction import Cleanable, cleanable
 from .digest import LogDigest, digest_of
 from .errors import (
-    CorruptBatch,
     CorruptLog,
     LogClosed,
     LogDirFailed,
-    LogError,
     OffsetOutOfRange,
     ProducerIdInUse,
     ReplicaConflict,
@@ -52,7 +52,6 @@ from .log_config import LogConfig
 from .log_view import LogView, Placed, Removal, Slice, ages_of, bytes_of
 from .pins import Pins
 from .producer_state import ProducerState, StoredBatch
-from .record_batch import BatchHeader, stamp
 from .record_checks import check_copied, prepare
 from .recovery import OpenedLog, RecoveryReport, open_segments
 from .segment import Segment

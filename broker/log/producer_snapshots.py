@@ -30,9 +30,10 @@ from pathlib import Path
 import google_crc32c
 
 from kraftlab.config.regular_files import remove_file
+from kraftlab.records.errors import CorruptBatch
 
 from .clock import wall_clock_ms
-from .errors import CorruptBatch, CorruptFile
+from .errors import CorruptFile
 from .files import TABLE_MAX_BYTES, read_small
 from .producer_state import NONE, Producer, ProducerState, StoredBatch
 from .segment import Segment, base_offset_of, file_name

@@ -25,12 +25,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from kraftlab.records.record_batch import TRANSACTIONAL, BatchHeader, sequence_after
+
 from .errors import OutOfOrderSequence, StaleProducerEpoch
-from .record_batch import TRANSACTIONAL, BatchHeader
 
 BATCHES_KEPT = 5
 PRODUCERS_MAX = 10_000
-SEQUENCE_MAX = 2**31 - 1
 NONE = -1
 
 
@@ -69,11 +69,6 @@ class Producer(NamedTuple):
     @property
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NONE
-
-
-def sequence_after(sequence: int, count: int) -> int:
-    """Return the sequence `count` records after (or before) `sequence`."""
-    return (sequence + count) % (SEQUENCE_MAX + 1)
 
 
 class ProducerState:

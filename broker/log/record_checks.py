@@ -22,19 +22,10 @@ from collections.abc import Iterator
 from itertools import islice, pairwise
 from typing import NamedTuple
 
-from .codecs import DECOMPRESSED_BYTES_MAX, CodecError, decompress
-from .errors import (
-    BatchTooLarge,
-    CorruptBatch,
-    InvalidRecords,
-    InvalidTimestamps,
-    NoTransactions,
-    UnknownCodec,
-)
-from .log_config import NO_LIMIT, LogConfig
-from .producer_state import BATCHES_KEPT, sequence_after
-from .recompression import recompressed
-from .record_batch import (
+from kraftlab.records.codecs import DECOMPRESSED_BYTES_MAX, CodecError, decompress
+from kraftlab.records.errors import BatchTooLarge, CorruptBatch, InvalidRecords
+from kraftlab.records.recompression import recompressed
+from kraftlab.records.record_batch import (
     APPEND_TIME,
     CODEC_MASK,
     CODECS,
@@ -51,9 +42,14 @@ from .record_batch import (
     check_place,
     crc_of,
     get_varint,
+    sequence_after,
     validate,
 )
-from .record_walk import check_records
+from kraftlab.records.record_walk import check_records
+
+from .errors import InvalidTimestamps, NoTransactions, UnknownCodec
+from .log_config import NO_LIMIT, LogConfig
+from .producer_state import BATCHES_KEPT
 
 NO_TIMESTAMP = -1
 MAGIC_AT = 16

@@ -33,15 +33,16 @@ from pathlib import Path
 import msgspec
 
 from kraftlab.config.regular_files import clear_place, odd_thing_at
+from kraftlab.records.errors import CorruptBatch
+from kraftlab.records.record_batch import BatchHeader
 
 from . import leader_epochs, producer_snapshots
 from .clock import wall_clock_ms
-from .errors import CorruptBatch, CorruptFile, DoubtfulLog
+from .errors import CorruptFile, DoubtfulLog
 from .files import fsync_directory
 from .indexes import LOG_SUFFIX, OFFSETS, TIMES
 from .leader_epochs import LeaderEpochs
 from .producer_state import ProducerState
-from .record_batch import BatchHeader
 from .segment import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, Segment, base_offset_of, file_name
 from .segment_rules import MAX_RELATIVE_OFFSET
 

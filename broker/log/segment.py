@@ -24,12 +24,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
-from .errors import CorruptBatch, LogError
+from kraftlab.records.errors import CorruptBatch, LogError
+from kraftlab.records.record_batch import HEADER_BYTES, BatchHeader, check_crc, read_header
+
 from .file_ranges import FileRange
 from .files import write_all
 from .indexes import LOG_SUFFIX, OFFSETS, TIMES, IndexFile
 from .open_files import OPEN_FILES, LogFile
-from .record_batch import HEADER_BYTES, BatchHeader, check_crc, read_header
 from .segment_rules import MAX_RELATIVE_OFFSET
 
 CLEANED_SUFFIX = ".cleaned"

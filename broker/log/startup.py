@@ -33,11 +33,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from kraftlab.metadata.uuids import MIGRATING, UNASSIGNED, Uuid, to_text
+from kraftlab.common.uuids import MIGRATING, UNASSIGNED, Uuid, to_text
+from kraftlab.records.record_batch import NO_EPOCH
 
 from .dir_names import DirKind
 from .leader_epochs import EpochEntry
-from .record_batch import NO_EPOCH
 
 
 class FoundDir(msgspec.Struct, frozen=True):

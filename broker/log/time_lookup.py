@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .errors import CorruptBatch
+from kraftlab.records.errors import CorruptBatch
+from kraftlab.records.record_batch import APPEND_TIME, NO_EPOCH, BatchHeader, as_int64, check_place
+from kraftlab.records.record_walk import boundaries, offset_deltas, records_in, timestamp_delta
+
 from .log_view import LogView
 from .partition_log import PartitionLog
-from .record_batch import APPEND_TIME, NO_EPOCH, BatchHeader, as_int64, check_place
-from .record_walk import boundaries, offset_deltas, records_in, timestamp_delta
 from .segment import NO_TIMESTAMP, Segment
 
 LATEST = -1

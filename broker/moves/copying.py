@@ -14,11 +14,13 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from ..log.errors import CorruptBatch, CorruptLog, OffsetOutOfRange, disk_errors
+from kraftlab.records.errors import CorruptBatch
+from kraftlab.records.record_batch import HEADER_BYTES, BatchHeader, check_crc, read_header
+
+from ..log.errors import CorruptLog, OffsetOutOfRange, disk_errors
 from ..log.file_ranges import FileRange
 from ..log.log_view import Slice
 from ..log.partition_log import PartitionLog
-from ..log.record_batch import HEADER_BYTES, BatchHeader, check_crc, read_header
 from ..replication.divergence import leader_answer, truncation_offset
 
 READ_BYTES = 1024 * 1024

@@ -23,11 +23,11 @@ from pathlib import Path
 
 import trio
 
-from kraftlab.metadata.uuids import Uuid
+from kraftlab.common.uuids import Uuid
+from kraftlab.records.errors import LogError
 
 from ..log.clock import wall_clock_ms
 from ..log.disks import Disks
-from ..log.errors import LogError
 from ..log.log_manager import LogManager
 from ..log.partition_log import PartitionLog
 from ..replication.byte_gate import ByteGate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
 
 from .partition import LeaderRole, Partition
 

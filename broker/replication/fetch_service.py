@@ -29,12 +29,13 @@ from typing import NamedTuple, Protocol
 
 import trio
 
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import FetchedPartition, FetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
+from kraftlab.records.errors import LogError
 from kraftlab.wire.parts import NOTHING
 
 from ..log.disks import Disks
-from ..log.errors import LogClosed, LogError
+from ..log.errors import LogClosed
 from ..log.log_view import Placed
 from ..log.partition_log import PartitionLog
 from .byte_gate import ByteGate, Claim

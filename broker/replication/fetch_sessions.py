@@ -31,7 +31,7 @@ from collections.abc import Iterable
 
 import trio
 
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import FetchPartition, ReplicaFetchRequest
 
 from .partition import Partition, ReplicaId

@@ -30,16 +30,16 @@ from typing import NamedTuple, Protocol
 import msgspec
 import trio
 
+from kraftlab.common.decoding import Decoder
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ErrorCode, describe
+from kraftlab.common.signal import Signal
 from kraftlab.config.models import BrokerConfig
-from kraftlab.metadata.errors import ErrorCode, describe
 from kraftlab.metadata.peer_rpc import Api, FetchedPartition, FetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
-from kraftlab.quorum.core.decoding import Decoder
-from kraftlab.quorum.core.types import Endpoint
-from kraftlab.quorum.driver.signal import Signal
+from kraftlab.records.errors import LogError
 from kraftlab.wire.parts import InMemory
 from kraftlab.wire.transport import ANY_NODE, PeerError, PeerTimeout, PeerUnreachable
 
-from ..log.errors import LogError
 from .byte_gate import ByteGate
 from .divergence import truncation_offset
 from .fetch_sessions import SentPositions

@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
 
 NEVER_S = float("-inf")
 UNKNOWN_OFFSET = -1

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.decoding import Decoder
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import Api, EpochEndsRequest, EpochEndsResponse, WantedEpoch
-from kraftlab.quorum.core.decoding import Decoder
-from kraftlab.quorum.core.types import Endpoint
 from kraftlab.wire.transport import PeerError, PeerTimeout, PeerUnreachable
 
 from .fetcher import Leaders

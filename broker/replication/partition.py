@@ -31,15 +31,15 @@ from typing import Protocol
 import msgspec
 import trio
 
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.uuids import Uuid
 from kraftlab.metadata.eligible_leaders import partition_min_isr
-from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.image import PartitionImage
 from kraftlab.metadata.peer_rpc import FetchedPartition, IsrChange, IsrChangeResult
 from kraftlab.metadata.records import RECOVERED, RECOVERING
-from kraftlab.metadata.uuids import Uuid
+from kraftlab.records.errors import LogError
 
 from ..log.disks import Disks
-from ..log.errors import LogError
 from ..log.expiry import has_expired
 from ..log.partition_log import Appended, PartitionLog
 from .fill_progress import Filling

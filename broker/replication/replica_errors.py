@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
+from kraftlab.records.errors import BatchTooLarge, CorruptBatch, InvalidRecords, LogError
 
 from ..log.errors import (
-    BatchTooLarge,
-    CorruptBatch,
     CorruptLog,
-    InvalidRecords,
     InvalidTimestamps,
     LogClosed,
     LogDirFailed,
-    LogError,
     NoSpace,
     NoTransactions,
     OffsetOutOfRange,

@@ -19,11 +19,11 @@ from __future__ import annotations
 
 import errno
 
+from kraftlab.records.errors import LogError
 from kraftlab.wire.network import Wire
 from kraftlab.wire.parts import PartLost
 
 from ..log.disks import Disks
-from ..log.errors import LogError
 from ..log.log_view import Placed, Slice
 from ..log.partition_log import PartitionLog
 

@@ -203,7 +203,7 @@ def _own_keys(client: AdminClient, entity: Entity) -> set[str]:
 def _described(client: AdminClient, entities: Sequence[Entity]) -> Sequence[pb.DescribeConfigsResult]:
     from kraftlab.admin.v1 import admin_pb2 as pb
     from kraftlab.client import answer_of, raise_first_error
-    from kraftlab.metadata.errors import ErrorCode
+    from kraftlab.common.errors import ErrorCode
 
     from ..output import BadInput
 

@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from kraftlab.broker.log.errors import CorruptBatch
-from kraftlab.broker.log.record_batch import BatchHeader, Record, StoredRecord, build_batch, check_crc, iterate
 from kraftlab.client import AdminClient, DataClient
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.records.errors import CorruptBatch
+from kraftlab.records.record_batch import BatchHeader, Record, StoredRecord, build_batch, check_crc, iterate
 
 from ..output import BadInput
 from ..stored_batches import Unreadable, stored_records

@@ -32,7 +32,7 @@ def _partitions(admin: AdminClient, topic: str, partition: int | None) -> list[i
     """Return the partition of the option, or all partitions of the topic, sorted."""
     from kraftlab.client import answer_of
     from kraftlab.client.errors import api_error
-    from kraftlab.metadata.errors import ErrorCode
+    from kraftlab.common.errors import ErrorCode
 
     (found,) = answer_of(lambda: admin.describe_topics([topic])).topics
     if found.error_code:
@@ -117,7 +117,7 @@ def console_producer(
     If a connection breaks while a batch is being written, the batch may end up in the log twice.
     """
     from kraftlab.client import ClusterUnreachable
-    from kraftlab.metadata.errors import ApiError
+    from kraftlab.common.errors import ApiError
 
     from .client import Lines, Producer, open_data
     from .lines import BadLine, ReaderProperties

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kraftlab.broker.log.record_batch import Record, StoredRecord
+from kraftlab.records.record_batch import Record, StoredRecord
 
 Headers = tuple[tuple[str, bytes | None], ...]
 

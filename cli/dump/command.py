@@ -209,8 +209,8 @@ def _base_offset(path: str) -> int:
 
 def _data_batches(data: bytes, file_bytes: int) -> Iterator[tuple[int, Any, str]]:
     """Yield (position, header, fault). Without a header the rest of the file is unreadable."""
-    from kraftlab.broker.log.errors import CorruptBatch
-    from kraftlab.broker.log.record_batch import check_crc, read_header
+    from kraftlab.records.errors import CorruptBatch
+    from kraftlab.records.record_batch import check_crc, read_header
 
     position, expected = 0, -1
     while position < len(data):

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from kraftlab.broker.log.record_batch import TRANSACTIONAL, BatchHeader, StoredRecord
 from kraftlab.metadata import codec
 from kraftlab.metadata.codec import UnreadableRecords
 from kraftlab.metadata.record_text import IsSecret, camel_case, plain, record_document
@@ -17,6 +16,7 @@ from kraftlab.quorum.core.batch import ControlRecord, KRaftVoters, LeaderChange
 from kraftlab.quorum.core.errors import CorruptBatch as CorruptMetadata
 from kraftlab.quorum.core.types import VoterSet
 from kraftlab.quorum.storage.survey import BrokenPlace, FoundBatch
+from kraftlab.records.record_batch import TRANSACTIONAL, BatchHeader, StoredRecord
 
 from ..stored_batches import Unreadable, stored_records
 

@@ -209,7 +209,7 @@ def _parsed(levels: tuple[str, ...], metadata: str | None, release: str | None) 
 
 def _update(action: str, levels: dict[str, int], upgrade_type: int, dry_run: bool, as_json: bool) -> int:
     from kraftlab.admin.v1 import admin_pb2 as pb
-    from kraftlab.metadata.errors import ApiError
+    from kraftlab.common.errors import ApiError
 
     from .text import done_lines, failed_lines
 

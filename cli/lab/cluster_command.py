@@ -92,7 +92,7 @@ def list_endpoints(include_fenced_brokers: bool, is_long: bool, as_json: bool) -
 def _describe(client: AdminClient, include_fenced: bool, with_contacts: bool) -> pb.DescribeClusterResponse:
     """Describe the cluster, with last contacts from the active controller if it answers soon: no other node knows them."""
     from kraftlab.client import ClusterUnreachable
-    from kraftlab.metadata.errors import ApiError
+    from kraftlab.common.errors import ApiError
 
     if with_contacts:
         with suppress(ApiError, ClusterUnreachable):

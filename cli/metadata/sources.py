@@ -33,8 +33,8 @@ from ..output import CommandFailed
 
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient
+    from kraftlab.common.endpoint import Endpoint
     from kraftlab.metadata.records import AnyRecord
-    from kraftlab.quorum.core.types import Endpoint
 
 F = TypeVar("F", bound=Callable[..., object])
 

@@ -88,7 +88,7 @@ def leader_election(
 def report(response: pb.ElectLeadersResponse, election_type: str, out: Output) -> int:
     """Print the results of an election and return the exit code."""
     from kraftlab.client.errors import api_error
-    from kraftlab.metadata.errors import ErrorCode
+    from kraftlab.common.errors import ErrorCode
 
     done: list[str] = []
     needless: list[str] = []

@@ -97,7 +97,7 @@ def _error(code: int) -> str | None:
         return None
     if code == STORAGE_ERROR:
         return "org.apache.kafka.common.errors.KafkaStorageException"
-    from kraftlab.metadata.errors import describe
+    from kraftlab.common.errors import describe
 
     return describe(code)
 

@@ -66,8 +66,8 @@ def find_partitions(directory: Path, topics: Collection[str] = ()) -> list[Parti
 
 def chunks(path: Path) -> Iterator[tuple[bytes, int, int]]:
     """Yield the batches of a file as (bytes, batches, records) of at most 512 KiB, or one larger batch. BadInput."""
-    from kraftlab.broker.log.errors import LogError
-    from kraftlab.broker.log.record_batch import validate
+    from kraftlab.records.errors import LogError
+    from kraftlab.records.record_batch import validate
 
     data = path.read_bytes()
     try:
@@ -87,7 +87,7 @@ def chunks(path: Path) -> Iterator[tuple[bytes, int, int]]:
 
 
 def _append(data: DataClient, source: PartitionFiles, content: bytes) -> ProduceResponse:
-    from kraftlab.metadata.errors import ApiError, ErrorCode
+    from kraftlab.common.errors import ApiError, ErrorCode
 
     try:
         return data.produce(source.topic, source.partition, content, keep_offsets=True)

@@ -69,9 +69,9 @@ def add_controller(command_config: str | None, /, config: str | None, dry_run: b
     The controller must be running as an observer. The command waits until it has caught up, and returns when the new set of
     voters is committed.
     """
+    from kraftlab.common.uuids import to_text
     from kraftlab.config.initial_voters import own_voter
     from kraftlab.config.models import load_controller
-    from kraftlab.metadata.uuids import to_text
 
     path = config or command_config
     if path is None:
@@ -134,7 +134,7 @@ def remove_controller(controller_id: int, controller_directory_id: str, dry_run:
 
 
 def _check_directory_id(option: str, text: str) -> None:
-    from kraftlab.metadata.uuids import from_text
+    from kraftlab.common.uuids import from_text
 
     try:
         from_text(text)

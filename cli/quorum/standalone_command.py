@@ -67,7 +67,7 @@ def _ask(as_json: bool) -> str:
 
 
 def _view(work: Forcing, report: ForcedReport) -> ForcingView:
-    from kraftlab.metadata.uuids import to_text
+    from kraftlab.common.uuids import to_text
 
     own_key = work.key
     return ForcingView(

@@ -17,8 +17,8 @@ from kraftlab.client import AdminClient, ClusterUnreachable, MoveOptions, Outcom
 from kraftlab.client.config_parts import config_changes
 from kraftlab.client.errors import api_error
 from kraftlab.client.moves import NO_OPTIONS
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.config.resources import ResourceType
-from kraftlab.metadata.errors import ApiError, ErrorCode
 
 from . import text
 from .directories import (

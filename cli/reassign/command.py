@@ -351,7 +351,7 @@ def _rollback(client: AdminClient, out: Output, options: Options) -> int:
 
 
 def _forget(client: AdminClient, out: Output, options: Options) -> int:
-    from kraftlab.metadata.errors import ApiError
+    from kraftlab.common.errors import ApiError
 
     plan_id = options.forget or ""
     try:

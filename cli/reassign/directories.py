@@ -10,7 +10,7 @@ from kraftlab.client import AdminClient, ClusterUnreachable, answer_of
 from kraftlab.client.errors import api_error
 from kraftlab.client.log_dirs import LogDirFilter
 from kraftlab.client.results import BrokerLogDirs
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
 
 from .plan import TopicPartition, TopicPartitionReplica
 

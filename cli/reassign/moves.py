@@ -10,7 +10,7 @@ from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, MoveOptions, answer_of
 from kraftlab.client.log_dirs import LogDirFilter, moves_of
 from kraftlab.client.results import AllLogDirs, LogDirMove, LogDirMoves, LogDirReplica
-from kraftlab.metadata.errors import ApiError
+from kraftlab.common.errors import ApiError
 
 from ..tables import bytes_text
 from . import text

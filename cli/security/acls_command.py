@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.metadata.acls import Operation, PatternType, PermissionType, ResourceType
-from kraftlab.metadata.errors import ApiError, ErrorCode
 
 from ..connection import connect, endpoint_options
 from ..output import DONE, CommandFailed, Output, given_options, json_option

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import answer_of, raise_first_error
 from kraftlab.client.credentials import DEFAULT_ITERATIONS, scram_credential
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
 from kraftlab.metadata.scram import ScramMechanism
 
 from ..configs.text import Changes, Entity, updated_line

@@ -165,7 +165,7 @@ def topics(as_json: bool, **values: object) -> int:
     """Create, list, describe, alter or delete topics."""
     action = check_usage(given_options(values))
     options = msgspec.convert(values, Options)
-    from kraftlab.metadata.errors import ApiError
+    from kraftlab.common.errors import ApiError
 
     from .text import TopicUsageError
 
@@ -182,7 +182,7 @@ def topics(as_json: bool, **values: object) -> int:
 def _create(client: AdminClient, out: Output, options: Options) -> None:
     from kraftlab.admin.v1 import admin_pb2 as pb
     from kraftlab.client import answer_of, raise_first_error
-    from kraftlab.metadata.errors import ErrorCode
+    from kraftlab.common.errors import ErrorCode
 
     from .text import parse_assignment, parse_configs
 

@@ -21,8 +21,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kraftlab.common.uuids import from_text
 from kraftlab.config.json_files import BadJson, decode_json
-from kraftlab.metadata.uuids import from_text
 
 from ..output import BadInput
 

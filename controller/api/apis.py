@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 
 from kraftlab.access.group_admission import GROUP_CALLS
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.peer_rpc import ForwardingBroker
 from kraftlab.node import logger_configs

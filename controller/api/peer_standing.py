@@ -9,8 +9,8 @@ register.
 from __future__ import annotations
 
 from kraftlab.access.authorizer import Authorizer
+from kraftlab.common.errors import ApiError
 from kraftlab.metadata.acls import Operation
-from kraftlab.metadata.errors import ApiError
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.quorum.core.types import Standing
 from kraftlab.wire.transport import PeerRequest

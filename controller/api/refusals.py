@@ -11,8 +11,8 @@ from typing import Any
 
 from kraftlab.access.authorizer import NOT_ASKED
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.metadata.errors import ApiError
-from kraftlab.metadata.uuids import ZERO, to_text
+from kraftlab.common.errors import ApiError
+from kraftlab.common.uuids import ZERO, to_text
 from kraftlab.rpc.endpoint_types import BROKERS
 
 from ..engine.state import set_error

@@ -30,7 +30,9 @@ from kraftlab.access.admission import admit
 from kraftlab.access.authorizer import AccessSettings, Authorizer
 from kraftlab.access.calls import Admission
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.decoding import Decoder
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.line_limit import LimitedLog
 from kraftlab.metadata.peer_rpc import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -52,12 +54,10 @@ from kraftlab.metadata.peer_rpc import (
 )
 from kraftlab.metadata.peer_senders import PEER_SENDERS
 from kraftlab.node import logger_configs
-from kraftlab.quorum.core.decoding import Decoder
 from kraftlab.quorum.core.types import Standing
 from kraftlab.rpc.methods import METHODS, LocalCall, fault
 from kraftlab.rpc.server import Call, Later
 from kraftlab.rpc.versions import version_of
-from kraftlab.wire.line_limit import LimitedLog
 from kraftlab.wire.senders import check_sender
 from kraftlab.wire.transport import Connection, DirectHandler, PeerError, PeerHandler, PeerRequest, Responder
 

@@ -21,7 +21,8 @@ import logging
 from collections.abc import Callable, Iterable
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.uuids import Uuid, is_reserved, to_text
 from kraftlab.metadata.features import KRAFT_VERSION, METADATA_VERSION
 from kraftlab.metadata.image import BrokerImage
 from kraftlab.metadata.moves import TopicPartition
@@ -32,7 +33,6 @@ from kraftlab.metadata.peer_rpc import (
     BrokerRegistrationResponse,
 )
 from kraftlab.metadata.records import AnyRecord, BrokerRegistrationChange, Listener, RegisterBroker, UnregisterBroker
-from kraftlab.metadata.uuids import Uuid, is_reserved, to_text
 
 from ..engine.feature_levels import CORDONED_DIRECTORIES, DIRECTORIES, TRANSACTIONS, metadata_version
 from ..engine.state import Context, ControllerState, Outcome, Settings

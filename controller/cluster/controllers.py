@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.metadata.peer_rpc import ControllerRegistrationRequest, ControllerRegistrationResponse
 from kraftlab.metadata.records import RegisterController
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.metadata.uuids import to_text
+from kraftlab.common.uuids import to_text
 from kraftlab.rpc.endpoint_types import BROKERS, CONTROLLERS, check_endpoint_type
 
 from ..engine.state import CONTROLLER, GRPC, PEER, ControllerState, Settings

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.metadata.eligible_leaders import min_isr_if_on
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import BrokerImage, PartitionImage
 from kraftlab.metadata.peer_rpc import (
     AssignReplicasToDirsRequest,

@@ -7,7 +7,7 @@ over peer frames, people over the admin API.
 from __future__ import annotations
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.metadata.peer_rpc import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from kraftlab.metadata.records import ProducerIds
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.config.config_key import split_list
 from kraftlab.config.effective import BrokerValues
 from kraftlab.config.topic_configs import ineffective_broker_value, validate_broker_value
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.features import MIN_INSYNC_REPLICAS
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.peer_rpc import ForwardingBroker

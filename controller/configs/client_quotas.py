@@ -18,7 +18,7 @@ from typing import Protocol
 import immutables
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.metadata.quotas import CLIENT_ID, IP, USER, QuotaEntity, entity_order, quota_entity
 from kraftlab.metadata.records import AnyRecord, ClientQuota
 

@@ -17,12 +17,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.config import topic_configs
 from kraftlab.config.config_key import ConfigKey, split_list
 from kraftlab.config.effective import inherited
 from kraftlab.config.resources import ConfigOperation, ResourceType
 from kraftlab.metadata import eligible_leaders
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.features import MIN_INSYNC_REPLICAS
 from kraftlab.metadata.records import AnyRecord, ClearElr, Config
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Set
 from typing import cast
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.config.config_key import ConfigKey
 from kraftlab.config.effective import BrokerValues, Effective, Source, Synonym, broker_value, own_value, topic_text, topic_value
 from kraftlab.config.resources import ResourceType
 from kraftlab.config.topic_configs import BROKER_KEYS, CLIENT_METRICS_KEYS, GROUP_KEYS, TOPIC_KEYS, broker_key
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.peer_rpc import ForwardingBroker
 

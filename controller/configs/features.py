@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.metadata import features
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.features import (
     DEPENDS_ON_METADATA_VERSION,
     ELIGIBLE_LEADER_REPLICAS_VERSION,

@@ -17,7 +17,7 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.quotas import QuotaEntity, resolve
 

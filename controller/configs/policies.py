@@ -11,8 +11,8 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.config.errors import ConfigError
-from kraftlab.metadata.errors import ApiError, ErrorCode
 
 ALTER_CONFIG_POLICY = "alter.config.policy.class.name"
 CREATE_TOPIC_POLICY = "create.topic.policy.class.name"

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.config.effective import BrokerValues, Source
 from kraftlab.config.resources import ResourceType
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.peer_rpc import ForwardingBroker
 from kraftlab.metadata.topic_names import name_problem

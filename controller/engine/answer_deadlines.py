@@ -11,7 +11,7 @@ import heapq
 import itertools
 from typing import Any
 
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
 
 from .purgatory import Answer
 from .queue import NEVER_MS

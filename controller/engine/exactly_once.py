@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.uuids import Uuid, to_text
 from kraftlab.metadata.records import RequestOutcome
 from kraftlab.metadata.requests import KEPT_MS, KEPT_PER_CLIENT, AnsweredRequest, RequestsImage, packed, unpacked
-from kraftlab.metadata.uuids import Uuid, to_text
 from kraftlab.quorum.core.batch import MAX_RECORDS
 from kraftlab.rpc.request_ids import CLIENT_ID_BYTES, is_named
 

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.metadata import codec
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import Provenance
 from kraftlab.metadata.records import AnyRecord, BeginTransaction, EndTransaction
 from kraftlab.quorum.core.batch import MAX_BATCH_BYTES, MAX_RECORDS

@@ -26,8 +26,8 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from kraftlab.common.endpoint import Endpoint
 from kraftlab.metadata.image import BrokerImage
-from kraftlab.quorum.core.types import Endpoint
 
 from .queue import EventQueue
 from .state import PEER

@@ -17,7 +17,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import trio
 
-from kraftlab.metadata.errors import ApiError
+from kraftlab.common.errors import ApiError
 
 T = TypeVar("T")
 

@@ -35,8 +35,10 @@ from typing import Any, NamedTuple, TypeVar
 import trio
 from outcome import Outcome as Result
 
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ApiError, ErrorCode, InvariantViolation
+from kraftlab.common.line_limit import LimitedLog
 from kraftlab.metadata import codec
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage, Provenance
 from kraftlab.metadata.index import index_of
 from kraftlab.metadata.peer_rpc import (
@@ -44,11 +46,9 @@ from kraftlab.metadata.peer_rpc import (
     BrokerHeartbeatResponse,
 )
 from kraftlab.metadata.snapshot import ImageSnapshot, image_from
-from kraftlab.quorum.core.errors import InvariantViolation
-from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch
+from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.quorum.driver.errors import NotLeader, Overloaded
 from kraftlab.quorum.state_machine import CommittedBatch
-from kraftlab.wire.line_limit import LimitedLog
 
 from ..cluster import brokers
 from ..cluster.heartbeats import HeartbeatTable

@@ -14,14 +14,14 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.uuids import Uuid, is_reserved, to_text
 from kraftlab.metadata.delta import MetadataDelta
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.features import MIN_INSYNC_REPLICAS, bootstrap_records
 from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance
 from kraftlab.metadata.index import EMPTY_INDEX, MetadataIndex
 from kraftlab.metadata.peer_rpc import ForwardingBroker
 from kraftlab.metadata.records import AnyRecord
-from kraftlab.metadata.uuids import Uuid, is_reserved, to_text
 from kraftlab.quorum.core.batch import MAX_RECORDS
 
 from ..configs.mutation_quota import UNLIMITED, MutationCharge

@@ -18,13 +18,13 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.uuids import Uuid
 from kraftlab.metadata.eligible_leaders import min_isr_if_on
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraftlab.metadata.index import MetadataIndex
 from kraftlab.metadata.moves import TopicPartition
 from kraftlab.metadata.records import NO_LEADER, PartitionChange
-from kraftlab.metadata.uuids import Uuid
 
 from ..configs.description import unclean_election_enabled
 from ..engine.state import Context, ControllerState, Outcome, set_error

@@ -27,10 +27,10 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import NamedTuple
 
+from kraftlab.common.uuids import Uuid
 from kraftlab.metadata.eligible_leaders import effective_min_isr
 from kraftlab.metadata.image import PartitionImage
 from kraftlab.metadata.records import NO_LEADER, RECOVERING, PartitionChange
-from kraftlab.metadata.uuids import Uuid
 
 from ..reassignment import arithmetic as reassignment
 from ..reassignment.arithmetic import Reassignment

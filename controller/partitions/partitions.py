@@ -16,14 +16,14 @@ from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.uuids import MIGRATING, UNASSIGNED, Uuid
 from kraftlab.metadata.eligible_leaders import min_isr_if_on
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import BrokerImage, PartitionImage
 from kraftlab.metadata.moves import TopicPartition
 from kraftlab.metadata.partitions import partition_after
 from kraftlab.metadata.peer_rpc import AlterPartitionRequest, AlterPartitionResponse, IsrChange, IsrChangeResult
 from kraftlab.metadata.records import NO_LEADER, RECOVERED, RECOVERING, PartitionChange
-from kraftlab.metadata.uuids import MIGRATING, UNASSIGNED, Uuid
 
 from ..configs.description import unclean_election_enabled
 from ..engine.feature_levels import shrink_raises_epoch

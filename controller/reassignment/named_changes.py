@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.config.resources import ConfigOperation
 from kraftlab.config.throttled_replicas import FOLLOWER_RATE, LEADER_RATE
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.records import RESOURCE_BROKER
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.metadata.moves import QueuedMoveImage
 
 ANONYMOUS = "User:ANONYMOUS"

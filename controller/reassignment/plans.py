@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.uuids import Uuid, is_reserved
 from kraftlab.metadata.image import MetadataImage, PartitionImage
 from kraftlab.metadata.moves import MovesImage, PlannedPartition, QueuedMoveImage
 from kraftlab.metadata.records import AnyRecord, RemovePlan
-from kraftlab.metadata.uuids import Uuid, is_reserved
 
 from .arithmetic import original_replicas, target_replicas
 from .requested_change import RequestedChange

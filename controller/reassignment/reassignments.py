@@ -28,13 +28,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.uuids import to_text
 from kraftlab.metadata.eligible_leaders import min_isr_if_on
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraftlab.metadata.moves import QueuedMoveImage
 from kraftlab.metadata.partitions import partition_after
 from kraftlab.metadata.records import NO_LEADER, PartitionChange
-from kraftlab.metadata.uuids import to_text
 from kraftlab.quorum.core.batch import MAX_RECORDS
 
 from ..configs.description import unclean_election_enabled

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kraftlab.common.uuids import UNASSIGNED, Uuid
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.moves import (
     MoveImage,
@@ -26,7 +27,6 @@ from kraftlab.metadata.records import (
     RemovePlan,
     StartMoves,
 )
-from kraftlab.metadata.uuids import UNASSIGNED, Uuid
 
 from ..engine.state import Context
 from .options import ReassignmentOptions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kraftlab.metadata.uuids import Uuid
+from kraftlab.common.uuids import Uuid
 
 NO_DIRECTORIES: Mapping[int, Uuid] = {}
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kraftlab.common.uuids import UNASSIGNED
 from kraftlab.metadata.eligible_leaders import min_isr_if_on
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.moves import QueuedMoveImage, TopicPartition
 from kraftlab.metadata.partitions import partition_after
 from kraftlab.metadata.records import AnyRecord, ChangeMoveThrottles, DequeueMoves
-from kraftlab.metadata.uuids import UNASSIGNED
 
 from ..engine.state import Context, ControllerState, Outcome
 from ..partitions.partition_change import build_change

@@ -11,6 +11,8 @@ import enum
 from typing import Any, NamedTuple, TypeVar
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.uuids import Uuid
 from kraftlab.config.access import AUTHORIZER
 from kraftlab.metadata.acls import (
     CLUSTER_NAME,
@@ -23,9 +25,7 @@ from kraftlab.metadata.acls import (
     ResourceType,
     acl_record,
 )
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.records import AnyRecord, RemoveAccessControlEntry
-from kraftlab.metadata.uuids import Uuid
 
 from ..engine.state import Context, ControllerState, Outcome, Settings, check_record_count, fresh_uuid, set_error
 

@@ -12,7 +12,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.records import AnyRecord, RemoveUserScramCredential, UserScramCredential
 from kraftlab.metadata.scram import ScramMechanism

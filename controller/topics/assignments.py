@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.uuids import Uuid
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.records import Partition
-from kraftlab.metadata.uuids import Uuid
 
 from ..engine.state import Context
 from ..partitions.partitions import default_directory

@@ -11,11 +11,11 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.uuids import ZERO, from_text, to_text
 from kraftlab.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraftlab.metadata.records import RESOURCE_TOPIC
 from kraftlab.metadata.topic_names import INTERNAL_TOPICS, name_problem
-from kraftlab.metadata.uuids import ZERO, from_text, to_text
 from kraftlab.rpc.versions import version_of
 
 from ..engine.state import GRPC, ControllerState, set_error

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage, TopicImage
 from kraftlab.metadata.records import Partition
 from kraftlab.quorum.core.batch import MAX_RECORDS

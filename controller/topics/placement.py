@@ -18,7 +18,7 @@ import random
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
 
 
 class UsableBroker(NamedTuple):

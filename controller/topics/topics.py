@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections import Counter
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.uuids import ZERO, from_text, to_text
 from kraftlab.metadata import eligible_leaders
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.features import MIN_INSYNC_REPLICAS
 from kraftlab.metadata.image import MetadataImage, TopicImage
 from kraftlab.metadata.index import collision_form
 from kraftlab.metadata.records import RESOURCE_TOPIC, AnyRecord, ClearElr, Config, RemoveTopic, Topic
 from kraftlab.metadata.topic_names import METADATA_TOPIC, name_problem
-from kraftlab.metadata.uuids import ZERO, from_text, to_text
 from kraftlab.quorum.core.batch import MAX_RECORDS
 
 from ..configs import policies

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from kraftlab.common.uuids import from_text, to_text
 from kraftlab.metadata import codec
 from kraftlab.metadata.records import AnyRecord, RequestOutcome
-from kraftlab.metadata.uuids import from_text, to_text
 from kraftlab.quorum.core.batch import Batch, decode_control
 
 

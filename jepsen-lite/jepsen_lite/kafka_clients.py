@@ -28,7 +28,7 @@ from kafka.errors import (
     UnknownBrokerIdError,
 )
 
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
 
 from .history import FAIL, INFO, Outcome
 from .outcomes import error_name, of_error_code

@@ -6,7 +6,7 @@ else is `info`. A wrong `fail` invents bugs, a wrong `ok` hides them, and a need
 
 from __future__ import annotations
 
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
 
 from .history import FAIL, INFO, Outcome
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
-from kraftlab.quorum.core.types import Endpoint
+from kraftlab.common.endpoint import Endpoint
 
 from .generators import NOTHING, Context, Generator, Invocation, Pending, Source, generator, stagger, time_limit
 from .history import INFO, OK, Op

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from kraftlab.checking.facts import Observation, Strike
-from kraftlab.quorum.core.types import Endpoint
+from kraftlab.common.endpoint import Endpoint
 
 from .committed_log import CommittedLog
 from .generators import Invocation, Source

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, ClusterUnreachable
-from kraftlab.metadata.errors import ApiError
+from kraftlab.common.errors import ApiError
 
 from ..cluster_plan import ClusterError
 from ..links.shape import LinkShape

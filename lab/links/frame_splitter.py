@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from kraftlab.quorum.core.decoding import Decoder
-from kraftlab.quorum.core.types import ReplicaKey
+from kraftlab.common.decoding import Decoder
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.wire.frames import MAX_FRAME_BYTES, FrameError, length_error
 
 _LENGTH = struct.Struct(">I")

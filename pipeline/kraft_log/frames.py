@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import google_crc32c
 
-from kraftlab.broker.log.errors import CorruptBatch
-from kraftlab.broker.log.record_batch import CONTROL, CRC_FROM, HEADER_BYTES, MAGIC, BatchHeader, read_header
+from kraftlab.records.errors import CorruptBatch
+from kraftlab.records.record_batch import CONTROL, CRC_FROM, HEADER_BYTES, MAGIC, BatchHeader, read_header
 
 from ..framing import NO_STAMP, TORN, Fault, Frame
 

@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from kraftlab.broker.log.record_batch import CODEC_MASK, HEADER_BYTES, BatchHeader, read_header
+from kraftlab.records.record_batch import CODEC_MASK, HEADER_BYTES, BatchHeader, read_header
 
 from ..framing import TORN, UNWRITTEN, Frame, walk
 from .batches import AnyRecord, Batch, ControlRecord, Damage, Record, UndecodedRecord, up_to_footer

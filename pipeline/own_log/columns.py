@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from kraftlab.common.uuids import Uuid
 from kraftlab.metadata.records import Partition, PartitionChange, Topic
-from kraftlab.metadata.uuids import Uuid
 
 Vector = np.ndarray[Any, Any]
 AnyRecord = PartitionChange | Partition | Topic

@@ -20,9 +20,9 @@ from typing import Any
 
 import msgspec
 
+from kraftlab.common.uuids import Uuid
 from kraftlab.metadata.codec import HIGHEST_VERSION
 from kraftlab.metadata.records import AnyRecord as MetadataRecord
-from kraftlab.metadata.uuids import Uuid
 from kraftlab.quorum.core import batch as quorum_batch
 
 from ..kraft_log.batches import AnyRecord, ControlRecord, Record, UndecodedRecord

@@ -41,7 +41,7 @@ def _directories(
     client: AdminClient, broker: pb.DescribedBroker, placed: Placed, warn: Callable[[str], None]
 ) -> tuple[LogDir, ...]:
     from kraftlab.client import ClusterUnreachable
-    from kraftlab.metadata.errors import ApiError
+    from kraftlab.common.errors import ApiError
 
     try:
         results = client.describe_log_dirs(broker.broker_id).results

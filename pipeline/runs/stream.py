@@ -27,7 +27,7 @@ from pyspark.sql import functions as F
 
 from kraftlab.client.errors import ClusterUnreachable
 from kraftlab.client.metadata_log import MetadataLog
-from kraftlab.metadata.errors import ApiError
+from kraftlab.common.errors import ApiError
 from kraftlab.quorum.core.types import OffsetAndEpoch
 
 from ..errors import CorruptInput, Fault, WrongUse, fault_of_worker

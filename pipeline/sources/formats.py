@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from kraftlab.broker.log.record_batch import read_header
 from kraftlab.quorum.storage.segment import SEGMENT_MAGIC
+from kraftlab.records.record_batch import read_header
 
 from ..errors import WrongUse
 from ..framing import Format, Frame, ReadAt, walk

@@ -27,7 +27,7 @@ from kraftlab.client.metadata_log import (
     SnapshotInstead,
     observer_named,
 )
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.quorum.core.types import OffsetAndEpoch
 
 from ..errors import CorruptInput, WrongUse

@@ -13,23 +13,20 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .effects import Barrier, ElectionState
-    from .errors import CorruptBatch, ErrorCode, InvariantViolation, LogTruncationRefused
+    from .errors import CorruptBatch, LogTruncationRefused
     from .log_view import LogView
     from .outbox import Outbox
     from .quorum_state import TRANSITIONS, Transition
     from .raft_config import BootState, RaftConfig
     from .raft_node import RaftNode, RaftStatistics, ReplicaStatus
     from .snapshots import SnapshotContext
-    from .types import ZERO_UUID, Endpoint, OffsetAndEpoch, ReplicaKey, Voter, VoterSet
+    from .types import OffsetAndEpoch, Voter, VoterSet
 
 _MODULES = {
     "Barrier": "effects",
     "BootState": "raft_config",
     "CorruptBatch": "errors",
     "ElectionState": "effects",
-    "Endpoint": "types",
-    "ErrorCode": "errors",
-    "InvariantViolation": "errors",
     "LogTruncationRefused": "errors",
     "LogView": "log_view",
     "OffsetAndEpoch": "types",
@@ -37,25 +34,19 @@ _MODULES = {
     "RaftConfig": "raft_config",
     "RaftNode": "raft_node",
     "RaftStatistics": "raft_node",
-    "ReplicaKey": "types",
     "ReplicaStatus": "raft_node",
     "SnapshotContext": "snapshots",
     "TRANSITIONS": "quorum_state",
     "Transition": "quorum_state",
     "Voter": "types",
     "VoterSet": "types",
-    "ZERO_UUID": "types",
 }
 __all__ = [
     "TRANSITIONS",
-    "ZERO_UUID",
     "Barrier",
     "BootState",
     "CorruptBatch",
     "ElectionState",
-    "Endpoint",
-    "ErrorCode",
-    "InvariantViolation",
     "LogTruncationRefused",
     "LogView",
     "OffsetAndEpoch",
@@ -63,7 +54,6 @@ __all__ = [
     "RaftConfig",
     "RaftNode",
     "RaftStatistics",
-    "ReplicaKey",
     "ReplicaStatus",
     "SnapshotContext",
     "Transition",

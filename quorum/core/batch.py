@@ -24,9 +24,11 @@ from typing import ClassVar, NamedTuple
 
 import msgspec
 
-from .decoding import Decoder
+from kraftlab.common.decoding import Decoder
+from kraftlab.common.replica_key import ReplicaKey
+
 from .errors import CorruptBatch
-from .types import ReplicaKey, VoterSet
+from .types import VoterSet
 
 MAGIC = 0x4B4C4231  # "KLB1"
 HEADER = struct.Struct(">IIIQIHHQQI")

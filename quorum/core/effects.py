@@ -15,8 +15,11 @@ from __future__ import annotations
 
 import msgspec
 
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.replica_key import ReplicaKey
+
 from .messages import Request, Response
-from .types import Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet
+from .types import OffsetAndEpoch, VoterSet
 
 
 class Barrier(msgspec.Struct, frozen=True, gc=False):

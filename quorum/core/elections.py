@@ -16,7 +16,11 @@ and then a candidate with a longer one must be able to reach it.
 
 from __future__ import annotations
 
-from .errors import ErrorCode
+from kraftlab.common.endpoint import are_sane_endpoints
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.replica_key import NODE_ID_MAX, ReplicaKey
+from kraftlab.common.uuids import UUID_BYTES
+
 from .leadership import Leadership
 from .local_log import LocalLog
 from .messages import (
@@ -30,7 +34,7 @@ from .messages import (
 from .quorum_state import QuorumState
 from .requests import InFlight, RequestManager
 from .states import Candidate, Follower, Prospective, Resigned, Unattached
-from .types import NEVER_MS, NODE_ID_MAX, UUID_BYTES, ReplicaKey, Standing, are_sane_endpoints
+from .types import NEVER_MS, Standing
 
 
 def end_quorum_epoch_delay_ms(position: int, count: int, backoff_max_ms: int) -> int:

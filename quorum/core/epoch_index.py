@@ -16,7 +16,8 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 
-from .errors import InvariantViolation
+from kraftlab.common.errors import InvariantViolation
+
 from .types import OffsetAndEpoch
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from kraftlab.common.replica_key import ReplicaKey
+
 from .batch import ControlRecord
 from .messages import Request, Response
-from .types import OffsetAndEpoch, ReplicaKey, Standing
+from .types import OffsetAndEpoch, Standing
 
 
 class RequestReceived(msgspec.Struct, frozen=True, gc=False):

@@ -27,9 +27,11 @@ with a trace and fetched again after a pause.
 
 from __future__ import annotations
 
+from kraftlab.common.errors import ErrorCode
+
 from .batch import BatchHeader, check_all
 from .effects import ANYBODY, Barrier
-from .errors import CorruptBatch, ErrorCode, LogTruncationRefused
+from .errors import CorruptBatch, LogTruncationRefused
 from .local_log import LocalLog
 from .messages import Diverging, FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse, Records
 from .quorum_state import QuorumState

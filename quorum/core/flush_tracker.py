@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from .errors import InvariantViolation
+from kraftlab.common.errors import InvariantViolation
 
 
 class FlushTracker:

@@ -14,7 +14,8 @@ repair is over.
 
 from __future__ import annotations
 
-from .errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
+
 from .messages import AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest, VoterChangeResponse
 from .quorum_state import QuorumState
 from .requests import InFlight, RequestManager

@@ -14,11 +14,14 @@ from collections.abc import Sequence
 
 import msgspec
 
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.replica_key import ReplicaKey
+
 from .messages import AddVoterRequest, FetchRequest, FetchSnapshotRequest, RemoveVoterRequest, TransferLeadershipRequest
 from .purgatory import FetchPurgatory
 from .read_index import ReadIndex
 from .states import EpochState
-from .types import NEVER_MS, Endpoint, ReplicaKey, Voter
+from .types import NEVER_MS, Voter
 
 
 class ReplicaProgress:

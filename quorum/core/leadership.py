@@ -30,9 +30,12 @@ and followers work at the same time. Their barrier is the stored leadership alon
 
 from __future__ import annotations
 
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.replica_key import NODE_ID_MAX, ReplicaKey
+from kraftlab.common.uuids import UUID_BYTES
+
 from .batch import CONTROL, ControlRecord, KRaftVersion, KRaftVoters, LeaderChange, encode, encode_control, read_header
 from .effects import BecameLeader, Proposed, ReadIndexReady, ReadIndexRefused, ReadLog, Rejected, Reply
-from .errors import ErrorCode
 from .events import Propose, ReadIndexAsked, RecordsRead
 from .leader import Leader, PendingRead, ReplicaProgress, majority_offset, next_high_watermark
 from .local_log import LocalLog
@@ -51,7 +54,7 @@ from .purgatory import ParkedFetch
 from .quorum_state import NO_RECORDS, QuorumState
 from .requests import RequestManager
 from .snapshots import Snapshots
-from .types import NEVER_MS, NODE_ID_MAX, UUID_BYTES, ReplicaKey, Standing
+from .types import NEVER_MS, Standing
 
 
 class Leadership:

@@ -14,9 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kraftlab.common.errors import InvariantViolation
+
 from .batch import CONTROL, HEADER_BYTES, BatchHeader, ControlRecord, decode_control
 from .effects import Append, Apply, CleanLog, Effects, InstallSnapshot, Truncate, VotersChanged
-from .errors import CorruptBatch, InvariantViolation
+from .errors import CorruptBatch
 from .flush_tracker import FlushTracker
 from .log_view import LogView
 from .membership import Membership

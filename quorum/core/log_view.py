@@ -17,9 +17,10 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable
 
+from kraftlab.common.errors import InvariantViolation
+
 from .batch import NO_PREVIOUS_CRC, BatchHeader
 from .epoch_index import EpochIndex
-from .errors import InvariantViolation
 from .types import OffsetAndEpoch
 
 

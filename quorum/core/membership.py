@@ -23,9 +23,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from kraftlab.common.endpoint import Endpoint, are_sane_endpoints
+from kraftlab.common.replica_key import ReplicaKey
+
 from .batch import ControlRecord
 from .raft_config import BootState, RaftConfig
-from .types import Endpoint, ReplicaKey, Voter, VoterSet, are_sane_endpoints
+from .types import Voter, VoterSet
 from .voter_set_history import VoterSetHistory
 
 

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import msgspec
 
-from .errors import ErrorCode
-from .types import Endpoint, OffsetAndEpoch, ReplicaKey, Voter
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.replica_key import ReplicaKey
+
+from .types import OffsetAndEpoch, Voter
 
 
 class RaftApi:

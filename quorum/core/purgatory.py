@@ -12,8 +12,10 @@ from heapq import heappop, heappush
 
 import msgspec
 
+from kraftlab.common.replica_key import ReplicaKey
+
 from .messages import FetchRequest
-from .types import NEVER_MS, ReplicaKey
+from .types import NEVER_MS
 
 
 class ParkedFetch(msgspec.Struct, frozen=True, gc=False):

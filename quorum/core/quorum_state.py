@@ -26,6 +26,10 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ErrorCode, InvariantViolation
+from kraftlab.common.replica_key import ReplicaKey
+
 from .effects import (
     ANYBODY,
     Barrier,
@@ -39,7 +43,6 @@ from .effects import (
     Trace,
 )
 from .effects import Resigned as ResignedEffect
-from .errors import ErrorCode, InvariantViolation
 from .leader import Leader
 from .log_view import LogView
 from .membership import Membership
@@ -55,7 +58,7 @@ from .messages import (
 from .raft_config import BootState, RaftConfig
 from .repair import Repair
 from .states import Candidate, EpochState, Follower, Prospective, Resigned, Unattached
-from .types import EPOCH_JUMP_MAX, EPOCH_LAST, NEVER_MS, NO_LEADER, Endpoint, ReplicaKey
+from .types import EPOCH_JUMP_MAX, EPOCH_LAST, NEVER_MS, NO_LEADER
 from .vote_tally import VoteTally
 
 State = Unattached | Prospective | Candidate | Leader | Follower | Resigned

@@ -9,8 +9,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.replica_key import ReplicaKey
+from kraftlab.common.uuids import ZERO
+
 from .batch import ControlRecord
-from .types import ZERO_UUID, Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet
+from .types import OffsetAndEpoch, VoterSet
 
 
 class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,7 +25,7 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     node_id: int
     voters: VoterSet
-    directory_id: bytes = ZERO_UUID
+    directory_id: bytes = ZERO
     endpoints: dict[str, Endpoint] = {}
     """This node's own, by listener name. BeginQuorumEpoch sends them to voters."""
     voter_endpoints: dict[str, Endpoint] = {}

@@ -60,9 +60,12 @@ import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from kraftlab.common.endpoint import Endpoint, are_sane_endpoints
+from kraftlab.common.errors import ErrorCode, InvariantViolation
+from kraftlab.common.replica_key import NODE_ID_MAX, ReplicaKey
+
 from .effects import ANYBODY, Effects, ElectionState, RepairEnded, Reply
 from .elections import Elections
-from .errors import ErrorCode, InvariantViolation
 from .events import (
     ElectionStateStored,
     Event,
@@ -117,7 +120,7 @@ from .snapshot_fetching import SnapshotFetching
 from .snapshot_serving import SnapshotServing
 from .snapshots import SnapshotContext, Snapshots, found_at_boot
 from .states import Candidate, Follower, Prospective, Resigned, Unattached
-from .types import NEVER_MS, NO_LEADER, NODE_ID_MAX, Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet, are_sane_endpoints
+from .types import NEVER_MS, NO_LEADER, OffsetAndEpoch, VoterSet
 from .voter_set_history import KRAFT_VERSION_MAX
 
 

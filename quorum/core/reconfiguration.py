@@ -40,9 +40,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from kraftlab.common.endpoint import ENDPOINTS_MAX, Endpoint, are_sane_endpoints
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.replica_key import NODE_ID_MAX, ReplicaKey
+from kraftlab.common.uuids import ZERO
+
 from .batch import KRaftVoters
 from .effects import Reply
-from .errors import ErrorCode
 from .leader import Leader, VoterChange
 from .leadership import Leadership
 from .local_log import LocalLog
@@ -58,7 +62,7 @@ from .messages import (
 )
 from .quorum_state import QuorumState
 from .requests import InFlight, RequestManager
-from .types import ENDPOINTS_MAX, NODE_ID_MAX, ZERO_UUID, Endpoint, ReplicaKey, Voter, VoterSet, are_sane_endpoints
+from .types import Voter, VoterSet
 from .voter_set_history import KRAFT_VERSION_MAX
 
 
@@ -143,7 +147,7 @@ class Reconfiguration:
 
     def _sane_voter(self, leader: Leader, request: AddVoterRequest, now_ms: int) -> Refusal | None:
         key = request.voter.key
-        if 0 <= key.node_id <= NODE_ID_MAX and len(key.directory_id) == len(ZERO_UUID) and key.directory_id != ZERO_UUID:
+        if 0 <= key.node_id <= NODE_ID_MAX and len(key.directory_id) == len(ZERO) and key.directory_id != ZERO:
             return None
         message = f"a voter needs a node id and the id of its metadata directory, unlike {key.described()}"
         return Refusal(ErrorCode.INVALID_REQUEST, message)

@@ -35,8 +35,9 @@ not count as a sign of life, because a leader that sends nothing useful for a wh
 
 from __future__ import annotations
 
+from kraftlab.common.errors import ErrorCode, InvariantViolation
+
 from .effects import OpenSnapshot, StoreSnapshotChunk, VerifySnapshot
-from .errors import ErrorCode, InvariantViolation
 from .events import SnapshotChunkStored, SnapshotRefused, SnapshotVerified
 from .local_log import LocalLog
 from .messages import FetchSnapshotRequest, FetchSnapshotResponse

@@ -16,8 +16,9 @@ disk has no room for another, which the shell reports as for any write (StorageF
 
 from __future__ import annotations
 
+from kraftlab.common.errors import ErrorCode
+
 from .effects import ReadSnapshot, Reply, RewriteSnapshot
-from .errors import ErrorCode
 from .events import SnapshotRead
 from .leader import Leader
 from .leadership import Leadership

@@ -27,8 +27,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from kraftlab.common.errors import InvariantViolation
+
 from .batch import ControlRecord, KRaftVersion, KRaftVoters, SnapshotHeader
-from .errors import InvariantViolation
 from .local_log import LocalLog
 from .log_view import LogView
 from .membership import Membership

@@ -10,8 +10,11 @@ import enum
 from abc import abstractmethod
 from typing import ClassVar
 
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.replica_key import ReplicaKey
+
 from .effects import ElectionState
-from .types import NEVER_MS, NO_LEADER, Endpoint, OffsetAndEpoch, ReplicaKey
+from .types import NEVER_MS, NO_LEADER, OffsetAndEpoch
 from .vote_tally import VoteTally
 
 

@@ -5,7 +5,6 @@ Offsets are 0-based. Every *end* offset is exclusive. Epoch 0 is primordial: no 
 
 from __future__ import annotations
 
-import base64
 import enum
 from collections.abc import Iterable
 from itertools import pairwise
@@ -13,9 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
-UUID_BYTES = 16
-ZERO_UUID = bytes(UUID_BYTES)
-"""An unknown directory id. Static voter sets name voters by node id alone."""
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.replica_key import ReplicaKey
 
 NEVER_MS = 1 << 62
 """A deadline that never passes."""
@@ -26,11 +24,6 @@ EPOCH_LAST = EPOCH_MAX - 1
 """The last epoch that a node adopts or opens."""
 EPOCH_JUMP_MAX = 1_000_000
 """Larger steps of a node's epoch are not believed: elections at full speed take days for so many."""
-NODE_ID_MAX = 2**31 - 1
-"""Largest valid node id, Kafka's int32. No answer could repeat a larger one."""
-ENDPOINTS_MAX = 16
-NAME_LENGTH_MAX = 255
-PORT_MAX = 65535
 
 
 class OffsetAndEpoch(NamedTuple):
@@ -43,27 +36,6 @@ class OffsetAndEpoch(NamedTuple):
         return f"{self.offset}@{self.epoch}"
 
 
-class ReplicaKey(msgspec.Struct, frozen=True, array_like=True):
-    """A replica: node id and id of the directory that holds its log (KIP-853).
-
-    A wiped disk gets another directory id and is therefore another replica.
-    """
-
-    node_id: int
-    directory_id: bytes = ZERO_UUID
-
-    def matches(self, stored: ReplicaKey) -> bool:
-        """Return True if this key may act as `stored`: same node id, and same directory if `stored` names one."""
-        return self.node_id == stored.node_id and stored.directory_id in (ZERO_UUID, self.directory_id)
-
-    def described(self) -> str:
-        """Return the key as people read it; the directory id is in Kafka's form, base64url without padding."""
-        return f"node {self.node_id} with directory id {base64.urlsafe_b64encode(self.directory_id).decode().rstrip('=')}"
-
-    def __repr__(self) -> str:
-        return f"n{self.node_id}"
-
-
 class Standing(enum.Enum):
     """Standing of a request's sender, as the shell knows it. Voters need none: the core knows them by their keys."""
 
@@ -73,24 +45,6 @@ class Standing(enum.Enum):
     """May read the metadata log."""
     STRANGER = "stranger"
     """May not read the metadata log."""
-
-
-class Endpoint(msgspec.Struct, frozen=True, array_like=True):
-    """Address of one listener of a node."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-def are_sane_endpoints(endpoints: dict[str, Endpoint]) -> bool:
-    """Return True for at most `ENDPOINTS_MAX` endpoints, each with a listener name, a host and a port in range."""
-    return len(endpoints) <= ENDPOINTS_MAX and all(
-        0 < len(name) <= NAME_LENGTH_MAX and 0 < len(endpoint.host) <= NAME_LENGTH_MAX and 0 < endpoint.port <= PORT_MAX
-        for name, endpoint in endpoints.items()
-    )
 
 
 class Voter(msgspec.Struct, frozen=True, array_like=True):

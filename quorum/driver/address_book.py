@@ -10,8 +10,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+from kraftlab.common.endpoint import Endpoint
+
 from ..core.effects import ANYBODY
-from ..core.types import Endpoint, VoterSet
+from ..core.types import VoterSet
 
 
 class AddressBook:

@@ -19,9 +19,11 @@ from typing import Any
 
 import trio
 
+from kraftlab.common.errors import InvariantViolation
+from kraftlab.common.signal import Signal
+
 from ..apply_order import ApplyOrder, committed_batches
 from ..core.batch import check_all, headers_of
-from ..core.errors import InvariantViolation
 from ..core.types import OffsetAndEpoch
 from ..state_machine import CommittedBatch, StateMachine
 from ..storage.metadata_log import MetadataLog
@@ -29,7 +31,6 @@ from ..storage.snapshot_store import SnapshotStore
 from .environment import Threads
 from .full_disk import when_there_is_room
 from .garbage_collection import loading_state
-from .signal import Signal
 from .snapshot_taker import SnapshotTaker
 
 logger = logging.getLogger("kraftlab.quorum")

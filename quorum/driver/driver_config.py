@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from kraftlab.common.endpoint import Endpoint
+
 from ..core.raft_config import RaftConfig
 from ..core.raft_node import RaftStatistics
-from ..core.types import Endpoint
 
 
 class DriverConfig(msgspec.Struct, frozen=True, kw_only=True):

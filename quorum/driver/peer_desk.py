@@ -20,6 +20,10 @@ from functools import partial
 import msgspec
 import trio
 
+from kraftlab.common.decoding import Decoder
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.signal import Answer
 from kraftlab.wire.senders import check_sender
 from kraftlab.wire.transport import (
     NewerGeneration,
@@ -32,9 +36,7 @@ from kraftlab.wire.transport import (
     Responder,
 )
 
-from ..core.decoding import Decoder
 from ..core.effects import ANYBODY, Reply, Send
-from ..core.errors import ErrorCode
 from ..core.events import Event, RequestAbandoned, RequestFailed, RequestReceived, ResponseReceived
 from ..core.messages import (
     API_OF,
@@ -46,12 +48,11 @@ from ..core.messages import (
     VoterChangeResponse,
 )
 from ..core.outbox import Outbox
-from ..core.types import Endpoint, Standing
+from ..core.types import Standing
 from ..storage.errors import WrongIdentity
 from .address_book import AddressBook
 from .driver_config import DriverConfig
 from .senders import QUORUM_SENDERS
-from .signal import Answer
 
 logger = logging.getLogger("kraftlab.quorum")
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from kraftlab.common.endpoint import Endpoint
+
 from ..core.raft_node import RaftNode, ReplicaStatus
-from ..core.types import Endpoint
 
 DESCRIBE_QUORUM = 55
 """Api number of DescribeQuorum. Any node answers from its own view; the request body is empty."""

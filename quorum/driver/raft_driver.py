@@ -26,7 +26,10 @@ from collections.abc import Mapping
 import msgspec
 import trio
 
-from kraftlab.wire.line_limit import LineLimit
+from kraftlab.common.causes import only_cause
+from kraftlab.common.errors import ErrorCode, InvariantViolation
+from kraftlab.common.line_limit import LineLimit
+from kraftlab.common.signal import Signal
 from kraftlab.wire.transport import DirectHandler, PeerIdentity, PeerPool, PeerRequest, Responder
 
 from ..core.effects import (
@@ -38,7 +41,6 @@ from ..core.effects import (
     Trace,
     VotersChanged,
 )
-from ..core.errors import ErrorCode, InvariantViolation
 from ..core.events import (
     ElectionStateStored,
     Event,
@@ -74,12 +76,11 @@ from .apply_task import ApplyTask
 from .cluster_generation import generation_over, generations_missed
 from .driver_config import DriverConfig, DriverStatistics
 from .environment import Environment, this_machine
-from .errors import NoSnapshot, NotLeader, Overloaded, only_cause
+from .errors import NoSnapshot, NotLeader, Overloaded
 from .full_disk import when_there_is_room
 from .peer_desk import OwnRequest, PeerDesk, StandingOf, observers_only
 from .quorum_description import DESCRIBE_QUORUM, QuorumDescription, describe_quorum
 from .read_index import ReadIndexDesk, offset_of
-from .signal import Signal
 from .snapshot_copies import SnapshotCopies
 from .snapshot_taker import SnapshotTaker
 from .storage_tasks import ElectionWriter, LogFlusher

@@ -6,10 +6,11 @@ The core's read_index.py explains the answer.
 
 from __future__ import annotations
 
+from kraftlab.common.signal import Answer
+
 from ..core.effects import ReadIndexReady, ReadIndexRefused
 from ..core.messages import LeaderView
 from .errors import NotLeader, Overloaded
-from .signal import Answer
 
 ReadIndexAnswer = Answer[ReadIndexReady | ReadIndexRefused]
 

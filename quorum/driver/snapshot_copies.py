@@ -22,6 +22,8 @@ from collections.abc import Callable
 
 import trio
 
+from kraftlab.common.signal import Signal
+
 from ..core.effects import CopyStep, ReadSnapshot
 from ..core.events import Event, SnapshotRead, SnapshotRefused
 from ..core.types import OffsetAndEpoch
@@ -30,7 +32,6 @@ from ..storage.snapshot_file import SnapshotInvalid
 from ..storage.snapshot_store import SnapshotStore
 from .environment import Threads
 from .full_disk import when_there_is_room
-from .signal import Signal
 
 logger = logging.getLogger("kraftlab.quorum")
 

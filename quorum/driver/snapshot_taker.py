@@ -21,6 +21,8 @@ from collections.abc import Callable
 
 import trio
 
+from kraftlab.common.signal import Answer, Signal
+
 from ..core.effects import RewriteSnapshot
 from ..core.snapshots import SnapshotContext
 from ..core.types import OffsetAndEpoch
@@ -29,7 +31,6 @@ from ..storage.errors import StorageFull
 from ..storage.snapshot_store import SnapshotStore
 from .environment import Threads
 from .errors import NoSnapshot
-from .signal import Answer, Signal
 
 logger = logging.getLogger("kraftlab.quorum")
 

@@ -18,6 +18,8 @@ from types import TracebackType
 
 import trio
 
+from kraftlab.common.signal import Signal
+
 from ..core.effects import Append, CleanLog, InstallSnapshot, StoreElectionState, Truncate
 from ..storage.election_store import ElectionStateStore
 from ..storage.errors import StorageFull
@@ -25,7 +27,6 @@ from ..storage.metadata_log import MetadataLog
 from .disk_threads import SETTLE_TIMEOUT_S
 from .environment import Threads, Worker
 from .full_disk import FULL_DISK_RETRY_S
-from .signal import Signal
 
 logger = logging.getLogger("kraftlab.quorum")
 

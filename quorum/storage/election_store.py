@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import msgspec
 
+from kraftlab.common.replica_key import ReplicaKey
+
 from ..core.effects import ElectionState
-from ..core.types import ReplicaKey
 from .checked_file import read_checked, replace_checked
 from .errors import LogCorrupt
 from .file_system import FileSystem

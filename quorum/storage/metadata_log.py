@@ -31,9 +31,11 @@ from collections.abc import Iterator
 
 import msgspec
 
+from kraftlab.common.errors import InvariantViolation
+
 from ..core import batch
 from ..core.batch import BatchHeader
-from ..core.errors import CorruptBatch, InvariantViolation
+from ..core.errors import CorruptBatch
 from ..core.types import OffsetAndEpoch
 from .batch_index import BatchIndex
 from .errors import DiskFailed, LogCorrupt, StorageError, StorageFull

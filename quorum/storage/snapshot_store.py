@@ -22,9 +22,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import NamedTuple
 
+from kraftlab.common.errors import InvariantViolation
+
 from ..core.batch import Batch, ControlRecord
 from ..core.effects import CopyStep, OpenSnapshot, StoreSnapshotChunk
-from ..core.errors import InvariantViolation
 from ..core.events import SnapshotChunkStored, SnapshotVerified
 from ..core.types import OffsetAndEpoch
 from .errors import DiskFailed, LogCorrupt, StorageFull

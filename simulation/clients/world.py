@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 
 from kraftlab.checking.facts import Observation, Strike
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.controller.cluster import controllers
 from kraftlab.metadata.features import supported_features
 from kraftlab.metadata.peer_rpc import ControllerRegistrationRequest
 from kraftlab.metadata.records import Listener
 from kraftlab.quorum.core import batch as batches
-from kraftlab.quorum.core.types import ReplicaKey
 from kraftlab.quorum.state_machine import CommittedBatch
 
 from ..consensus.fault_atlas import is_whole, sets_in_force

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Protocol
 
-from kraftlab.quorum.core.types import ReplicaKey, VoterSet
+from kraftlab.common.replica_key import ReplicaKey
+from kraftlab.quorum.core.types import VoterSet
 
 from .machine import Machine
 from .network import SimulatedNetwork

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from random import Random
 
-from kraftlab.quorum.core.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.quorum.core.events import RequestReceived, TimerFired
 from kraftlab.quorum.core.messages import (
     BeginQuorumEpochRequest,
@@ -22,7 +23,7 @@ from kraftlab.quorum.core.messages import (
     Request,
     VoteRequest,
 )
-from kraftlab.quorum.core.types import EPOCH_JUMP_MAX, EPOCH_LAST, EPOCH_MAX, OffsetAndEpoch, ReplicaKey, Standing
+from kraftlab.quorum.core.types import EPOCH_JUMP_MAX, EPOCH_LAST, EPOCH_MAX, OffsetAndEpoch, Standing
 
 from .invariants import Violation
 from .options import SimulationOptions

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 from typing import NamedTuple
 
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.quorum.core.batch import BatchHeader, ControlRecord, check_all
 from kraftlab.quorum.core.effects import Append, Effects, ElectionState, InstallSnapshot, Reply, Send, Truncate
 from kraftlab.quorum.core.events import Event
@@ -27,7 +28,7 @@ from kraftlab.quorum.core.messages import (
     VoteResponse,
 )
 from kraftlab.quorum.core.snapshots import SnapshotContext
-from kraftlab.quorum.core.types import OffsetAndEpoch, ReplicaKey, VoterSet
+from kraftlab.quorum.core.types import OffsetAndEpoch, VoterSet
 from kraftlab.quorum.storage import MetadataStore, SnapshotStore
 
 from .durable_log import DurableLog

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.quorum.core.effects import ElectionState
-from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch, ReplicaKey, Voter, VoterSet
+from kraftlab.quorum.core.types import OffsetAndEpoch, Voter, VoterSet
 from kraftlab.quorum.storage import DiskFailed, FsyncFailed, LogCorrupt, LogIdentity, MetadataStore, StorageError, StorageFull
 from kraftlab.quorum.storage.bootstrap import write_bootstrap
 from kraftlab.quorum.storage.identity import partition_directory

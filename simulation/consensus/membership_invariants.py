@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.quorum.core.states import Candidate, Prospective
-from kraftlab.quorum.core.types import ReplicaKey, VoterSet
+from kraftlab.quorum.core.types import VoterSet
 
 from .invariants import Checker, Violation
 from .observed import ObservedProcess

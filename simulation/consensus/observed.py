@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.quorum.apply_order import ApplyOrder
 from kraftlab.quorum.core.effects import ElectionState
 from kraftlab.quorum.core.local_log import LocalLog
 from kraftlab.quorum.core.messages import Request
 from kraftlab.quorum.core.quorum_state import QuorumState
 from kraftlab.quorum.core.raft_node import RaftNode
-from kraftlab.quorum.core.types import OffsetAndEpoch, ReplicaKey, VoterSet
+from kraftlab.quorum.core.types import OffsetAndEpoch, VoterSet
 from kraftlab.quorum.storage.metadata_log import MetadataLog
 
 from .committed_history import CommittedHistory

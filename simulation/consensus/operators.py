@@ -10,7 +10,8 @@ from __future__ import annotations
 from random import Random
 from typing import NamedTuple
 
-from kraftlab.quorum.core.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.quorum.core.messages import (
     AddVoterRequest,
     RemoveVoterRequest,
@@ -18,7 +19,6 @@ from kraftlab.quorum.core.messages import (
     VoterChangeRequest,
     VoterChangeResponse,
 )
-from kraftlab.quorum.core.types import ReplicaKey
 
 from .cluster import Cluster
 from .invariants import Checker, Violation

@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 from kraftlab.checking.mutant import Mutant, planted
 from kraftlab.checking.workers import done_by
-from kraftlab.quorum.core.errors import CorruptBatch, InvariantViolation, LogTruncationRefused
+from kraftlab.common.errors import InvariantViolation
+from kraftlab.quorum.core.errors import CorruptBatch, LogTruncationRefused
 from kraftlab.quorum.storage import LogCorrupt, StorageError
 
 from .coverage import Coverage

@@ -11,11 +11,12 @@ from typing import Protocol
 
 import msgspec
 
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.quorum.core.effects import Effects, ElectionState, Send
 from kraftlab.quorum.core.events import Event, RequestAbandoned, RequestFailed
 from kraftlab.quorum.core.messages import Request, Response
 from kraftlab.quorum.core.raft_config import RaftConfig
-from kraftlab.quorum.core.types import Endpoint, ReplicaKey
 from kraftlab.quorum.storage import DiskFailed, LogCorrupt
 from kraftlab.quorum.storage.metadata_log import Taken
 

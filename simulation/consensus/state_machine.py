@@ -9,7 +9,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.quorum.state_machine import CommittedBatch, StateMachine
 
 _POSITION = struct.Struct(">QQQQ")

@@ -10,9 +10,10 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.quorum.core.batch import CRC_AT, ControlRecord, KRaftVoters, check
 from kraftlab.quorum.core.errors import CorruptBatch
-from kraftlab.quorum.core.types import ReplicaKey, VoterSet
+from kraftlab.quorum.core.types import VoterSet
 
 from .durable_log import DurableLog
 

@@ -13,8 +13,9 @@ from itertools import repeat
 
 import msgspec
 
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.quorum.core.raft_config import RaftConfig
-from kraftlab.quorum.core.types import ReplicaKey, Voter, VoterSet
+from kraftlab.quorum.core.types import Voter, VoterSet
 from kraftlab.quorum.storage import LogCorrupt
 
 from .check_quorum import CheckQuorum

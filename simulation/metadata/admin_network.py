@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from google.protobuf.message import Message
 
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
 from kraftlab.rpc.methods import METHODS, fault
 from kraftlab.rpc.request_ids import ONCE, can_be_named, is_named
 from kraftlab.rpc.server import Call

@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 
 from kraftlab.checking.mutant import MutantDoesNotApply, Table
+from kraftlab.common.errors import ApiError
+from kraftlab.common.uuids import Uuid
 from kraftlab.controller.cluster import brokers, producer_ids
 from kraftlab.controller.cluster.heartbeats import HeartbeatTable
 from kraftlab.controller.engine import exactly_once, log_writer, lost_connections
@@ -23,7 +25,6 @@ from kraftlab.controller.reassignment import arithmetic
 from kraftlab.controller.reassignment.arithmetic import Reassignment
 from kraftlab.metadata.acls import Acl, AclsImage
 from kraftlab.metadata.delta import MetadataDelta
-from kraftlab.metadata.errors import ApiError
 from kraftlab.metadata.image import BrokerImage, MetadataImage
 from kraftlab.metadata.index import MetadataIndex
 from kraftlab.metadata.moves import MovesImage
@@ -32,7 +33,6 @@ from kraftlab.metadata.peer_rpc import BrokerHeartbeatRequest
 from kraftlab.metadata.records import AnyRecord, ProducerIds, RequestOutcome
 from kraftlab.metadata.requests import RequestsDelta, RequestsImage
 from kraftlab.metadata.snapshot import ImageSnapshot, _chunks
-from kraftlab.metadata.uuids import Uuid
 
 from ..consensus.mutants.seeds import Seeds
 

@@ -16,11 +16,11 @@ from collections.abc import Callable
 from typing import Any
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.common.errors import ErrorCode
 from kraftlab.controller.engine import exactly_once
 from kraftlab.controller.engine.exactly_once import RequestIdentity
 from kraftlab.controller.engine.purgatory import Answer
 from kraftlab.controller.engine.state import Context, ControllerState, Outcome
-from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.records import RESOURCE_BROKER, AnyRecord, Config
 from kraftlab.metadata.requests import KEPT_PER_CLIENT
 from kraftlab.quorum.core.batch import MAX_RECORDS

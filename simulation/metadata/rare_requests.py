@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.common.uuids import Uuid
 from kraftlab.controller.cluster import brokers, producer_ids
 from kraftlab.controller.engine.quorum_controller import Generate
 from kraftlab.controller.security import acls
 from kraftlab.metadata.acls import Operation, PatternType, PermissionType, ResourceType
-from kraftlab.metadata.uuids import Uuid
 
 from .stage import MetadataStage, TargetController
 

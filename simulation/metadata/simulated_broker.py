@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.uuids import Uuid
 from kraftlab.controller.cluster import brokers
 from kraftlab.controller.engine.purgatory import Answer
 from kraftlab.controller.engine.state import Context, ControllerState, Outcome
 from kraftlab.controller.partitions.partitions import NOT_CHECKED, alter_partition
-from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.features import supported_features
 from kraftlab.metadata.image import EMPTY, PartitionImage
 from kraftlab.metadata.peer_rpc import (
@@ -28,7 +29,6 @@ from kraftlab.metadata.peer_rpc import (
     IsrChange,
 )
 from kraftlab.metadata.records import RECOVERED, Listener
-from kraftlab.metadata.uuids import Uuid
 
 from ..consensus.process import SimulatedProcess
 from .broker_line import BrokerLine

@@ -14,6 +14,7 @@ from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
+from kraftlab.common.endpoint import Endpoint
 from kraftlab.config.access import AUTHORIZER
 from kraftlab.controller.engine.queue import NEVER_MS
 from kraftlab.controller.engine.quorum_controller import QuorumController
@@ -22,7 +23,7 @@ from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.records import RESOURCE_BROKER
 from kraftlab.quorum.core.effects import Proposed, Rejected
 from kraftlab.quorum.core.events import Propose, ResignAsked
-from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch
+from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.quorum.driver.errors import NotLeader, Overloaded
 from kraftlab.quorum.state_machine import CommittedBatch, FrozenState
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import deque
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.metadata import codec
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.snapshot import image_digest, image_records
 from kraftlab.rpc.methods import LocalCall

@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
 
+from kraftlab.common.errors import ErrorCode
 from kraftlab.controller.api.service import ControllerService
 from kraftlab.controller.engine.purgatory import Answer
 from kraftlab.controller.engine.state import Context, ControllerState, Outcome, QuorumFacts
 from kraftlab.controller.quorum_operations import QuorumOperations
-from kraftlab.metadata.errors import ErrorCode
 from kraftlab.quorum.core.messages import VoterChangeRequest, VoterChangeResponse
 from kraftlab.quorum.driver.quorum_description import QuorumDescription, describe_quorum
 

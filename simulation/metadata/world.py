@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import immutables
 import msgspec
 
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.controller.engine.answer_deadlines import CommitUnknown
 from kraftlab.controller.engine.purgatory import Answer
 from kraftlab.controller.engine.quorum_controller import Generate
 from kraftlab.controller.engine.state import Context, ControllerState, Outcome
 from kraftlab.controller.reassignment import upkeep
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.peer_rpc import AlterPartitionRequest, BrokerHeartbeatResponse
 from kraftlab.metadata.records import RESOURCE_BROKER, AnyRecord, BeginTransaction, Config, EndTransaction, PartitionChange

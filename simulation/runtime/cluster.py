@@ -25,17 +25,19 @@ import trio
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import ClusterUnreachable
 from kraftlab.client.errors import api_error
+from kraftlab.common.causes import first_cause
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.replica_key import ReplicaKey
+from kraftlab.common.uuids import Uuid, to_text
 from kraftlab.config import meta_properties
 from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.config.models import BrokerConfig, ControllerConfig, build
 from kraftlab.lab.cluster_plan import FIRST_CONTROLLER_ID
 from kraftlab.lab.links.shape import Cut, LinkShape
-from kraftlab.metadata.errors import ApiError, ErrorCode
-from kraftlab.metadata.uuids import Uuid, to_text
 from kraftlab.quorum.core.messages import LeaderView
-from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter, VoterSet
+from kraftlab.quorum.core.types import Voter, VoterSet
 from kraftlab.quorum.driver.environment import Environment
-from kraftlab.quorum.driver.errors import first_cause
 from kraftlab.quorum.storage.bootstrap import write_bootstrap
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.metadata.peer_rpc import (
     Api,
     BrokerHeartbeatRequest,
@@ -30,7 +31,7 @@ from kraftlab.quorum.core.messages import (
     Request,
     VoteRequest,
 )
-from kraftlab.quorum.core.types import EPOCH_JUMP_MAX, EPOCH_LAST, EPOCH_MAX, OffsetAndEpoch, ReplicaKey
+from kraftlab.quorum.core.types import EPOCH_JUMP_MAX, EPOCH_LAST, EPOCH_MAX, OffsetAndEpoch
 from kraftlab.wire.frames import GENERATION_MAX, REQUEST, Frame, encode_frame
 
 STRANGER = 77

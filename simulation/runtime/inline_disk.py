@@ -18,7 +18,7 @@ from typing import ParamSpec, Protocol, Self, TypeVar
 
 import trio
 
-from kraftlab.quorum.driver.signal import Signal
+from kraftlab.common.signal import Signal
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -21,9 +21,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, Self
 
-from kraftlab.broker.crash_images.watched_disks import Change, WatchedDisks, lay_out
-
 from ..consensus.simulated_file_system import PowerCut
+from ..crash_images.watched_disks import Change, WatchedDisks, lay_out
 
 
 class LogDirDisk:

@@ -24,8 +24,8 @@ from collections.abc import Callable, Iterable
 
 import trio
 
+from kraftlab.common.endpoint import Endpoint
 from kraftlab.lab.links.shape import PLAIN, Cut, LinkShape
-from kraftlab.quorum.core.types import Endpoint
 from kraftlab.wire.network import CONNECT_TIMEOUT_S, Accept
 
 LENGTH_BYTES = 4

@@ -17,10 +17,10 @@ from random import Random
 from typing import NamedTuple
 
 from kraftlab.broker.log.dir_names import DirKind, parse
-from kraftlab.broker.log.errors import CorruptBatch
 from kraftlab.broker.log.indexes import LOG_SUFFIX
-from kraftlab.broker.log.record_batch import HEADER_BYTES, read_header
 from kraftlab.metadata.image import MetadataImage
+from kraftlab.records.errors import CorruptBatch
+from kraftlab.records.record_batch import HEADER_BYTES, read_header
 
 CHECKED_FROM = 16
 """First byte of a batch that its checksum covers: after base offset, length and leader epoch."""

@@ -23,18 +23,18 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import InvariantViolation
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.quorum.core import (
     BootState,
     ElectionState,
-    Endpoint,
-    InvariantViolation,
     LogTruncationRefused,
     LogView,
     OffsetAndEpoch,
     Outbox,
     RaftConfig,
     RaftNode,
-    ReplicaKey,
     Voter,
     VoterSet,
 )

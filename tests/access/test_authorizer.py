@@ -6,8 +6,8 @@ import pytest
 
 from kraftlab.access.authorizer import AccessSettings, Authorizer, Rights
 from kraftlab.access.users import AuthenticationFailed, Users, parse_principals, parse_users
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.metadata.acls import CLUSTER_NAME, Acl, AclsImage, Operation, PatternType, PermissionType, ResourceType
-from kraftlab.metadata.errors import ApiError, ErrorCode
 
 TOPIC, CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER
 NO_RULES = AclsImage()

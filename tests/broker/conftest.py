@@ -15,12 +15,10 @@ import msgspec
 import pytest
 import trio
 
-from kraftlab.broker.crash_images import world as one_process
-from kraftlab.broker.crash_images.world import broker_config, format_disks
-from kraftlab.broker.log.errors import LogDirFailed, LogError
-from kraftlab.broker.log.record_batch import Record, build_batch
+from kraftlab.broker.log.errors import LogDirFailed
 from kraftlab.broker.replication.partition import Partition
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.uuids import UNASSIGNED, Uuid, random_uuid
 from kraftlab.metadata.image import PartitionImage
 from kraftlab.metadata.peer_rpc import (
     AlterPartitionRequest,
@@ -33,7 +31,10 @@ from kraftlab.metadata.peer_rpc import (
 )
 from kraftlab.metadata.records import BrokerRegistrationChange, Config, PartitionChange, RemoveTopic, Topic
 from kraftlab.metadata.records import Partition as PartitionRecord
-from kraftlab.metadata.uuids import UNASSIGNED, Uuid, random_uuid
+from kraftlab.records.errors import LogError
+from kraftlab.records.record_batch import Record, build_batch
+from kraftlab.simulation.crash_images import world as one_process
+from kraftlab.simulation.crash_images.world import broker_config, format_disks
 
 
 class World(one_process.World):

@@ -12,8 +12,8 @@ from kraftlab.access.authorizer import AccessSettings
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.broker.api.admin_service import AdminService
 from kraftlab.broker.control.metadata_publisher import MetadataPublisher
+from kraftlab.common.errors import ErrorCode
 from kraftlab.metadata.acls import Acl, AclsImage, Operation
-from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.image import MetadataImage, Provenance
 from kraftlab.metadata.peer_rpc import EnvelopeRequest, EnvelopeResponse
 from kraftlab.rpc.server import Call

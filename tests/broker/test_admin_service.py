@@ -15,7 +15,7 @@ from kraftlab.admin.v1 import admin_pb2
 from kraftlab.broker.api.admin_service import AdminService
 from kraftlab.broker.control.controller_channel import NoController
 from kraftlab.broker.control.metadata_publisher import MetadataPublisher
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import EnvelopeRequest, EnvelopeResponse, ForwardingBroker
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import trio
 
-from kraftlab.broker.cleaner import Cleaner
 from kraftlab.broker.log import checkpoints
 from kraftlab.broker.log.compacting import Compaction
-from kraftlab.broker.log.record_batch import Record, StoredRecord, build_batch, decode_records
-from kraftlab.broker.retention import Retention
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.broker.upkeep.cleaner import Cleaner
+from kraftlab.broker.upkeep.retention import Retention
+from kraftlab.common.errors import ErrorCode
+from kraftlab.records.record_batch import Record, StoredRecord, build_batch, decode_records
 
 from .conftest import eventually
 
@@ -116,7 +116,7 @@ async def test_cleaners_share_the_memory_for_keys_and_for_records(
         given.append((map_bytes, chunk_bytes))
         return Compaction(*arguments, map_bytes=map_bytes, chunk_bytes=chunk_bytes, **rest)
 
-    monkeypatch.setattr("kraftlab.broker.cleaner.Compaction", note)
+    monkeypatch.setattr("kraftlab.broker.upkeep.cleaner.Compaction", note)
     await fill(broker, 40)
     assert await cleaner_of(broker).clean_all() == 1
     assert given == [(1_000_000, 200_000)]

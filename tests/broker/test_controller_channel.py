@@ -6,8 +6,10 @@ import pytest
 import trio
 
 from kraftlab.broker.control.controller_channel import ControllerChannel, NoController
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.quorum.core.messages import LeaderView
-from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter, VoterSet
+from kraftlab.quorum.core.types import Voter, VoterSet
 from kraftlab.wire.transport import PeerIdentity, PeerRequest, PeerServer, PeerUnreachable
 
 IDENTITY = PeerIdentity("channel-test", 0, ReplicaKey(1, bytes(16)))

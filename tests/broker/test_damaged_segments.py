@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import FetchPartition, ReplicaFetchRequest
 from kraftlab.metadata.records import RESOURCE_TOPIC
 

@@ -16,8 +16,8 @@ from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.broker.api.log_dir_repairs import LogDirRepairs
 from kraftlab.broker.log import checkpoints
 from kraftlab.broker.log.errors import ReplicaConflict
-from kraftlab.metadata.errors import ErrorCode
-from kraftlab.metadata.uuids import LOST, ZERO, random_uuid
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.uuids import LOST, ZERO, random_uuid
 
 from .conftest import Broker, batch, eventually, same_data
 

@@ -12,7 +12,7 @@ import trio
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.broker.api.delete_records import DeleteRecordsApi
 from kraftlab.broker.log.partition_log import PartitionLog
-from kraftlab.broker.retention import Retention
+from kraftlab.broker.upkeep.retention import Retention
 from kraftlab.metadata.records import RESOURCE_TOPIC
 
 from .conftest import batch, eventually

@@ -8,8 +8,8 @@ import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.broker.api.producers import DescribeProducers, list_transactions
-from kraftlab.broker.log.record_batch import Record, build_batch
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.records.record_batch import Record, build_batch
 
 from .conftest import batch
 

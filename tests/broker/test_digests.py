@@ -10,7 +10,7 @@ import trio
 
 from kraftlab.broker.log.disks import Disks
 from kraftlab.broker.log.errors import LogClosed
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import LogDigestRequest
 
 from .conftest import batch

@@ -16,19 +16,19 @@ import trio.testing
 
 from kraftlab.broker.control.lifecycle import RegistrationFailed
 from kraftlab.broker.control.metadata_publisher import Publication
-from kraftlab.broker.crash_images.world import CLUSTER_ID, broker_config, directory_id, format_disks, on_the_loop, open_logs
 from kraftlab.broker.log import checkpoints
 from kraftlab.broker.log.disks import InThread, in_thread
 from kraftlab.broker.log.errors import LogDirFailed
 from kraftlab.broker.main import AllDirectoriesFailed, BrokerNode
+from kraftlab.common.causes import only_cause
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.uuids import LOST, UNASSIGNED, random_uuid
 from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.metadata.changes import changes_between
 from kraftlab.metadata.delta import MetadataDelta
-from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.image import EMPTY, Provenance
 from kraftlab.metadata.records import FeatureLevel, PartitionChange, RegisterBroker
-from kraftlab.metadata.uuids import LOST, UNASSIGNED, random_uuid
-from kraftlab.quorum.driver.errors import only_cause
+from kraftlab.simulation.crash_images.world import CLUSTER_ID, broker_config, directory_id, format_disks, on_the_loop, open_logs
 from kraftlab.wire.transport import ListenError
 
 from .conftest import batch, eventually

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import trio
 
-from kraftlab.broker.crash_images.world import on_the_loop
-from kraftlab.broker.directory_returns import DirectoryReturns
 from kraftlab.broker.log.errors import LogDirUnusable, ReplicaConflict
+from kraftlab.broker.upkeep.directory_returns import DirectoryReturns
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.uuids import random_uuid
 from kraftlab.config import meta_properties
 from kraftlab.config.meta_properties import MetaProperties
-from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.records import BrokerRegistrationChange
-from kraftlab.metadata.uuids import random_uuid
+from kraftlab.simulation.crash_images.world import on_the_loop
 
 from .conftest import Broker, batch, eventually, same_data
 

@@ -8,8 +8,6 @@ from typing import Any, NoReturn
 import pytest
 import trio
 
-from kraftlab.broker.cleaner import Cleaner
-from kraftlab.broker.flushing import Flushing
 from kraftlab.broker.groups.coordinator import OFFSETS_TOPIC, Coordinator
 from kraftlab.broker.groups.store import Store
 from kraftlab.broker.log import log_manager
@@ -18,11 +16,13 @@ from kraftlab.broker.log.ending import LogEnded
 from kraftlab.broker.log.log_dir import CLEAN_SHUTDOWN
 from kraftlab.broker.log.partition_log import PartitionLog
 from kraftlab.broker.moves import copying
-from kraftlab.broker.producer_expiry import ProducerExpiry
 from kraftlab.broker.replication import partition as partition_module
-from kraftlab.broker.retention import Retention
-from kraftlab.metadata.errors import ApiError, ErrorCode
-from kraftlab.metadata.uuids import LOST
+from kraftlab.broker.upkeep.cleaner import Cleaner
+from kraftlab.broker.upkeep.flushing import Flushing
+from kraftlab.broker.upkeep.producer_expiry import ProducerExpiry
+from kraftlab.broker.upkeep.retention import Retention
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.uuids import LOST
 
 from .conftest import batch, eventually
 

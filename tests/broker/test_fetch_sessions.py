@@ -18,9 +18,9 @@ from kraftlab.broker.replication.fetch_sessions import (
     SentPositions,
     SessionRefused,
 )
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.uuids import UNASSIGNED
 from kraftlab.metadata.peer_rpc import Api, FetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
-from kraftlab.metadata.uuids import UNASSIGNED
 
 from .conftest import batch, eventually, same_data
 

@@ -15,7 +15,7 @@ from kraftlab.broker.replication.isr import (
     may_join,
     reaction_to,
 )
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
 
 OFFSETS = st.integers(-1, 50)
 

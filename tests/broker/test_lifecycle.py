@@ -11,8 +11,8 @@ import pytest
 import trio
 
 from kraftlab.broker.control.lifecycle import BrokerState, Lifecycle, RegistrationFailed
-from kraftlab.broker.crash_images.world import broker_config
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.uuids import random_uuid
 from kraftlab.metadata.peer_rpc import (
     Api,
     BrokerHeartbeatRequest,
@@ -20,7 +20,7 @@ from kraftlab.metadata.peer_rpc import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
-from kraftlab.metadata.uuids import random_uuid
+from kraftlab.simulation.crash_images.world import broker_config
 from kraftlab.wire.transport import PeerUnreachable
 
 

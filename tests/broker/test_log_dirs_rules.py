@@ -9,8 +9,8 @@ import pytest
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.broker.control.cordons import cordoned_dirs
-from kraftlab.metadata.errors import ErrorCode
-from kraftlab.metadata.uuids import to_text
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.uuids import to_text
 
 LONGEST_NAME = 249
 

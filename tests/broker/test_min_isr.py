@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import trio
 
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.uuids import UNASSIGNED
 from kraftlab.metadata.peer_rpc import ProduceRequest
 from kraftlab.metadata.records import RESOURCE_BROKER, RESOURCE_TOPIC, Config, FeatureLevel
-from kraftlab.metadata.uuids import UNASSIGNED
 
 from .conftest import batch, eventually
 

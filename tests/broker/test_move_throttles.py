@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trio
 
-from kraftlab.broker.move_reports import MoveReports
+from kraftlab.broker.upkeep.move_reports import MoveReports
 from kraftlab.metadata.records import ChangeMoveThrottles, QueueMoves, StartMoves
 
 from .conftest import eventually

@@ -10,9 +10,9 @@ import trio
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.broker.log.errors import NoSpace, TooManyOpenFiles
-from kraftlab.broker.log.record_batch import iterate
 from kraftlab.broker.moves.move_state import MoveState
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
+from kraftlab.records.record_batch import iterate
 
 from .conftest import batch, eventually, same_data
 

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.metadata import peer_rpc
-from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import Api
-from kraftlab.quorum.core.types import ReplicaKey
 from kraftlab.wire.transport import PeerError, PeerRequest
 
 from .conftest import batch

@@ -6,13 +6,13 @@ import pytest
 
 from kraftlab.access.authorizer import AccessSettings, Authorizer
 from kraftlab.broker.api.peer_admission import PeerAdmission
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.metadata.acls import Operation
 from kraftlab.metadata.delta import MetadataDelta
-from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.image import EMPTY, Provenance
 from kraftlab.metadata.peer_rpc import Api, ReplicaFetchRequest
 from kraftlab.metadata.records import Listener, RegisterBroker, Topic
-from kraftlab.quorum.core.types import ReplicaKey
 from kraftlab.wire.transport import PeerError, PeerRequest
 
 TOPIC_ID, BROKER, STRANGER = b"t" * 16, 0, 77

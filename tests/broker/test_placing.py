@@ -9,8 +9,8 @@ import trio
 
 from kraftlab.broker.log.errors import NoSpace
 from kraftlab.broker.log.log_manager import LogManager
-from kraftlab.metadata.errors import ErrorCode
-from kraftlab.metadata.uuids import UNASSIGNED
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.uuids import UNASSIGNED
 
 from .conftest import batch, eventually
 

@@ -12,7 +12,7 @@ import trio.testing
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.broker.api.init_producer_id import InitProducerId, allocate
 from kraftlab.broker.control.producer_ids import ProducerIds
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.metadata.peer_rpc import AllocateProducerIdsRequest, AllocateProducerIdsResponse, Api
 from kraftlab.rpc.methods import METHODS, fault
 from kraftlab.wire.transport import PeerUnreachable

@@ -9,9 +9,9 @@ import pytest
 import trio
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.common.endpoint import Endpoint
 from kraftlab.metadata.peer_rpc import Api, FetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
 from kraftlab.metadata.records import RESOURCE_TOPIC
-from kraftlab.quorum.core.types import Endpoint
 from kraftlab.wire.frames import MAX_FRAME_BYTES
 
 from .conftest import batch, eventually, same_data

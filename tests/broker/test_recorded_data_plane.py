@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import trio
 
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import (
     EpochEndsRequest,
     FetchedPartition,

@@ -10,12 +10,12 @@ import trio
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.broker.log.clock import wall_clock_ms
-from kraftlab.broker.log.record_batch import Record, build_batch, iterate
-from kraftlab.broker.producer_expiry import ProducerExpiry
 from kraftlab.broker.replication.partition import LeaderRole
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.broker.upkeep.producer_expiry import ProducerExpiry
+from kraftlab.common.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import FetchedPartition, FetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
 from kraftlab.metadata.records import RECOVERING, RESOURCE_BROKER
+from kraftlab.records.record_batch import Record, build_batch, iterate
 
 from .conftest import batch, eventually, same_data
 

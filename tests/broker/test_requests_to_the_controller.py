@@ -10,7 +10,8 @@ import trio
 
 from kraftlab.broker.control.alter_partition import AlterPartitionManager
 from kraftlab.broker.control.directory_assignments import ASSIGNMENTS_MAX, DirectoryAssignments
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.uuids import UNASSIGNED, Uuid, random_uuid
 from kraftlab.metadata.image import MetadataImage, PartitionImage, TopicImage, TopicsImage
 from kraftlab.metadata.peer_rpc import (
     AlterPartitionRequest,
@@ -22,7 +23,6 @@ from kraftlab.metadata.peer_rpc import (
     IsrChange,
     IsrChangeResult,
 )
-from kraftlab.metadata.uuids import UNASSIGNED, Uuid, random_uuid
 from kraftlab.wire.transport import PeerTimeout
 
 TOPIC = random_uuid()

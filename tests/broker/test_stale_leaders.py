@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 import trio
 
-from kraftlab.broker.log.record_batch import iterate
 from kraftlab.broker.replication.partition import LeaderRole
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -19,6 +18,7 @@ from kraftlab.metadata.peer_rpc import (
     IsrChangeResult,
     ReplicaFetchRequest,
 )
+from kraftlab.records.record_batch import iterate
 
 from .conftest import batch, eventually, same_data
 

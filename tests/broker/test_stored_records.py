@@ -15,8 +15,8 @@ from kraftlab.broker.log.errors import UnexpectedOffset
 from kraftlab.broker.log.log_config import LogConfig
 from kraftlab.broker.log.log_view import Placed
 from kraftlab.broker.log.partition_log import PartitionLog
-from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.broker.replication.stored_records import StoredRecords
+from kraftlab.records.record_batch import Record, build_batch
 from kraftlab.wire.parts import PartLost
 
 BATCH = build_batch([Record(None, bytes(1000), 1)])

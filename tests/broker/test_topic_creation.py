@@ -12,10 +12,10 @@ from google.protobuf.message import Message
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.broker.api.topic_creation import TIMEOUT_MS, TopicCreation, offsets_topic_creator
 from kraftlab.broker.control.dynamic_configs import DynamicConfigs
-from kraftlab.broker.crash_images.world import broker_config
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
 from kraftlab.rpc.caller import Caller
 from kraftlab.rpc.server import Call
+from kraftlab.simulation.crash_images.world import broker_config
 
 CALLER = Caller("User:alice", "10.0.0.1", "app")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kraftlab.broker.crash_images.compaction import BUGS, EVERY_CRASH, Run, hunt, judge, record
-from kraftlab.broker.crash_images.recovery import KILL
+from kraftlab.simulation.crash_images.compaction import BUGS, EVERY_CRASH, Run, hunt, judge, record
+from kraftlab.simulation.crash_images.recovery import KILL
 
 SHOWN_SOON = ("C3", "C5", "C9")
 """Bugs that one of the first images of kills shows."""

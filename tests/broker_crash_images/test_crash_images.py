@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from jepsen_lite.verdicts import SAFETY, USAGE, VALID
-from kraftlab.broker.crash_images import pairs as crash_pairs
-from kraftlab.broker.crash_images.mutants import BUGS, IN_THE_RUN, hunt
-from kraftlab.broker.crash_images.pairs import HIDE_EACH_OTHER, SHOW_TOGETHER, hunt_pair, pairs, shows
-from kraftlab.broker.crash_images.protocol import SCRIPTS, record
-from kraftlab.broker.crash_images.recorder import Recorder
-from kraftlab.broker.crash_images.recovery import IN_ORDER, KILL, cases, judge, quiet, recovering, sample
-from kraftlab.broker.crash_images.watched_disks import NotRecorded
 from kraftlab.broker.log.files import write_durably
 from kraftlab.checking.mutant import Finding, planted
 from kraftlab.cli import main
+from kraftlab.simulation.crash_images import pairs as crash_pairs
+from kraftlab.simulation.crash_images.mutants import BUGS, IN_THE_RUN, hunt
+from kraftlab.simulation.crash_images.pairs import HIDE_EACH_OTHER, SHOW_TOGETHER, hunt_pair, pairs, shows
+from kraftlab.simulation.crash_images.protocol import SCRIPTS, record
+from kraftlab.simulation.crash_images.recorder import Recorder
+from kraftlab.simulation.crash_images.recovery import IN_ORDER, KILL, cases, judge, quiet, recovering, sample
+from kraftlab.simulation.crash_images.watched_disks import NotRecorded
 
 QUICK = {"M1-swap+M1-ends": IN_THE_RUN, "M4": KILL, "M6": KILL, "M8-epochs": IN_THE_RUN, "X3-cut+X3-align": IN_THE_RUN}
 

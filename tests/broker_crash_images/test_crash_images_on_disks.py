@@ -11,10 +11,6 @@ import pytest
 
 from jepsen_lite.faults.ledger import Ledger
 from jepsen_lite.faults.powered_disk import new_disk
-from kraftlab.broker.crash_images.mutants import BUGS
-from kraftlab.broker.crash_images.protocol import Recorded, record
-from kraftlab.broker.crash_images.recorder import Recorder
-from kraftlab.broker.crash_images.recovery import IN_ORDER, Case, Demand, Judged, judge, quiet
 from kraftlab.checking.disk_model import (
     Create,
     Mark,
@@ -28,6 +24,10 @@ from kraftlab.checking.disk_model import (
 )
 from kraftlab.checking.mutant import planted
 from kraftlab.lab import ClusterError
+from kraftlab.simulation.crash_images.mutants import BUGS
+from kraftlab.simulation.crash_images.protocol import Recorded, record
+from kraftlab.simulation.crash_images.recorder import Recorder
+from kraftlab.simulation.crash_images.recovery import IN_ORDER, Case, Demand, Judged, judge, quiet
 
 CUTS = 12
 

@@ -17,11 +17,11 @@ from kraftlab.broker.log import partition_log as partition_log_module
 from kraftlab.broker.log.log_config import LogConfig
 from kraftlab.broker.log.log_manager import LogManager
 from kraftlab.broker.log.partition_log import PartitionLog
-from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.broker.log.startup import AssignedReplica
+from kraftlab.common.uuids import random_uuid
 from kraftlab.config import meta_properties
 from kraftlab.config.meta_properties import MetaProperties
-from kraftlab.metadata.uuids import random_uuid
+from kraftlab.records.record_batch import Record, build_batch
 
 CAPTURE = Path(__file__).resolve().parents[2] / "examples" / "capture"
 TOPIC_ID = b"topic-id-16bytes"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kraftlab.broker.log import checkpoints, leader_epochs
 from kraftlab.broker.log.errors import CorruptFile
 from kraftlab.broker.log.leader_epochs import EpochEntry, LeaderEpochs
-from kraftlab.metadata.uuids import random_uuid
+from kraftlab.common.uuids import random_uuid
 
 
 def test_offsets_come_back(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftlab.broker.log.codecs import CodecError, compress, decompress
-from kraftlab.broker.log.record_batch import CODECS
+from kraftlab.records.codecs import CodecError, compress, decompress
+from kraftlab.records.record_batch import CODECS
 
 COMPRESSED = CODECS[1:]
 contents = st.binary(max_size=300) | st.builds(bytes.__mul__, st.binary(max_size=9), st.integers(0, 30_000))

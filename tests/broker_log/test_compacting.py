@@ -19,7 +19,7 @@ from kraftlab.broker.log.errors import CorruptLog, LogClosed, NoSpace, TooManyOp
 from kraftlab.broker.log.expiry import remove_deleted
 from kraftlab.broker.log.log_config import LogConfig
 from kraftlab.broker.log.partition_log import PartitionLog
-from kraftlab.broker.log.record_batch import CODECS, Record, StoredRecord, build_batch, read_header, validate
+from kraftlab.records.record_batch import CODECS, Record, StoredRecord, build_batch, read_header, validate
 
 from .conftest import DIRECTORY_ID, TOPIC_ID, failing, full_disk
 from .test_compaction_filter import batch_of, stored

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftlab.broker.log.codecs import compress, decompress
 from kraftlab.broker.log.compaction_filter import BatchFilter, LatestOffsets, without_records
-from kraftlab.broker.log.errors import CorruptBatch
-from kraftlab.broker.log.record_batch import (
+from kraftlab.records.codecs import compress, decompress
+from kraftlab.records.errors import CorruptBatch
+from kraftlab.records.record_batch import (
     APPEND_TIME,
     CODECS,
     CONTROL,
@@ -28,7 +28,7 @@ from kraftlab.broker.log.record_batch import (
     records_of,
     validate,
 )
-from kraftlab.broker.log.record_walk import boundaries, keys_of, offset_deltas, time_and_value, timestamp_delta
+from kraftlab.records.record_walk import boundaries, keys_of, offset_deltas, time_and_value, timestamp_delta
 
 NOW_MS = 1_700_000_000_000
 RETENTION_MS = 1000

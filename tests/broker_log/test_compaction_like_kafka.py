@@ -17,7 +17,7 @@ import pytest
 from kraftlab.broker.log.compacting import Compaction
 from kraftlab.broker.log.log_config import LogConfig
 from kraftlab.broker.log.partition_log import PartitionLog
-from kraftlab.broker.log.record_batch import BatchHeader, StoredRecord, validate
+from kraftlab.records.record_batch import BatchHeader, StoredRecord, validate
 
 from .conftest import DIRECTORY_ID, TOPIC_ID
 from .test_compaction_filter import stored

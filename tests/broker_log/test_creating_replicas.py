@@ -15,19 +15,14 @@ from kraftlab.broker.log import creating as creating_module
 from kraftlab.broker.log import log_manager as log_manager_module
 from kraftlab.broker.log.creating import NewReplica
 from kraftlab.broker.log.dir_names import CREATING_PREFIX
-from kraftlab.broker.log.errors import (
-    LogDirFailed,
-    LogError,
-    NoSpace,
-    ReplicaOffline,
-    TooManyOpenFiles,
-)
+from kraftlab.broker.log.errors import LogDirFailed, NoSpace, ReplicaOffline, TooManyOpenFiles
 from kraftlab.broker.log.log_config import LogConfig
 from kraftlab.broker.log.log_dir import LogDir
 from kraftlab.broker.log.log_manager import LogManager
 from kraftlab.broker.log.partition_log import PartitionLog
 from kraftlab.broker.log.startup import AssignedReplica
-from kraftlab.metadata.uuids import UNASSIGNED
+from kraftlab.common.uuids import UNASSIGNED
+from kraftlab.records.errors import LogError
 
 from .conftest import OTHER, TOPIC, Broker, SimulatedCrash, batch, crash_at, crashed, failing, replica
 

@@ -18,8 +18,8 @@ from kraftlab.broker.log.errors import CorruptLog, ReplicaConflict, ReplicaOffli
 from kraftlab.broker.log.log_dir import CLEAN_SHUTDOWN, LOCK
 from kraftlab.broker.log.log_manager import LogManager
 from kraftlab.broker.log.partition_log import PartitionLog
-from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.broker.log.startup import AssignedReplica
+from kraftlab.records.record_batch import Record, build_batch
 
 from .conftest import OTHER, TOPIC, Broker
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from kraftlab.broker.log import file_ranges
-from kraftlab.broker.log.errors import CorruptBatch, LogDirFailed
+from kraftlab.broker.log.errors import LogDirFailed
 from kraftlab.broker.log.file_ranges import FileRange
+from kraftlab.records.errors import CorruptBatch
 
 from .conftest import failing
 

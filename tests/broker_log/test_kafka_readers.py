@@ -17,9 +17,9 @@ from kafka.record.memory_records import MemoryRecords
 from kraftlab.broker.log.compacting import Compaction
 from kraftlab.broker.log.log_config import LogConfig
 from kraftlab.broker.log.partition_log import PartitionLog
-from kraftlab.broker.log.record_batch import NO_EPOCH, Record, build_batch, iterate, stamp
 from kraftlab.cli import main
 from kraftlab.cli.stored_batches import stored_records
+from kraftlab.records.record_batch import NO_EPOCH, Record, build_batch, iterate, stamp
 
 RECORDED = Path(__file__).parent / "recorded"
 SEGMENTS = Path(__file__).resolve().parents[2] / "examples" / "capture" / "segments"

@@ -18,7 +18,7 @@ from kraftlab.broker.log.errors import (
 )
 from kraftlab.broker.log.log_manager import LogManager
 from kraftlab.broker.log.startup import AssignedReplica
-from kraftlab.metadata.uuids import UNASSIGNED, random_uuid
+from kraftlab.common.uuids import UNASSIGNED, random_uuid
 
 from .conftest import STRAY, TOPIC, Broker, batch, failing, full_disk, replica
 

@@ -13,9 +13,9 @@ import pytest
 from kraftlab.broker.log.errors import LogDirFailed, ReplicaOffline, StartupRefused
 from kraftlab.broker.log.log_manager import LogManager
 from kraftlab.broker.log.startup import AssignedReplica
+from kraftlab.common.uuids import random_uuid
 from kraftlab.config import meta_properties
 from kraftlab.config.meta_properties import MetaProperties
-from kraftlab.metadata.uuids import random_uuid
 
 from .conftest import TOPIC, Broker, batch
 

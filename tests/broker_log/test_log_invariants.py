@@ -22,7 +22,8 @@ from kraftlab.broker.log.expiry import has_expired, remove_deleted
 from kraftlab.broker.log.leader_epochs import LeaderEpochs
 from kraftlab.broker.log.log_config import DAY_MS, NO_LIMIT, LogConfig
 from kraftlab.broker.log.partition_log import PartitionLog
-from kraftlab.broker.log.record_batch import (
+from kraftlab.broker.log.time_lookup import find_offset
+from kraftlab.records.record_batch import (
     HEADER_BYTES,
     Record,
     StoredRecord,
@@ -32,7 +33,6 @@ from kraftlab.broker.log.record_batch import (
     iterate,
     read_header,
 )
-from kraftlab.broker.log.time_lookup import find_offset
 
 from .conftest import DIRECTORY_ID, TOPIC, TOPIC_ID, Broker, batch, replica
 from .test_compacting import compact

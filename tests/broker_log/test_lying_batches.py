@@ -7,10 +7,13 @@ import time
 
 import pytest
 
-from kraftlab.broker.log.codecs import CodecError, decompress
-from kraftlab.broker.log.errors import CorruptBatch, CorruptLog, InvalidRecords
+from kraftlab.broker.log.errors import CorruptLog
 from kraftlab.broker.log.log_config import LogConfig
-from kraftlab.broker.log.record_batch import (
+from kraftlab.broker.log.record_checks import check_produced
+from kraftlab.broker.log.time_lookup import find_offset
+from kraftlab.records.codecs import CodecError, decompress
+from kraftlab.records.errors import CorruptBatch, InvalidRecords
+from kraftlab.records.record_batch import (
     HEADER_BYTES,
     INT64_MAX,
     Record,
@@ -21,8 +24,6 @@ from kraftlab.broker.log.record_batch import (
     read_header,
     records_of,
 )
-from kraftlab.broker.log.record_checks import check_produced
-from kraftlab.broker.log.time_lookup import find_offset
 
 INT32_MAX = 2**31 - 1
 

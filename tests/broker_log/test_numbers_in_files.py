@@ -18,12 +18,12 @@ from typing import NamedTuple
 import google_crc32c
 import pytest
 
-from kraftlab.broker.log.codecs import compress
-from kraftlab.broker.log.errors import LogError
 from kraftlab.broker.log.log_config import LogConfig
 from kraftlab.broker.log.partition_log import PartitionLog
-from kraftlab.broker.log.record_batch import HEADER_BYTES, Record, build_batch, encode_batch, iterate, read_header
 from kraftlab.broker.log.time_lookup import find_offset
+from kraftlab.records.codecs import compress
+from kraftlab.records.errors import LogError
+from kraftlab.records.record_batch import HEADER_BYTES, Record, build_batch, encode_batch, iterate, read_header
 
 from .conftest import DIRECTORY_ID, TOPIC_ID, batch
 

@@ -12,11 +12,12 @@ import pytest
 
 from kraftlab.broker.log import digest as digest_module
 from kraftlab.broker.log import segment as segment_module
-from kraftlab.broker.log.errors import CorruptBatch, LogClosed, LogDirFailed, NoSpace, OffsetOutOfRange, UnexpectedOffset
+from kraftlab.broker.log.errors import LogClosed, LogDirFailed, NoSpace, OffsetOutOfRange, UnexpectedOffset
 from kraftlab.broker.log.indexes import OFFSETS
 from kraftlab.broker.log.log_config import LogConfig
 from kraftlab.broker.log.partition_log import PartitionLog
-from kraftlab.broker.log.record_batch import decode_records, validate
+from kraftlab.records.errors import CorruptBatch
+from kraftlab.records.record_batch import decode_records, validate
 
 from .conftest import batch
 

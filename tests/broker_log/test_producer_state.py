@@ -12,17 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftlab.broker.log import producer_snapshots, producer_state
-from kraftlab.broker.log.errors import (
-    CorruptFile,
-    InvalidRecords,
-    NoSpace,
-    OutOfOrderSequence,
-    ProducerIdInUse,
-    StaleProducerEpoch,
-)
+from kraftlab.broker.log.errors import CorruptFile, NoSpace, OutOfOrderSequence, ProducerIdInUse, StaleProducerEpoch
 from kraftlab.broker.log.partition_log import PartitionLog
-from kraftlab.broker.log.producer_state import SEQUENCE_MAX, ProducerState, sequence_after
-from kraftlab.broker.log.record_batch import BatchHeader, Record, build_batch
+from kraftlab.broker.log.producer_state import ProducerState
+from kraftlab.records.errors import InvalidRecords
+from kraftlab.records.record_batch import SEQUENCE_MAX, BatchHeader, Record, build_batch, sequence_after
 
 from .conftest import full_disk
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from kraftlab.broker.log.codecs import compress, decompress
-from kraftlab.broker.log.errors import BatchTooLarge, InvalidRecords
 from kraftlab.broker.log.log_config import LogConfig
 from kraftlab.broker.log.partition_log import PartitionLog
-from kraftlab.broker.log.recompression import Compression, recompressed
-from kraftlab.broker.log.record_batch import (
+from kraftlab.config.topic_configs import TOPIC_KEYS
+from kraftlab.records.codecs import compress, decompress
+from kraftlab.records.errors import BatchTooLarge, InvalidRecords
+from kraftlab.records.recompression import Compression, recompressed
+from kraftlab.records.record_batch import (
     CODECS,
     HEADER_BYTES,
     BatchHeader,
@@ -24,7 +25,6 @@ from kraftlab.broker.log.record_batch import (
     records_of,
     validate,
 )
-from kraftlab.config.topic_configs import TOPIC_KEYS
 
 NOW_MS = 1_700_000_000_000
 TEXT = b"to be or not to be, that is the question; " * 200

@@ -6,17 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftlab.broker.log.errors import CorruptBatch
-from kraftlab.broker.log.record_batch import (
-    Record,
-    StoredRecord,
-    build_batch,
-    decode_records,
-    iterate,
-    read_header,
-    stamp,
-    validate,
-)
+from kraftlab.records.errors import CorruptBatch
+from kraftlab.records.record_batch import Record, StoredRecord, build_batch, decode_records, iterate, read_header, stamp, validate
 
 from .conftest import batch
 

@@ -11,11 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftlab.broker.log import record_checks
-from kraftlab.broker.log.codecs import compress
-from kraftlab.broker.log.errors import BatchTooLarge, CorruptBatch, InvalidRecords, InvalidTimestamps, LogError
+from kraftlab.broker.log.errors import InvalidTimestamps
 from kraftlab.broker.log.log_config import LogConfig
 from kraftlab.broker.log.partition_log import PartitionLog
-from kraftlab.broker.log.record_batch import (
+from kraftlab.broker.log.record_checks import check_produced
+from kraftlab.records.codecs import compress
+from kraftlab.records.errors import BatchTooLarge, CorruptBatch, InvalidRecords, LogError
+from kraftlab.records.record_batch import (
     CODECS,
     HEADER_BYTES,
     Record,
@@ -25,8 +27,7 @@ from kraftlab.broker.log.record_batch import (
     records_of,
     validate,
 )
-from kraftlab.broker.log.record_checks import check_produced
-from kraftlab.broker.log.record_walk import READ_WHOLE, check_records
+from kraftlab.records.record_walk import READ_WHOLE, check_records
 
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kraftlab.broker.log.log_config import LogConfig
 from kraftlab.broker.log.partition_log import PartitionLog
-from kraftlab.broker.log.record_batch import Record, build_batch, validate
+from kraftlab.records.record_batch import Record, build_batch, validate
 
 from .conftest import batch
 

@@ -23,7 +23,7 @@ from kraftlab.broker.log.startup import (
     plan_return,
     plan_startup,
 )
-from kraftlab.metadata.uuids import LOST, MIGRATING, UNASSIGNED
+from kraftlab.common.uuids import LOST, MIGRATING, UNASSIGNED
 
 D1, D2, D3, DEAD = (bytes([n]) * 16 for n in (101, 102, 103, 104))
 TOPIC, OTHER_TOPIC = b"T" * 16, b"O" * 16

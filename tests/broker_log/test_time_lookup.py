@@ -10,21 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraftlab.broker.log.codecs import compress
 from kraftlab.broker.log.log_config import LogConfig
 from kraftlab.broker.log.partition_log import PartitionLog
-from kraftlab.broker.log.record_batch import (
-    APPEND_TIME,
-    CODECS,
-    HEADER_BYTES,
-    Record,
-    build_batch,
-    encode_batch,
-    read_header,
-    stamp,
-)
 from kraftlab.broker.log.segment import Segment
 from kraftlab.broker.log.time_lookup import FoundOffset, find_offset
+from kraftlab.records.codecs import compress
+from kraftlab.records.record_batch import APPEND_TIME, CODECS, HEADER_BYTES, Record, build_batch, encode_batch, read_header, stamp
 
 from .conftest import DIRECTORY_ID, TOPIC_ID
 

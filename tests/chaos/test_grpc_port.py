@@ -17,8 +17,8 @@ from jepsen_lite.faults.errors import CannotStrike
 from jepsen_lite.workload import CallFailed, Options
 from jepsen_lite.worlds.grpc_port import GrpcPort, Nodes
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.metadata.errors import ErrorCode
-from kraftlab.quorum.core.types import Endpoint
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ErrorCode
 from kraftlab.rpc.methods import METHODS, SERVICE
 
 

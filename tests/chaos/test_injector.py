@@ -18,11 +18,11 @@ from jepsen_lite.faults.ledger import Ledger
 from jepsen_lite.faults.quorum_guard import QuorumGuard
 from kraftlab.checking.facts import Strike
 from kraftlab.client import ClusterUnreachable
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.config.errors import ConfigError
 from kraftlab.lab import ClusterError
 from kraftlab.lab.links.shape import PLAIN, LinkShape
 from kraftlab.lab.powered_disk import PoweredDisk
-from kraftlab.metadata.errors import ApiError, ErrorCode
 
 CONTROLLERS, BROKERS = (3000, 3001, 3002), (0, 1)
 NO_PROCESS = 2**23

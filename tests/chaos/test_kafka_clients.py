@@ -12,7 +12,7 @@ from jepsen_lite import kafka_clients
 from jepsen_lite.history import FAIL, INFO
 from jepsen_lite.kafka_clients import KafkaClients, outcome_of
 from jepsen_lite.workload import CallFailed
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
 
 
 class Client:

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from jepsen_lite.worlds.log_tail import LogTail
+from kraftlab.common.errors import ErrorCode
 from kraftlab.metadata import codec
 from kraftlab.metadata.records import RequestOutcome
 from kraftlab.quorum.core.batch import encode
-from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.messages import Diverging, FetchRequest, FetchResponse, LeaderView, Records, SnapshotRequired
 from kraftlab.quorum.storage.segment import HEADER_PAGE_BYTES
 from kraftlab.wire.frames import FrameError

@@ -21,8 +21,8 @@ from jepsen_lite.faults.injector import carry_out
 from jepsen_lite.faults.plan_generator import draw_plan
 from jepsen_lite.faults.quorum_guard import QuorumGuard, VoterSets, has_whole_majority
 from jepsen_lite.workload import Options
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.lab import ClusterError
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.quorum.core.batch import encode
 from kraftlab.quorum.storage.segment import HEADER_PAGE_BYTES
 

@@ -30,8 +30,8 @@ from kraftlab.broker.log.log_dir import LogDir
 from kraftlab.broker.log.producer_state import ProducerState
 from kraftlab.checking import scratch_directory
 from kraftlab.cli import main
+from kraftlab.common.signal import Signal
 from kraftlab.quorum.core.effects import Append
-from kraftlab.quorum.driver.signal import Signal
 from kraftlab.quorum.driver.storage_tasks import LogFlusher
 from kraftlab.simulation.consensus.simulated_file_system import SimulatedFile
 from kraftlab.simulation.runtime.machine import STARTED_S

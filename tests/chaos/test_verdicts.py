@@ -6,7 +6,7 @@ import pytest
 
 from jepsen_lite.outcomes import of_broken_call, of_error_code
 from jepsen_lite.verdicts import CRASH, HARNESS, LIVENESS, NOT_KNOWN, SAFETY, VALID, Verdict, combined, exit_code, worst
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
 
 GOOD = Verdict(checker="a", valid=True)
 BAD = Verdict(checker="b", valid=False)

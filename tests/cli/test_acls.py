@@ -15,9 +15,9 @@ from kraftlab.cli import main
 from kraftlab.cli.security import acls_command
 from kraftlab.cli.security.acls_text import Options, described, document, listing, rules
 from kraftlab.cli.security.scram_command import NOT_USED
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.lab import LocalCluster
 from kraftlab.metadata.acls import Operation
-from kraftlab.metadata.errors import ApiError, ErrorCode
 
 CLUSTER = (1, 1, 1)
 OVERRIDES = {

@@ -19,8 +19,8 @@ from kraftlab.cli.lab import up
 from kraftlab.cli.output import BadInput
 from kraftlab.cli.partitions.segments import chunks, find_partitions, import_partition
 from kraftlab.cli.start_page import page
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.lab import node
-from kraftlab.metadata.errors import ApiError, ErrorCode
 
 CAPTURE = Path(__file__).parents[2] / "examples" / "capture"
 

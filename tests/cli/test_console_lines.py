@@ -14,16 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftlab.broker.log.record_batch import (
-    HEADER_BYTES,
-    Record,
-    StoredRecord,
-    build_batch,
-    crc_of,
-    decode_records,
-    encode_batch,
-    validate,
-)
 from kraftlab.cli.console.client import Consumer, Lines, Producer
 from kraftlab.cli.console.lines import (
     BadLine,
@@ -38,8 +28,18 @@ from kraftlab.cli.console.lines import (
 from kraftlab.cli.output import BadInput
 from kraftlab.cli.stored_batches import stored_records
 from kraftlab.client.kafka_data import whole_batches
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.metadata.peer_rpc import FetchedPartition, ProduceResponse
+from kraftlab.records.record_batch import (
+    HEADER_BYTES,
+    Record,
+    StoredRecord,
+    build_batch,
+    crc_of,
+    decode_records,
+    encode_batch,
+    validate,
+)
 
 TOPIC_ID = bytes(16)
 

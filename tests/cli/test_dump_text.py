@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from kraftlab.broker.log.record_batch import Record, build_batch, read_header
 from kraftlab.cli.dump.text import broken_line, control_document, data_record_line, data_records, metadata_record_line
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.quorum.core.batch import ForcedStandalone, LeaderChange, SnapshotFooter
-from kraftlab.quorum.core.types import ReplicaKey, VoterSet
+from kraftlab.quorum.core.types import VoterSet
+from kraftlab.records.record_batch import Record, build_batch, read_header
 
 CONTROL = 1 << 5
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.cli import main
 from kraftlab.client import AdminClient, ClusterUnreachable, DataClient
 from kraftlab.lab import LocalCluster
+from kraftlab.records.record_batch import Record, build_batch
 
 CAPTURE = Path(__file__).parents[2] / "examples" / "capture"
 DEADLINE_S = 20.0

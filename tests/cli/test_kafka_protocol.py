@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.broker.log.record_batch import Record, build_batch, validate
 from kraftlab.cli import main
 from kraftlab.cli.connection import SERVERS_VARIABLE
 from kraftlab.client import AdminClient, ClusterUnreachable, DataClient
 from kraftlab.client.kafka_data import KafkaDataClient
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.lab import LocalCluster
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.records.record_batch import Record, build_batch, validate
 
 CLUSTER = (1, 3, 2)
 DEADLINE_S = 30.0

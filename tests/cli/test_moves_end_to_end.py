@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.client import AdminClient, DataClient
+from kraftlab.common.errors import ApiError
 from kraftlab.lab import LocalCluster
-from kraftlab.metadata.errors import ApiError
+from kraftlab.records.record_batch import Record, build_batch
 
 DEADLINE_S = 30.0
 RATE = 200_000

@@ -15,7 +15,7 @@ from kraftlab.cli.reassign.plan import Placement, Plan
 from kraftlab.cli.reassign.text import Progress, overall, progress_table, verify_lines
 from kraftlab.client import ClusterUnreachable, MoveOptions
 from kraftlab.client.log_dirs import LogDirCalls
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
 
 
 class Brokers(LogDirCalls):

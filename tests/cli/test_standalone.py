@@ -11,10 +11,12 @@ import pytest
 
 from kraftlab.cli import main
 from kraftlab.cli.quorum.standalone_text import ForcingView, VoterView, done_lines, plan_lines
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.config import meta_properties
 from kraftlab.quorum.core import batch
 from kraftlab.quorum.core.batch import KRaftVoters, LeaderChange
-from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter, VoterSet
+from kraftlab.quorum.core.types import Voter, VoterSet
 from kraftlab.quorum.storage.directory_lock import DirectoryLock
 from kraftlab.quorum.storage.file_system import RealFileSystem
 from kraftlab.quorum.storage.metadata_store import MetadataStore

@@ -11,10 +11,10 @@ import trio
 from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.common.replica_key import ReplicaKey
+from kraftlab.common.uuids import to_text
 from kraftlab.metadata.peer_rpc import Api
-from kraftlab.metadata.uuids import to_text
 from kraftlab.quorum.core.messages import API_OF, FetchRequest, FetchSnapshotRequest
-from kraftlab.quorum.core.types import ReplicaKey
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import AdminServer, Call
 from kraftlab.wire.transport import PeerIdentity, PeerRequest, PeerServer

@@ -12,8 +12,8 @@ import pytest
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, ClusterUnreachable, raise_first_error
 from kraftlab.client.channels import Channels
-from kraftlab.metadata.errors import ApiError, ErrorCode
-from kraftlab.quorum.core.types import Endpoint
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ApiError, ErrorCode
 
 
 def test_a_call_follows_the_node_that_is_the_controller(cluster) -> None:

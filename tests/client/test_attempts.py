@@ -7,8 +7,8 @@ import pytest
 
 from kraftlab.client.attempts import Attempts
 from kraftlab.client.errors import OutcomeUnknown
-from kraftlab.metadata.errors import ApiError, ErrorCode
-from kraftlab.quorum.core.types import Endpoint
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ApiError, ErrorCode
 
 ONE, OTHER = Endpoint("one", 1), Endpoint("other", 2)
 TIMED_OUT = ApiError(ErrorCode.REQUEST_TIMED_OUT, "nothing was done.")

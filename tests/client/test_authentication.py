@@ -15,8 +15,8 @@ from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client.admin import AdminClient
 from kraftlab.client.channels import Channels
 from kraftlab.client.stream import CallStream
-from kraftlab.metadata.errors import ApiError, ErrorCode
-from kraftlab.quorum.core.types import Endpoint
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.rpc.server import AdminServer, Call
 
 

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.client import AdminClient, ClusterUnreachable, DataClient, answer_of
 from kraftlab.client.data import PeerConnection
-from kraftlab.metadata.errors import ApiError
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ApiError
 from kraftlab.metadata.peer_rpc import (
     Api,
     FetchedPartition,
@@ -23,7 +23,7 @@ from kraftlab.metadata.peer_rpc import (
     ReplicaFetchRequest,
     ReplicaFetchResponse,
 )
-from kraftlab.quorum.core.types import Endpoint
+from kraftlab.records.record_batch import Record, build_batch
 from kraftlab.wire.frames import MAX_FRAME_BYTES
 
 TOPIC_ID = bytes(15) + b"\xff"

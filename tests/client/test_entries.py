@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, EntriesFailed, NewPartitions, answer_of
 from kraftlab.client.entries import ENTRIES, STATES, checked
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.rpc.methods import METHODS
 
 REFUSED, WHY = ErrorCode.POLICY_VIOLATION, "the policy forbids it"

@@ -15,11 +15,11 @@ from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, ClusterUnreachable
 from kraftlab.client.kafka_probe import speaks_kafka
 from kraftlab.client.kafka_security import BadProof, KafkaSecurity, authenticate, kafka_security, scram
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.config.errors import ConfigError
 from kraftlab.gateway.codec import KafkaRequest, decode_request, encode_entity, peek, response_schema
 from kraftlab.gateway.translation import to_entity
-from kraftlab.metadata.errors import ApiError, ErrorCode
-from kraftlab.quorum.core.types import Endpoint
 from kraftlab.rpc.versions import OFFERS
 
 API_VERSIONS = OFFERS["ApiVersions"].key

@@ -13,8 +13,8 @@ import pytest
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client.errors import ClusterUnreachable
 from kraftlab.client.metadata_log import MetadataLog
-from kraftlab.metadata.errors import ApiError, ErrorCode
-from kraftlab.quorum.core.errors import ErrorCode as QuorumError
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ErrorCode as QuorumError
 from kraftlab.quorum.core.messages import (
     API_OF,
     FetchRequest,

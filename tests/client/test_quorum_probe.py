@@ -10,8 +10,8 @@ from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, ClusterUnreachable, OutcomeUnknown, waiting
 from kraftlab.client.quorum_probe import Voter, text_of
 from kraftlab.client.waiting import Waiting
-from kraftlab.metadata.errors import ApiError, ErrorCode
-from kraftlab.quorum.core.types import Endpoint
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ApiError, ErrorCode
 
 
 @pytest.fixture(autouse=True)

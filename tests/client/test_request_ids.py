@@ -9,7 +9,7 @@ import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, ClusterUnreachable, OutcomeUnknown
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.rpc.request_ids import RequestIds
 
 ID = tuple[bytes, int]

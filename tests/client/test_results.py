@@ -8,7 +8,7 @@ import pytest
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient
 from kraftlab.client import results as r
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
 
 
 def structs() -> list[type[r.Result]]:

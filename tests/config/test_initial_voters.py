@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.uuids import from_text
 from kraftlab.config import initial_voters, storage
 from kraftlab.config.errors import ConfigError
 from kraftlab.config.models import load_any
-from kraftlab.metadata.uuids import from_text
-from kraftlab.quorum.core.types import Endpoint
 
 A, B = "GDAXWlNIRRKoB5wdxbZcYg", "pMTZEsB7QmCgsDzRHlrVcQ"
 LIST = f"3000@127.0.0.1:19093:{A},3001@[::1]:19094:{B}"

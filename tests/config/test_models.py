@@ -5,11 +5,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from kraftlab.common.endpoint import Endpoint
 from kraftlab.config.endpoints import parse_endpoint, parse_servers
 from kraftlab.config.errors import ConfigError
 from kraftlab.config.models import NO_VOTERS, BrokerConfig, load_any, load_broker, load_controller
 from kraftlab.config.topic_configs import BROKER_KEYS
-from kraftlab.quorum.core.types import Endpoint
 
 
 def test_a_controller_file_becomes_typed_values(controller_file, tmp_path: Path) -> None:

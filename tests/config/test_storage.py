@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from kraftlab.common.uuids import from_text, to_text
 from kraftlab.config import initial_voters, meta_properties, storage
 from kraftlab.config.errors import ConfigError
 from kraftlab.config.models import NodeConfig, load_broker, load_controller
-from kraftlab.metadata.uuids import from_text, to_text
 from kraftlab.quorum.storage.errors import StorageFull
 
 

@@ -14,6 +14,8 @@ import trio.testing
 
 from kraftlab.access.authorizer import AccessSettings
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.controller.api.service import ControllerService
 from kraftlab.controller.cluster import brokers
 from kraftlab.controller.configs import configs
@@ -27,7 +29,6 @@ from kraftlab.controller.reassignment.listing import Observer, listing
 from kraftlab.controller.topics import topics
 from kraftlab.metadata import codec
 from kraftlab.metadata.delta import MetadataDelta
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.features import supported_features
 from kraftlab.metadata.image import EMPTY, BrokerImage, PartitionImage
 from kraftlab.metadata.index import index_of
@@ -43,7 +44,6 @@ from kraftlab.metadata.peer_rpc import (
 from kraftlab.metadata.peer_senders import PEER_SENDERS
 from kraftlab.metadata.records import Listener
 from kraftlab.metadata.snapshot import ImageSnapshot, image_from
-from kraftlab.quorum.core.types import ReplicaKey
 from kraftlab.quorum.driver.errors import NotLeader, Overloaded
 from kraftlab.quorum.state_machine import CommittedBatch
 from kraftlab.rpc.methods import LocalCall

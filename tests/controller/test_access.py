@@ -11,10 +11,10 @@ import pytest
 from kraftlab.access.authorizer import AccessSettings
 from kraftlab.access.group_admission import GROUP_CALLS
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.common.errors import ErrorCode
 from kraftlab.controller.api.apis import APIS
 from kraftlab.controller.api.service import ControllerService
 from kraftlab.metadata.acls import CLUSTER_NAME, Operation, PatternType, PermissionType, ResourceType
-from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import Api, EnvelopeRequest, EnvelopeResponse
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call

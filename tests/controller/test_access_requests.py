@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from kraftlab.access.admission import admit
 from kraftlab.access.authorizer import AccessSettings, Authorizer, Rights
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.uuids import to_text
 from kraftlab.controller.engine.state import EMPTY_STATE, Context, ControllerState, Settings
 from kraftlab.controller.security import acls, scram
 from kraftlab.metadata.acls import Acl, AclsImage, Operation, ResourceType
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage, Provenance, TopicImage, TopicsImage
 from kraftlab.metadata.invariants import check_image
 from kraftlab.metadata.snapshot import ImageSnapshot, image_from
-from kraftlab.metadata.uuids import to_text
 
 CONTEXT = Context(1000, random.Random(3), Settings("c", 3000, static={"authorizer.class.name": "StandardAuthorizer"}), 0)
 NUMBERS = st.sampled_from([-(2**31), -1, 0, 1, 2, 3, 4, 5, 7, 8, 11, 13, 16, 99, 2**31 - 1])

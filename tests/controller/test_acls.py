@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.controller.engine.state import EMPTY_STATE, Context, ControllerState, Settings
 from kraftlab.controller.security.acls import AclFilter, create, delete, describe
 from kraftlab.metadata.acls import CLUSTER_NAME, Acl, Operation, PatternType, PermissionType, ResourceType
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import Provenance
 from kraftlab.metadata.records import AccessControlEntry, AnyRecord
 from kraftlab.metadata.snapshot import ImageSnapshot, image_from

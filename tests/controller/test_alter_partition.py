@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.controller.cluster import directories
 from kraftlab.controller.engine.state import Outcome
 from kraftlab.controller.partitions.partitions import alter_partition
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.peer_rpc import AlterPartitionRequest, AssignReplicasToDirsRequest, DirectoryAssignment, IsrChange
 from kraftlab.metadata.records import RECOVERED, RECOVERING, FeatureLevel
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.controller.cluster import brokers, directories, producer_ids
 from kraftlab.controller.cluster.describe import describe
 from kraftlab.controller.engine.state import Outcome
 from kraftlab.metadata import codec
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.peer_rpc import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,

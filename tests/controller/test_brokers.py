@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from kraftlab.common.errors import ApiError, ErrorCode, InvariantViolation
+from kraftlab.common.uuids import LOST, UNASSIGNED
 from kraftlab.controller.cluster import brokers, controllers, directories
 from kraftlab.controller.engine.state import Context, ControllerState, Outcome
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.features import supported_features
 from kraftlab.metadata.peer_rpc import (
     AssignReplicasToDirsRequest,
@@ -26,8 +27,6 @@ from kraftlab.metadata.records import (
     PartitionChange,
     RegisterBroker,
 )
-from kraftlab.metadata.uuids import LOST, UNASSIGNED
-from kraftlab.quorum.core.errors import InvariantViolation
 from kraftlab.quorum.driver.errors import NotLeader
 
 

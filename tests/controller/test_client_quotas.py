@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.common.errors import ApiError
 from kraftlab.controller.configs import client_quotas
-from kraftlab.metadata.errors import ApiError
 
 Entity = list[tuple[str, str | None]]
 Operation = tuple[str, float | None]

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.config.resources import ConfigOperation
 from kraftlab.controller.cluster import controllers
 from kraftlab.controller.configs import configs, description
 from kraftlab.controller.configs.description import unclean_election_enabled
 from kraftlab.controller.engine.state import Outcome
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.features import supported_features
 from kraftlab.metadata.peer_rpc import ControllerRegistrationRequest, ForwardingBroker
 from kraftlab.metadata.records import Config, Listener

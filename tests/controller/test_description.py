@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.uuids import ZERO, to_text
 from kraftlab.controller.cluster import describe as cluster
 from kraftlab.controller.topics import description
-from kraftlab.metadata.errors import ApiError, ErrorCode
-from kraftlab.metadata.uuids import ZERO, to_text
 
 UNKNOWN_ID = "EjRWeBI0EjQSNBI0VniavA"
 

@@ -14,12 +14,12 @@ import trio.testing
 
 from kraftlab.access.authorizer import AccessSettings
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.common.errors import ErrorCode
 from kraftlab.controller.api.apis import APIS, Kind
 from kraftlab.controller.api.service import ControllerService
 from kraftlab.controller.engine import exactly_once, log_writer
 from kraftlab.controller.engine.quorum_controller import QuorumController
 from kraftlab.metadata import codec
-from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import Api, EnvelopeRequest, EnvelopeResponse
 from kraftlab.metadata.records import AnyRecord, EndTransaction, RequestOutcome
 from kraftlab.metadata.snapshot import ImageSnapshot

@@ -17,6 +17,7 @@ import pytest
 import trio
 
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.common.errors import ApiError
 from kraftlab.controller.cluster import brokers
 from kraftlab.controller.configs import features
 from kraftlab.controller.engine.quorum_controller import QuorumController
@@ -25,7 +26,6 @@ from kraftlab.controller.partitions.partitions import alter_partition
 from kraftlab.controller.reassignment import reassignments
 from kraftlab.controller.topics import topics
 from kraftlab.controller.topics.partition_counts import create_partitions
-from kraftlab.metadata.errors import ApiError
 from kraftlab.metadata.peer_rpc import AlterPartitionRequest, IsrChange
 from kraftlab.quorum.core.types import OffsetAndEpoch
 

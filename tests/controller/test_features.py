@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.common.errors import ApiError
 from kraftlab.controller.configs import features
 from kraftlab.controller.engine.state import QuorumFacts
-from kraftlab.metadata.errors import ApiError
 from kraftlab.metadata.features import supported_features
 from kraftlab.metadata.peer_rpc import ControllerRegistrationRequest
 from kraftlab.metadata.records import ClearElr, Config, FeatureLevel

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.controller.engine.background import background_tasks
 from kraftlab.controller.partitions import leader_elections
 from kraftlab.controller.partitions.leader_elections import PREFERRED, UNCLEAN, elect_leaders
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.records import RESOURCE_BROKER, RESOURCE_TOPIC
 
 SET, DELETE = 0, 1

@@ -11,6 +11,8 @@ import pytest
 import trio
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.uuids import to_text
 from kraftlab.controller.api.apis import APIS
 from kraftlab.controller.engine import log_writer
 from kraftlab.controller.engine.purgatory import Answer
@@ -20,9 +22,7 @@ from kraftlab.controller.engine.state import Context, ControllerState, Outcome
 from kraftlab.controller.engine.worker_threads import on_a_thread
 from kraftlab.controller.reassignment import reassignments
 from kraftlab.controller.topics import topics
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.records import RESOURCE_TOPIC, Config
-from kraftlab.metadata.uuids import to_text
 
 Work = tuple[Callable[[], WriteResult], Callable[[outcome.Outcome[WriteResult]], None]]
 

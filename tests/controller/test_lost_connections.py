@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from kraftlab.common.endpoint import Endpoint
 from kraftlab.controller.engine.lost_connections import GRACE_MS, PAUSE_MS, REFUSALS, WINDOW_MS
-from kraftlab.quorum.core.types import Endpoint
 
 SESSION_MS = 9000
 

@@ -14,6 +14,7 @@ import pytest
 import trio
 
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.common.uuids import random_uuid
 from kraftlab.config import meta_properties
 from kraftlab.config.errors import ConfigError
 from kraftlab.config.meta_properties import MetaProperties
@@ -22,7 +23,6 @@ from kraftlab.controller import main
 from kraftlab.controller.configs.mutation_quota import quota_of
 from kraftlab.controller.engine.background import background_tasks
 from kraftlab.controller.main import ControllerNode
-from kraftlab.metadata.uuids import random_uuid
 from kraftlab.node.replica import driver_config
 from kraftlab.rpc.server import Call
 

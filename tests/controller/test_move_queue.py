@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.uuids import to_text
 from kraftlab.controller.cluster import directories
 from kraftlab.controller.reassignment import named_changes as kip_179
 from kraftlab.controller.reassignment import reassignments
 from kraftlab.controller.reassignment.blockers import STARTING_MS
 from kraftlab.controller.topics import topics
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import EMPTY
 from kraftlab.metadata.peer_rpc import (
     AssignReplicasToDirsRequest,
@@ -21,7 +22,6 @@ from kraftlab.metadata.peer_rpc import (
     MoveProgressRequest,
     PartitionSize,
 )
-from kraftlab.metadata.uuids import to_text
 
 
 async def rollback(cluster: Any, plan_id: str, **options: Any) -> Any:

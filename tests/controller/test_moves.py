@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.controller.engine.state import Outcome
 from kraftlab.controller.reassignment import reassignments
 from kraftlab.controller.topics import topics
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import EMPTY
 from kraftlab.metadata.records import PartitionChange
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.uuids import UNASSIGNED
 from kraftlab.controller.configs.mutation_quota import MutationCharge
 from kraftlab.controller.topics.partition_counts import create_partitions
-from kraftlab.metadata.errors import ApiError, ErrorCode
-from kraftlab.metadata.uuids import UNASSIGNED
 
 Growth = tuple[str, int, Sequence[tuple[int, ...]] | None]
 

@@ -6,11 +6,12 @@ import msgspec
 import pytest
 
 from kraftlab.access.authorizer import AccessSettings, Authorizer
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.controller.api.peer_standing import standing_of
 from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance
 from kraftlab.metadata.records import FeatureLevel, Listener, RegisterBroker, RegisterController
-from kraftlab.quorum.core.types import ReplicaKey, Standing
+from kraftlab.quorum.core.types import Standing
 from kraftlab.wire.transport import PeerRequest
 
 CONTROLLER, BROKER, STRANGER, NOBODY = 3000, 0, 77, -1

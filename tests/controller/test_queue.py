@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.controller.engine.queue import NEVER_MS, Event, EventQueue, NotNow
-from kraftlab.metadata.errors import ApiError, ErrorCode
 
 
 class Recorder:

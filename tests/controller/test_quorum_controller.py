@@ -9,9 +9,9 @@ import pytest
 import trio
 import trio.testing
 
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.controller.engine.state import Context, ControllerState, Outcome
 from kraftlab.metadata import codec
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.features import bootstrap_records
 from kraftlab.metadata.image import Provenance
 from kraftlab.metadata.index import index_of

@@ -8,11 +8,13 @@ import msgspec
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ErrorCode as QuorumError
+from kraftlab.common.replica_key import ReplicaKey
+from kraftlab.common.uuids import from_text, to_text
 from kraftlab.controller.quorum_operations import QuorumOperations
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import EMPTY
-from kraftlab.metadata.uuids import from_text, to_text
-from kraftlab.quorum.core.errors import ErrorCode as QuorumError
 from kraftlab.quorum.core.messages import (
     AddVoterRequest,
     LeaderView,
@@ -21,7 +23,7 @@ from kraftlab.quorum.core.messages import (
     VoterChangeRequest,
     VoterChangeResponse,
 )
-from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter
+from kraftlab.quorum.core.types import Voter
 from kraftlab.quorum.driver.quorum_description import QuorumDescription, ReplicaDescription
 
 DIRECTORY = "GDAXWlNIRRKoB5wdxbZcYg"

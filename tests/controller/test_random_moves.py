@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.common.errors import ApiError
 from kraftlab.controller.reassignment import named_changes as kip_179
 from kraftlab.controller.reassignment import reassignments
 from kraftlab.controller.topics import topics
-from kraftlab.metadata.errors import ApiError
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.moves import MovesImage
 from kraftlab.metadata.snapshot import ImageSnapshot, image_digest, image_from

@@ -24,18 +24,18 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from kraftlab.access.authorizer import AccessSettings
 from kraftlab.access.group_admission import GROUP_CALLS
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.uuids import LOST, MIGRATING, UNASSIGNED, to_text
 from kraftlab.config.access import AUTHORIZER
 from kraftlab.config.topic_configs import BROKER_KEYS, CLIENT_METRICS_KEYS, GROUP_KEYS, TOPIC_KEYS
 from kraftlab.controller.api.apis import APIS, Kind
 from kraftlab.metadata import peer_rpc
-from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.features import SUPPORTED, supported_features
 from kraftlab.metadata.index import index_of
 from kraftlab.metadata.peer_rpc import Api
 from kraftlab.metadata.peer_senders import PEER_SENDERS
 from kraftlab.metadata.records import Listener
 from kraftlab.metadata.snapshot import ImageSnapshot, image_digest, image_from
-from kraftlab.metadata.uuids import LOST, MIGRATING, UNASSIGNED, to_text
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call
 from kraftlab.wire.senders import named_node

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.controller.reassignment import reassignments
-from kraftlab.metadata.errors import ApiError, ErrorCode
 
 
 async def test_the_same_partition_twice_is_refused_in_each_place_and_others_proceed(five: Any) -> None:

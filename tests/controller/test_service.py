@@ -12,10 +12,11 @@ import trio
 import trio.testing
 
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.uuids import ZERO, to_text
 from kraftlab.controller.api.apis import APIS, Kind
 from kraftlab.controller.reassignment.listing import listing
 from kraftlab.controller.topics import description
-from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.features import supported_features
 from kraftlab.metadata.image import EMPTY
 from kraftlab.metadata.peer_rpc import (
@@ -33,7 +34,6 @@ from kraftlab.metadata.peer_rpc import (
     MoveProgressResponse,
 )
 from kraftlab.metadata.records import Listener
-from kraftlab.metadata.uuids import ZERO, to_text
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.uuids import ZERO, to_text
 from kraftlab.controller.configs.mutation_quota import MutationCharge
 from kraftlab.controller.topics import description, topics
 from kraftlab.metadata import codec
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.records import RESOURCE_TOPIC
-from kraftlab.metadata.uuids import ZERO, to_text
 
 NO_ID = to_text(ZERO)
 

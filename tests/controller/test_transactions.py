@@ -10,6 +10,7 @@ import trio
 import trio.testing
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.controller.engine import log_writer
 from kraftlab.controller.engine.activation import ActivationRefused, activation_records, is_empty
 from kraftlab.controller.engine.answer_deadlines import CommitUnknown
@@ -17,7 +18,6 @@ from kraftlab.controller.engine.state import Context, ControllerState, Outcome
 from kraftlab.controller.topics import topics
 from kraftlab.metadata import codec
 from kraftlab.metadata.delta import MetadataDelta
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.features import bootstrap_records
 from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance
 from kraftlab.metadata.records import (

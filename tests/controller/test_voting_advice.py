@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kraftlab.common.uuids import from_text
 from kraftlab.config.models import ControllerConfig, build
 from kraftlab.controller.main import how_to_vote
-from kraftlab.metadata.uuids import from_text
 from kraftlab.quorum.driver.quorum_description import QuorumDescription, ReplicaDescription
 
 MINE, LOST = "GDAXWlNIRRKoB5wdxbZcYg", "pMTZEsB7QmCgsDzRHlrVcQ"

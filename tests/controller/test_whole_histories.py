@@ -9,13 +9,13 @@ import trio
 import trio.testing
 
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.common.errors import ErrorCode
 from kraftlab.controller.api.apis import APIS, Kind
 from kraftlab.controller.api.service import ControllerService
 from kraftlab.controller.cluster import brokers, producer_ids
 from kraftlab.controller.engine.state import Outcome
 from kraftlab.controller.topics import topics
 from kraftlab.metadata import codec
-from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.features import bootstrap_records
 from kraftlab.metadata.image import EMPTY, Provenance
 from kraftlab.metadata.records import (

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from kraftlab.common.uuids import Uuid
 from kraftlab.metadata.image import PartitionImage
-from kraftlab.metadata.uuids import Uuid
 
 Replicas = list[int]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import immutables
 import pytest
 
+from kraftlab.common.uuids import UNASSIGNED
 from kraftlab.controller.reassignment.blockers import STARTING_MS, blocker, holding_up
 from kraftlab.controller.reassignment.progress import BELIEVED_MS, MoveProgressTable, ReplicaReport
 from kraftlab.metadata.image import BrokerImage, ClusterImage, PartitionImage
 from kraftlab.metadata.peer_rpc import MoveProgress, MoveProgressRequest, PartitionSize
-from kraftlab.metadata.uuids import UNASSIGNED
 
 TOPIC, ONLINE, OFFLINE = (bytes([n]) * 16 for n in (101, 102, 103))
 

@@ -13,15 +13,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from kraftlab.common.errors import ApiError
+from kraftlab.common.uuids import MIGRATING
 from kraftlab.controller.partitions.election import Election
 from kraftlab.controller.partitions.partition_change import build_cancel, build_change
 from kraftlab.controller.reassignment import arithmetic
 from kraftlab.metadata.eligible_leaders import partition_min_isr
-from kraftlab.metadata.errors import ApiError
 from kraftlab.metadata.image import PartitionImage
 from kraftlab.metadata.partitions import partition_after
 from kraftlab.metadata.records import NO_LEADER, RECOVERED, RECOVERING, PartitionChange
-from kraftlab.metadata.uuids import MIGRATING
 
 TOPIC_ID = b"records survive."
 BROKERS = range(4)

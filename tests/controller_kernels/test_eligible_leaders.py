@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kraftlab.common.errors import ApiError
+from kraftlab.common.uuids import MIGRATING, Uuid
 from kraftlab.controller.partitions.election import Election
 from kraftlab.controller.partitions.partition_change import build_cancel, build_change
 from kraftlab.controller.reassignment import arithmetic
 from kraftlab.metadata.eligible_leaders import partition_min_isr
-from kraftlab.metadata.errors import ApiError
 from kraftlab.metadata.image import PartitionImage
 from kraftlab.metadata.invariants import check_partition
 from kraftlab.metadata.partitions import partition_after
 from kraftlab.metadata.records import NO_LEADER, RECOVERED, RECOVERING, PartitionChange
-from kraftlab.metadata.uuids import MIGRATING, Uuid
 
 TOPIC_ID = b"eligible-leaders"
 

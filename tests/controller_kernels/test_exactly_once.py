@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.controller.engine import exactly_once
 from kraftlab.controller.engine.exactly_once import RequestIdentity
 from kraftlab.controller.engine.state import EMPTY_STATE, ControllerState, Outcome
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import Provenance
 from kraftlab.metadata.requests import KEPT_MS
 

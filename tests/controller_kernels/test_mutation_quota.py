@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.controller.configs.mutation_quota import BUCKETS_MAX, MUTATION_RATE, MutationQuota, TokenBucket
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import EMPTY, MetadataImage
 from kraftlab.metadata.quotas import QuotaEntity
 

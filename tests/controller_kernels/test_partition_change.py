@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kraftlab.common.uuids import MIGRATING, UNASSIGNED, Uuid
 from kraftlab.controller.partitions.election import Candidates, Elected, Election, elect
 from kraftlab.controller.partitions.partition_change import build_change
 from kraftlab.controller.reassignment.arithmetic import Reassignment, cancel
 from kraftlab.metadata.image import PartitionImage
 from kraftlab.metadata.records import NO_LEADER, RECOVERING, PartitionChange
-from kraftlab.metadata.uuids import MIGRATING, UNASSIGNED, Uuid
 
 MakePartition = Callable[..., PartitionImage]
 DirectoryOf = Callable[[int], Uuid]

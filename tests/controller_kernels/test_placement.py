@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.controller.topics.placement import UsableBroker, place
-from kraftlab.metadata.errors import ApiError, ErrorCode
 
 
 class NoRandomness(random.Random):

@@ -7,12 +7,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kraftlab.common.uuids import Uuid
 from kraftlab.controller.partitions.election import Election
 from kraftlab.controller.partitions.partition_change import build_change, build_change_in_full
 from kraftlab.controller.reassignment import arithmetic
 from kraftlab.metadata.image import PartitionImage
 from kraftlab.metadata.records import NO_LEADER, RECOVERED, RECOVERING
-from kraftlab.metadata.uuids import Uuid
 
 BROKERS = st.integers(0, 5)
 SOME = st.lists(BROKERS, max_size=4, unique=True).map(tuple)

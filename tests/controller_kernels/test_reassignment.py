@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.controller.reassignment import arithmetic as reassignment
 from kraftlab.controller.reassignment.arithmetic import Reassignment
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import PartitionImage
 
 MakePartition = Callable[..., PartitionImage]

@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kraftlab.common.errors import ApiError
+from kraftlab.common.uuids import Uuid
 from kraftlab.controller.partitions.election import Election
 from kraftlab.controller.partitions.partition_change import build_cancel, build_change
 from kraftlab.controller.reassignment import arithmetic
-from kraftlab.metadata.errors import ApiError
 from kraftlab.metadata.image import PartitionImage
 from kraftlab.metadata.invariants import check_partition
 from kraftlab.metadata.partitions import partition_after
 from kraftlab.metadata.records import NO_LEADER, RECOVERING, PartitionChange
-from kraftlab.metadata.uuids import Uuid
 
 TOPIC_ID = b"reassignment-row"
 

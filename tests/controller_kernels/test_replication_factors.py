@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.uuids import UNASSIGNED
 from kraftlab.controller.reassignment.factors import plan
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import BrokerImage, PartitionImage
-from kraftlab.metadata.uuids import UNASSIGNED
 
 
 def broker(broker_id: int, rack: str | None = None, fenced: bool = False) -> BrokerImage:

@@ -23,18 +23,18 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.cli import main
 from kraftlab.client import AdminClient, ClusterUnreachable
 from kraftlab.client.config_parts import config_changes
+from kraftlab.common.errors import ApiError
+from kraftlab.common.uuids import to_text
 from kraftlab.config import meta_properties, properties
 from kraftlab.config.resources import ResourceType
 from kraftlab.demo import verify
 from kraftlab.demo.lab import Lab, TopicPartition, wait_until
 from kraftlab.lab import LocalCluster, cluster_plan, layout
 from kraftlab.lab.cluster_plan import NodePlan
-from kraftlab.metadata.errors import ApiError
-from kraftlab.metadata.uuids import to_text
+from kraftlab.records.record_batch import Record, build_batch
 
 OVERRIDES = {
     "broker.session.timeout.ms": "1500",

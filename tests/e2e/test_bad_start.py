@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from kraftlab.common.uuids import random_uuid
 from kraftlab.config import meta_properties
 from kraftlab.lab import cluster_plan
-from kraftlab.metadata.uuids import random_uuid
 
 
 def test_a_configuration_that_is_wrong_is_refused_by_file_key_and_value(node_files: Any) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.demo.lab import wait_until
-from kraftlab.metadata.errors import ApiError, ErrorCode
 
 
 def claims(lab: Any, topic: str) -> tuple[list[int], list[int], int]:

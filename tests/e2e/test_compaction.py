@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kraftlab.broker.log.record_batch import Record, build_batch, decode_records, validate
 from kraftlab.demo.lab import wait_until
+from kraftlab.records.record_batch import Record, build_batch, decode_records, validate
 
 KEYS = 20
 IN_A_BATCH, BATCHES = 100, 12

@@ -9,8 +9,8 @@ import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import ClusterUnreachable
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.demo.lab import wait_until
-from kraftlab.metadata.errors import ApiError, ErrorCode
 
 
 def test_a_killed_active_controller_is_replaced_and_nothing_acknowledged_is_lost(lab: Any, topic_maker: Any) -> None:

@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.demo.lab import wait_until
 from kraftlab.lab import LocalCluster
+from kraftlab.records.record_batch import Record, build_batch
 
 from .conftest import OVERRIDES, Workbench, scratch_directory
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.demo.lab import wait_until
+from kraftlab.records.record_batch import Record, build_batch
 
 SESSION_S = 60
 FAST_S = 10.0

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kraftlab.broker.log.record_batch import Record, build_batch, iterate
+from kraftlab.records.record_batch import Record, build_batch, iterate
 
 LONGEST_NAME = "n" * (255 - len("-0.") - 32 - len("-future"))
 """The longest name of a topic whose replicas can move between log directories."""

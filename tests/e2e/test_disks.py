@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.client import ClusterUnreachable
+from kraftlab.common.errors import ApiError
 from kraftlab.demo.lab import wait_until
 from kraftlab.demo.load import missing
-from kraftlab.metadata.errors import ApiError
+from kraftlab.records.record_batch import Record, build_batch
 
 MountDisk = Callable[..., pathlib.Path]
 

@@ -13,8 +13,8 @@ import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, ClusterUnreachable
+from kraftlab.common.errors import ApiError
 from kraftlab.demo.lab import wait_until
-from kraftlab.metadata.errors import ApiError
 
 KILLS = 2
 PATIENCE_MS = 20_000

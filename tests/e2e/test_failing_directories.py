@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.client import ClusterUnreachable, answer_of
+from kraftlab.common.errors import ApiError
 from kraftlab.demo.lab import wait_until
 from kraftlab.demo.load import missing
 from kraftlab.lab import LocalCluster
 from kraftlab.lab.cluster_plan import ClusterError
 from kraftlab.lab.faults.failing_calls import SHORT, FailingCalls, Rule
-from kraftlab.metadata.errors import ApiError
+from kraftlab.records.record_batch import Record, build_batch
 
 from .conftest import OVERRIDES, Workbench, scratch_directory
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from kraftlab.common.endpoint import Endpoint
 from kraftlab.demo.lab import wait_until
-from kraftlab.quorum.core.types import Endpoint
 
 RANDOM = random.Random(7)
 

@@ -14,8 +14,8 @@ import grpc
 import pytest
 
 from kraftlab.client import AdminClient
+from kraftlab.common.endpoint import Endpoint
 from kraftlab.lab import LocalCluster
-from kraftlab.quorum.core.types import Endpoint
 from kraftlab.rpc.methods import SERVICE
 
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE, CONTINUATION = 0, 1, 3, 4, 6, 8, 9

@@ -17,9 +17,12 @@ from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient
 from kraftlab.client.credentials import scram_credential
 from kraftlab.client.metadata_log import MetadataLog
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.replica_key import ReplicaKey
+from kraftlab.common.uuids import from_text
 from kraftlab.demo.lab import wait_until
 from kraftlab.lab import LocalCluster
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.peer_rpc import (
     Api,
     FetchPartition,
@@ -30,9 +33,8 @@ from kraftlab.metadata.peer_rpc import (
     WantedOffset,
 )
 from kraftlab.metadata.scram import ScramMechanism
-from kraftlab.metadata.uuids import from_text
 from kraftlab.quorum.core.messages import API_OF, RESPONSE_OF, FetchRequest, FetchSnapshotRequest
-from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch, ReplicaKey
+from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.simulation.runtime.hostile_frames import VICTIM, Target, frames_for_broker, frames_for_controller
 from kraftlab.wire.frames import ERROR, REQUEST, Frame, encode_frame
 

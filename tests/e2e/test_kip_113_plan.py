@@ -39,13 +39,13 @@ from typing import Any
 
 import pytest
 
-from kraftlab.broker.log.record_batch import Record, build_batch, decode_records
 from kraftlab.client import AdminClient, ClusterUnreachable, DataClient, answer_of
+from kraftlab.common.errors import ApiError
 from kraftlab.demo.lab import wait_until
 from kraftlab.lab import LocalCluster
 from kraftlab.lab.cluster_plan import ClusterError
 from kraftlab.lab.faults.failing_calls import CALLS, FailingCalls, Rule
-from kraftlab.metadata.errors import ApiError
+from kraftlab.records.record_batch import Record, build_batch, decode_records
 
 from .conftest import OVERRIDES, Workbench, scratch_directory
 

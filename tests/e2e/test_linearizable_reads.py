@@ -11,7 +11,7 @@ import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import ClusterUnreachable
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
 
 
 def linearizable_describe(timeout_ms: int) -> pb.DescribeTopicPartitionsRequest:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from kraftlab.broker.log.record_batch import Record, build_batch, decode_records
 from kraftlab.client import DataClient
 from kraftlab.demo.lab import wait_until
+from kraftlab.records.record_batch import Record, build_batch, decode_records
 
 TOPIC = "once"
 

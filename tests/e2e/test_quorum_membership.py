@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from kraftlab.common.errors import ApiError
 from kraftlab.demo.lab import wait_until
 from kraftlab.lab import layout
-from kraftlab.metadata.errors import ApiError
 
 
 @pytest.fixture(scope="module")

@@ -17,9 +17,9 @@ from google.protobuf.descriptor import FieldDescriptor
 
 from kraftlab.client import AdminClient
 from kraftlab.client.channels import Channels
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.uuids import to_text
 from kraftlab.demo.lab import wait_until
-from kraftlab.metadata.errors import ApiError, ErrorCode
-from kraftlab.metadata.uuids import to_text
 from kraftlab.rpc.methods import METHODS, SERVICE
 
 REQUESTS = 8

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.cli.partitions.segments import PartitionFiles, import_partition
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.demo.lab import wait_until
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.records.record_batch import Record, build_batch
 
 
 def test_a_throttled_reassignment_completes_over_a_failover(lab: Any) -> None:

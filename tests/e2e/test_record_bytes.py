@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kraftlab.broker.log.record_batch import Record, build_batch, decode_records
 from kraftlab.demo.lab import wait_until
+from kraftlab.records.record_batch import Record, build_batch, decode_records
 
 VALUES = [bytes([65 + number]) * 60_000 for number in range(12)]
 

@@ -20,11 +20,11 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from kraftlab.access.authorizer import AccessSettings, Rights
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.uuids import UNASSIGNED
 from kraftlab.gateway.codec import KafkaRequest, decode_request
 from kraftlab.metadata.image import BrokerImage, ClusterImage, MetadataImage, PartitionImage, TopicImage, TopicsImage
 from kraftlab.metadata.records import Listener
-from kraftlab.metadata.uuids import UNASSIGNED
-from kraftlab.quorum.core.types import Endpoint
 
 ORDERS = bytes(range(16))
 """Id of the topic orders, with the partitions 0 (led by broker 1) and 1 (led by broker 2)."""

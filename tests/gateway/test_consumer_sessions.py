@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kraftlab.common.errors import ErrorCode
 from kraftlab.gateway.fetch_sessions import ConsumerSessions, SessionError
 from kraftlab.gateway.generated.fetch_response import PartitionData
-from kraftlab.metadata.errors import ErrorCode
 
 from .conftest import make_request
 

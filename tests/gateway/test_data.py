@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 import trio
 
-from kraftlab.broker.log.record_batch import TRANSACTIONAL, Record, build_batch
+from kraftlab.common.errors import ErrorCode
 from kraftlab.gateway.codec import encode_value
 from kraftlab.gateway.data import DataCalls, Unheard
-from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.peer_rpc import (
     EpochEnd,
@@ -27,6 +26,7 @@ from kraftlab.metadata.peer_rpc import (
     ReplicaFetchRequest,
     ReplicaFetchResponse,
 )
+from kraftlab.records.record_batch import TRANSACTIONAL, Record, build_batch
 from kraftlab.rpc.caller import Caller
 from kraftlab.wire.network import Wire
 from kraftlab.wire.parts import FilePart

@@ -14,6 +14,7 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kraftlab.common.line_limit import LINES_AT_ONCE
 from kraftlab.gateway import connection as connection_module
 from kraftlab.gateway.codec import Header, KafkaRequest, MalformedRequest, decode_request
 from kraftlab.gateway.connection import ClientConnection, Closed, FrameBudget
@@ -22,7 +23,6 @@ from kraftlab.gateway.door import OFFERS
 from kraftlab.gateway.listener import KafkaListener
 from kraftlab.gateway.unserved import CLIENTS_MAX, REMINDER_S, VainClients, vain_request
 from kraftlab.rpc.caller import Caller
-from kraftlab.wire.line_limit import LINES_AT_ONCE
 from kraftlab.wire.parts import Part
 
 from .conftest import make_frame

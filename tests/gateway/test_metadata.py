@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from kraftlab.access.authorizer import NOT_ASKED
+from kraftlab.common.errors import ErrorCode
 from kraftlab.gateway.codec import encode_value
 from kraftlab.gateway.metadata import MetadataCalls
-from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.rpc.caller import Caller
 

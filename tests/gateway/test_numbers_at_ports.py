@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from kio.index import load_response_schema
 
-from kraftlab.broker.log.record_batch import Record, build_batch
+from kraftlab.common.errors import ErrorCode
 from kraftlab.gateway.client_codec import decode_response
 from kraftlab.gateway.door import CONTROLLERS_OFFERS, OFFERS
 from kraftlab.lab.local import LocalCluster
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.records.record_batch import Record, build_batch
 
 from . import whole_messages as messages
 from .conftest import ask

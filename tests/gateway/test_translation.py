@@ -18,6 +18,8 @@ from kio.schema.alter_partition_reassignments.v1 import request as kafka
 from kio.serial import entity_reader, entity_writer
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.uuids import to_text
 from kraftlab.gateway.codec import (
     API_VERSIONS,
     Header,
@@ -29,8 +31,6 @@ from kraftlab.gateway.codec import (
 )
 from kraftlab.gateway.door import DATA_CALLS, OFFERS, Door, Unanswerable
 from kraftlab.gateway.translation import to_entity, to_message
-from kraftlab.metadata.errors import ErrorCode
-from kraftlab.metadata.uuids import to_text
 from kraftlab.rpc.caller import Caller
 from kraftlab.rpc.methods import METHODS, fault
 from kraftlab.rpc.server import Call

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.client import AdminClient
+from kraftlab.common.errors import ErrorCode
 from kraftlab.lab.local import LocalCluster
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.records.record_batch import Record, build_batch
 
 from .conftest import ask, topic_id
 

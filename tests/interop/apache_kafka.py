@@ -136,7 +136,7 @@ class ApacheKafka:
     def _wait(self) -> None:
         """Wait until all brokers are unfenced."""
         from kraftlab.client import AdminClient, ClusterUnreachable
-        from kraftlab.metadata.errors import ApiError
+        from kraftlab.common.errors import ApiError
 
         deadline = time.monotonic() + START_TIMEOUT_S
         with AdminClient(f"kafka://{self.bootstrap_servers}", timeout_ms=5000) as client:

@@ -21,12 +21,12 @@ import pytest
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.cli import main
 from kraftlab.client import AdminClient, ClusterUnreachable
+from kraftlab.common.errors import ApiError
 from kraftlab.lab import LocalCluster
 from kraftlab.lab.faults.breaker import Breaker
 from kraftlab.lab.faults.orders import SOCKET_NAME
 from kraftlab.lab.faults.orders import Order as Request
 from kraftlab.lab.faults.server import ControlServer
-from kraftlab.metadata.errors import ApiError
 
 DEADLINE_S = 20.0
 OVERRIDES = {"broker.session.timeout.ms": "1500", "broker.heartbeat.interval.ms": "200"}

@@ -15,6 +15,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.uuids import random_uuid, to_text
 from kraftlab.config import meta_properties, storage
 from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.config.models import load_any, load_broker, load_controller
@@ -26,8 +28,6 @@ from kraftlab.lab.faults.server import ControlServer
 from kraftlab.lab.links.shape import Cut, LinkShape
 from kraftlab.lab.locking import is_in_use, lock
 from kraftlab.lab.ports import PortClaims, claims_directory, is_claimed, owner_of
-from kraftlab.metadata.uuids import random_uuid, to_text
-from kraftlab.quorum.core.types import Endpoint
 
 
 def test_a_new_directory_gets_nodes_racks_and_ports(tmp_path: Path) -> None:

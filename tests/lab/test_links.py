@@ -14,6 +14,8 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.lab import cluster_plan
 from kraftlab.lab.links import proxies
 from kraftlab.lab.links.frame_splitter import FrameSplitter, frames_of, sender_of
@@ -21,7 +23,6 @@ from kraftlab.lab.links.link import Link, Pipe
 from kraftlab.lab.links.proxies import LinkProxies
 from kraftlab.lab.links.proxy import HELD_CONNECTIONS_MAX, NodeProxy
 from kraftlab.lab.links.shape import PLAIN, Cut, LinkShape
-from kraftlab.quorum.core.types import Endpoint, ReplicaKey
 from kraftlab.wire.frames import Frame, FrameError, encode_frame
 from kraftlab.wire.transport import (
     DirectHandler,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from kraftlab.common.uuids import LOST, UNASSIGNED, Uuid
 from kraftlab.metadata.features import bootstrap_records
 from kraftlab.metadata.moves import PlannedPartition
 from kraftlab.metadata.records import (
@@ -42,7 +43,6 @@ from kraftlab.metadata.records import (
     UnregisterBroker,
     UserScramCredential,
 )
-from kraftlab.metadata.uuids import LOST, UNASSIGNED, Uuid
 
 History = list[AnyRecord]
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kraftlab.common.uuids import MIGRATING
 from kraftlab.metadata.changes import MetadataChanges, changes_between, local_changes
 from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.image import EMPTY, MetadataImage, PartitionImage, Provenance
@@ -35,7 +36,6 @@ from kraftlab.metadata.records import (
 )
 from kraftlab.metadata.replay_error import ReplayError
 from kraftlab.metadata.snapshot import image_digest, image_records
-from kraftlab.metadata.uuids import MIGRATING
 
 T = b"topic id topic id"[:16]
 U = b"another topic id"

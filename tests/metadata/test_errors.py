@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kraftlab.metadata.errors import ApiError, ErrorCode, describe
-from kraftlab.quorum.core.errors import ErrorCode as QuorumErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode, describe
+from kraftlab.common.errors import ErrorCode as QuorumErrorCode
 
 
 @pytest.mark.parametrize("code", QuorumErrorCode)

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kraftlab.common.uuids import LOST, MIGRATING, UNASSIGNED
 from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.image import EMPTY, Provenance
 from kraftlab.metadata.index import EMPTY_INDEX, collision_form, index_of
 from kraftlab.metadata.records import AnyRecord, PartitionChange, RegisterBroker, RemoveTopic, Topic
 from kraftlab.metadata.records import Partition as PartitionRecord
-from kraftlab.metadata.uuids import LOST, MIGRATING, UNASSIGNED
 
 T = b"topic id topic id"[:16]
 D1, D2 = bytes([101]) * 16, bytes([102]) * 16

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kraftlab.common.uuids import UNASSIGNED
 from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance
 from kraftlab.metadata.invariants import check_image
@@ -25,7 +26,6 @@ from kraftlab.metadata.records import (
 )
 from kraftlab.metadata.replay_error import ReplayError
 from kraftlab.metadata.snapshot import image_records
-from kraftlab.metadata.uuids import UNASSIGNED
 
 T = b"topic id topic id"[:16]
 FOO: list[AnyRecord] = [

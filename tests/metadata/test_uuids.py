@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kraftlab.common.uuids import LOST, MIGRATING, UNASSIGNED, ZERO, Uuid, from_text, is_reserved, random_uuid, to_text
 from kraftlab.metadata.image import BrokerImage
-from kraftlab.metadata.uuids import LOST, MIGRATING, UNASSIGNED, ZERO, Uuid, from_text, is_reserved, random_uuid, to_text
 
 D1, D2 = bytes([101]) * 16, bytes([102]) * 16
 

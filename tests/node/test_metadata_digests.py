@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.metadata import codec
 from kraftlab.metadata.delta import MetadataDelta
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance
 from kraftlab.metadata.records import Topic
 from kraftlab.metadata.snapshot import ImageSnapshot, image_digest

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.metadata.peer_rpc import (
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
@@ -36,7 +37,7 @@ from kraftlab.quorum.core.messages import (
     UpdateVoterRequest,
     VoteRequest,
 )
-from kraftlab.quorum.core.types import OffsetAndEpoch, ReplicaKey, Voter
+from kraftlab.quorum.core.types import OffsetAndEpoch, Voter
 from kraftlab.quorum.driver.senders import QUORUM_SENDERS
 from kraftlab.wire.senders import BROKER, CLIENT, CONTROLLER, NODE, check_sender
 from kraftlab.wire.transport import PeerError, PeerRequest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.node.snapshots import SnapshotCalls
 from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.quorum.driver.errors import NoSnapshot

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import strategies as st
 
-from kraftlab.broker.log.record_batch import CONTROL, Record, build_batch
 from kraftlab.config import meta_properties
 from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.metadata import codec
@@ -27,6 +26,7 @@ from kraftlab.quorum.storage import LogIdentity, RealFileSystem
 from kraftlab.quorum.storage.identity import PARTITION_DIRECTORY
 from kraftlab.quorum.storage.segment import SegmentHeader, segment_name
 from kraftlab.quorum.storage.snapshot_file import SnapshotEncoder, snapshot_name
+from kraftlab.records.record_batch import CONTROL, Record, build_batch
 
 DATA = Path(__file__).parents[2] / "examples" / "metadata-log"
 

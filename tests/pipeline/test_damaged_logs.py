@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraftlab.broker.log.record_batch import CRC_FROM, HEADER_BYTES
 from kraftlab.pipeline.kraft_log.batches import Batch, Damage, Record, UndecodedRecord
 from kraftlab.pipeline.kraft_log.reader import read_log
+from kraftlab.records.record_batch import CRC_FROM, HEADER_BYTES
 
 Make = Callable[..., bytes]
 NO_OP = b"\x01\x14\x00\x00"

@@ -9,18 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from kraftlab.quorum.core import (
-    BootState,
-    ElectionState,
-    ErrorCode,
-    LogView,
-    OffsetAndEpoch,
-    RaftConfig,
-    RaftNode,
-    ReplicaKey,
-    Voter,
-    VoterSet,
-)
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.replica_key import ReplicaKey
+from kraftlab.quorum.core import BootState, ElectionState, LogView, OffsetAndEpoch, RaftConfig, RaftNode, Voter, VoterSet
 from kraftlab.quorum.core.batch import KRaftVersion, KRaftVoters, encode, read_header
 from kraftlab.quorum.core.effects import Effect, Effects, Reply, Send
 from kraftlab.quorum.core.events import (

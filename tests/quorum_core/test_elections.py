@@ -2,10 +2,10 @@
 
 import pytest
 
+from kraftlab.common.errors import ErrorCode
 from kraftlab.quorum.core import ElectionState
 from kraftlab.quorum.core.effects import Send, StoreElectionState
 from kraftlab.quorum.core.elections import end_quorum_epoch_delay_ms
-from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.events import ElectionStateStored, ResignAsked, ShutdownAsked
 from kraftlab.quorum.core.messages import (
     BeginQuorumEpochRequest,

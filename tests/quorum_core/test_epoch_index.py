@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftlab.quorum.core import InvariantViolation, OffsetAndEpoch
+from kraftlab.common.errors import InvariantViolation
+from kraftlab.quorum.core import OffsetAndEpoch
 from kraftlab.quorum.core.epoch_index import EpochIndex
 
 record_epochs = st.lists(st.integers(1, 8), max_size=30).map(sorted)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftlab.quorum.core import InvariantViolation
+from kraftlab.common.errors import InvariantViolation
 from kraftlab.quorum.core.flush_tracker import FlushTracker
 
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kraftlab.quorum.core import InvariantViolation, LogView, OffsetAndEpoch
+from kraftlab.common.errors import InvariantViolation
+from kraftlab.quorum.core import LogView, OffsetAndEpoch
 from kraftlab.quorum.core.batch import BatchHeader, read_header
 
 Batches = Callable[..., list[bytes]]

@@ -2,9 +2,10 @@
 
 import pytest
 
-from kraftlab.quorum.core import ElectionState, Endpoint, Voter
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ErrorCode
+from kraftlab.quorum.core import ElectionState, Voter
 from kraftlab.quorum.core.effects import ANYBODY, Append, LeaderChanged, OpenSnapshot, Send
-from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.events import RequestFailed, ResponseReceived
 from kraftlab.quorum.core.messages import (
     AddVoterRequest,

@@ -5,10 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftlab.quorum.core import CorruptBatch, ElectionState, Endpoint, RaftConfig, ReplicaKey, Voter, VoterSet
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.replica_key import ReplicaKey
+from kraftlab.quorum.core import CorruptBatch, ElectionState, RaftConfig, Voter, VoterSet
 from kraftlab.quorum.core.batch import CONTROL, ForcedStandalone, KRaftVersion, KRaftVoters, LeaderChange, encode, encode_control
 from kraftlab.quorum.core.effects import ANYBODY, Append, Trace, VotersChanged
-from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.events import ResponseReceived
 from kraftlab.quorum.core.leader import next_high_watermark
 from kraftlab.quorum.core.membership import Membership

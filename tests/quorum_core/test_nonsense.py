@@ -3,14 +3,15 @@
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kraftlab.quorum.core import ElectionState, LogTruncationRefused, OffsetAndEpoch, ReplicaKey
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.replica_key import ReplicaKey
+from kraftlab.quorum.core import ElectionState, LogTruncationRefused, OffsetAndEpoch
 from kraftlab.quorum.core.effects import (
     OpenSnapshot,
     ReadSnapshot,
     StoreSnapshotChunk,
     VerifySnapshot,
 )
-from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.events import SnapshotChunkStored, SnapshotRead, SnapshotVerified
 from kraftlab.quorum.core.messages import (
     BeginQuorumEpochRequest,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from kraftlab.quorum.core import ReplicaKey
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.quorum.core.effects import Append
-from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.events import ResponseReceived
 from kraftlab.quorum.core.messages import FetchRequest, FetchResponse, LeaderView, Records
 

@@ -1,8 +1,8 @@
 """Messages wait until all of their barrier is durable, and keep their order."""
 
+from kraftlab.common.errors import ErrorCode
 from kraftlab.quorum.core import Barrier, Outbox
 from kraftlab.quorum.core.effects import Reply
-from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.messages import EndQuorumEpochResponse, LeaderView
 
 

@@ -1,6 +1,6 @@
 """Parked fetches leave for exactly one of their reasons."""
 
-from kraftlab.quorum.core import ReplicaKey
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.quorum.core.messages import FetchRequest
 from kraftlab.quorum.core.purgatory import FetchPurgatory, ParkedFetch
 from kraftlab.quorum.core.types import NEVER_MS

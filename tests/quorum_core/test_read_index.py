@@ -2,7 +2,8 @@
 
 import pytest
 
-from kraftlab.quorum.core import ElectionState, ErrorCode
+from kraftlab.common.errors import ErrorCode
+from kraftlab.quorum.core import ElectionState
 from kraftlab.quorum.core.effects import Effect, ReadIndexReady, ReadIndexRefused, Reply
 from kraftlab.quorum.core.events import ElectionStateStored, ReadIndexAsked, RequestReceived, ResignAsked, ShutdownAsked
 from kraftlab.quorum.core.messages import BeginQuorumEpochRequest, FetchRequest, FetchResponse, LeaderView, Records

@@ -7,7 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kraftlab.quorum.core import ElectionState, Endpoint, OffsetAndEpoch, ReplicaKey, Voter
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.replica_key import ReplicaKey
+from kraftlab.quorum.core import ElectionState, OffsetAndEpoch, Voter
 from kraftlab.quorum.core.effects import (
     Append,
     Effects,
@@ -18,7 +21,6 @@ from kraftlab.quorum.core.effects import (
     Send,
     VotersChanged,
 )
-from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.events import (
     Propose,
     ReadIndexAsked,

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
+from kraftlab.common.errors import ErrorCode
 from kraftlab.quorum.core import ElectionState, LogTruncationRefused, OffsetAndEpoch, Voter
 from kraftlab.quorum.core.effects import Apply, InstallSnapshot, RepairEnded, StoreElectionState
-from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.events import (
     RequestFailed,
     SnapshotChunkStored,

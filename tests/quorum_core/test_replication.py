@@ -2,10 +2,10 @@
 
 import pytest
 
+from kraftlab.common.errors import ErrorCode
 from kraftlab.quorum.core import ElectionState
 from kraftlab.quorum.core.batch import CONTROL, decode, decode_control, read_header
 from kraftlab.quorum.core.effects import Append, Apply, Proposed, ReadLog, Rejected, Reply, Trace
-from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.events import (
     Propose,
     RecordsRead,

@@ -2,7 +2,9 @@
 
 import pytest
 
-from kraftlab.quorum.core import ElectionState, InvariantViolation, LogTruncationRefused, OffsetAndEpoch, ReplicaKey
+from kraftlab.common.errors import ErrorCode, InvariantViolation
+from kraftlab.common.replica_key import ReplicaKey
+from kraftlab.quorum.core import ElectionState, LogTruncationRefused, OffsetAndEpoch
 from kraftlab.quorum.core.batch import KRaftVersion, KRaftVoters, SnapshotHeader
 from kraftlab.quorum.core.effects import (
     Apply,
@@ -18,7 +20,6 @@ from kraftlab.quorum.core.effects import (
     VerifySnapshot,
     VotersChanged,
 )
-from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.events import (
     RecordsRead,
     RequestFailed,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kraftlab.quorum.core import ElectionState, ErrorCode, ReplicaKey
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.replica_key import ReplicaKey
+from kraftlab.quorum.core import ElectionState
 from kraftlab.quorum.core.effects import Reply, Trace
 from kraftlab.quorum.core.events import RequestReceived, ResponseReceived
 from kraftlab.quorum.core.messages import (

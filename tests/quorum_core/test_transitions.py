@@ -5,7 +5,9 @@ import random
 
 import pytest
 
-from kraftlab.quorum.core import TRANSITIONS, InvariantViolation, LogView, RaftConfig, ReplicaKey, Voter, VoterSet
+from kraftlab.common.errors import InvariantViolation
+from kraftlab.common.replica_key import ReplicaKey
+from kraftlab.quorum.core import TRANSITIONS, LogView, RaftConfig, Voter, VoterSet
 from kraftlab.quorum.core.leader import Leader
 from kraftlab.quorum.core.quorum_state import QuorumState
 from kraftlab.quorum.core.states import Candidate, EpochState, Follower, Prospective, Resigned, Unattached

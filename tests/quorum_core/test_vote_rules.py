@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from kraftlab.quorum.core import ElectionState, ErrorCode, ReplicaKey
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.replica_key import ReplicaKey
+from kraftlab.quorum.core import ElectionState
 from kraftlab.quorum.core.messages import (
     BeginQuorumEpochRequest,
     FetchRequest,

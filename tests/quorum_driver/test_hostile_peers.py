@@ -16,8 +16,11 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftlab.quorum.core.decoding import Decoder
-from kraftlab.quorum.core.errors import ErrorCode
+from kraftlab.common.causes import first_cause
+from kraftlab.common.decoding import Decoder
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.quorum.core.messages import (
     API_OF,
     REQUEST_OF,
@@ -34,9 +37,9 @@ from kraftlab.quorum.core.messages import (
     VoteRequest,
     VoteResponse,
 )
-from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch, ReplicaKey, Voter, VoterSet
+from kraftlab.quorum.core.types import OffsetAndEpoch, Voter, VoterSet
 from kraftlab.quorum.driver.address_book import AddressBook
-from kraftlab.quorum.driver.errors import GenerationOver, first_cause
+from kraftlab.quorum.driver.errors import GenerationOver
 from kraftlab.wire import transport
 from kraftlab.wire.frames import REQUEST, Frame, encode_frame
 from kraftlab.wire.transport import NewerGeneration, PeerError, PeerIdentity, PeerPool, PeerRequest, PeerServer, PeerUnreachable

@@ -11,10 +11,11 @@ import msgspec
 import pytest
 import trio
 
+from kraftlab.common.causes import only_cause
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.quorum.core.messages import API_OF, FetchSnapshotRequest
-from kraftlab.quorum.core.types import ReplicaKey
 from kraftlab.quorum.driver import disk_threads, raft_driver, storage_tasks
-from kraftlab.quorum.driver.errors import NoSnapshot, only_cause
+from kraftlab.quorum.driver.errors import NoSnapshot
 from kraftlab.quorum.storage.errors import FsyncFailed
 from kraftlab.quorum.storage.snapshot_store import SnapshotStore
 from kraftlab.wire.transport import PeerError, PeerIdentity, PeerPool, PeerTimeout, PeerUnreachable

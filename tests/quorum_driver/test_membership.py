@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-from kraftlab.quorum.core.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
 from kraftlab.quorum.core.messages import AddVoterRequest, RemoveVoterRequest, TransferLeadershipRequest
 from kraftlab.quorum.core.types import VoterSet
 

@@ -13,10 +13,10 @@ import msgspec
 import pytest
 import trio
 
+from kraftlab.common.endpoint import Endpoint
 from kraftlab.quorum.core.errors import LogTruncationRefused
 from kraftlab.quorum.core.events import Event, RequestReceived
 from kraftlab.quorum.core.messages import RaftApi, VoteRequest
-from kraftlab.quorum.core.types import Endpoint
 from kraftlab.quorum.driver import storage_tasks
 from kraftlab.quorum.driver.errors import NotLeader
 from kraftlab.quorum.driver.quorum_description import DESCRIBE_QUORUM, QuorumDescription

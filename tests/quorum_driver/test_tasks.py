@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import trio
 
+from kraftlab.common.errors import InvariantViolation
 from kraftlab.quorum.core import batch
 from kraftlab.quorum.core.effects import Append, Apply, BecameLeader, LeaderChanged, Resigned
-from kraftlab.quorum.core.errors import InvariantViolation
 from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.quorum.driver import apply_task
 from kraftlab.quorum.driver.apply_task import ApplyTask

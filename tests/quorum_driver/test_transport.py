@@ -14,11 +14,12 @@ import pytest
 import trio
 import trio.testing
 
-from kraftlab.quorum.core.errors import ErrorCode, InvariantViolation
-from kraftlab.quorum.core.types import Endpoint, ReplicaKey
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ErrorCode, InvariantViolation
+from kraftlab.common.line_limit import LINES_AT_ONCE
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.wire import transport
 from kraftlab.wire.frames import MAX_FRAME_BYTES, REQUEST, Frame, FrameBuffer, FrameError, encode_frame
-from kraftlab.wire.line_limit import LINES_AT_ONCE
 from kraftlab.wire.transport import (
     DirectHandler,
     ListenError,

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.quorum.core.effects import ElectionState
-from kraftlab.quorum.core.types import ReplicaKey
 from kraftlab.quorum.storage import ElectionStateStore, LogCorrupt, RealFileSystem, StorageFull, WrongIdentity
 from kraftlab.simulation.consensus.simulated_file_system import PowerCut, SimulatedFileSystem
 

@@ -10,9 +10,9 @@ from random import Random
 
 import pytest
 
+from kraftlab.common.errors import InvariantViolation
 from kraftlab.quorum.core import OffsetAndEpoch
 from kraftlab.quorum.core.batch import KRaftVersion, SnapshotHeader, encode_control
-from kraftlab.quorum.core.errors import InvariantViolation
 from kraftlab.quorum.storage import MetadataStore, RealFileSystem, StorageFull
 from kraftlab.quorum.storage.identity import partition_directory
 from kraftlab.quorum.storage.survey import FoundBatch, read_chain

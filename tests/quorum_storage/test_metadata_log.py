@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from kraftlab.quorum.core.errors import InvariantViolation
+from kraftlab.common.errors import InvariantViolation
 from kraftlab.quorum.storage import FsyncFailed, LogCorrupt, MetadataStore, RealFileSystem, StorageFull
 from kraftlab.simulation.consensus.simulated_file_system import SimulatedFile, SimulatedFileSystem
 

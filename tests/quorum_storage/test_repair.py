@@ -7,7 +7,9 @@ from random import Random
 
 import pytest
 
-from kraftlab.quorum.core import Endpoint, OffsetAndEpoch, ReplicaKey, Voter, VoterSet
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.replica_key import ReplicaKey
+from kraftlab.quorum.core import OffsetAndEpoch, Voter, VoterSet
 from kraftlab.quorum.core.batch import CONTROL, KRaftVersion, KRaftVoters, encode_control
 from kraftlab.quorum.core.effects import ElectionState
 from kraftlab.quorum.storage import DiskFailed, LogCorrupt, MetadataStore, RealFileSystem, SnapshotInvalid, StorageFull

@@ -9,9 +9,11 @@ from random import Random
 
 import pytest
 
-from kraftlab.quorum.core import Endpoint, OffsetAndEpoch, ReplicaKey, Voter, VoterSet
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import InvariantViolation
+from kraftlab.common.replica_key import ReplicaKey
+from kraftlab.quorum.core import OffsetAndEpoch, Voter, VoterSet
 from kraftlab.quorum.core.batch import HEADER_BYTES, KRaftVersion, KRaftVoters, SnapshotHeader
-from kraftlab.quorum.core.errors import InvariantViolation
 from kraftlab.quorum.storage import (
     LogCorrupt,
     LogIdentity,

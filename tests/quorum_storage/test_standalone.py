@@ -6,7 +6,9 @@ from random import Random
 
 import pytest
 
-from kraftlab.quorum.core import Endpoint, OffsetAndEpoch, ReplicaKey, Voter, VoterSet
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.replica_key import ReplicaKey
+from kraftlab.quorum.core import OffsetAndEpoch, Voter, VoterSet
 from kraftlab.quorum.core.batch import CONTROL, ForcedStandalone, KRaftVersion, KRaftVoters, LeaderChange, encode_control
 from kraftlab.quorum.core.effects import ElectionState
 from kraftlab.quorum.storage import ElectionStateStore, LogCorrupt, MetadataStore, RealFileSystem, WrongIdentity

@@ -15,12 +15,12 @@ from google.protobuf.message import Message
 
 from kraftlab.access.users import Users
 from kraftlab.admin.v1 import admin_pb2, admin_pb2_grpc
-from kraftlab.quorum.core.types import Endpoint
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.line_limit import LINES_AT_ONCE
 from kraftlab.rpc import server
 from kraftlab.rpc.caller import Caller
 from kraftlab.rpc.methods import METHODS, SERVICE, STREAM_METHOD
 from kraftlab.rpc.server import AdminServer, Call, Later
-from kraftlab.wire.line_limit import LINES_AT_ONCE
 from kraftlab.wire.transport import ListenError
 
 

@@ -7,7 +7,7 @@ import trio
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.admin.v1 import admin_pb2_grpc
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.rpc import api_versions
 from kraftlab.rpc.endpoint_types import BROKERS, CONTROLLERS, check_endpoint_type
 from kraftlab.rpc.methods import METHODS

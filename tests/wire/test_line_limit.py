@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftlab.wire.line_limit import LINE_INTERVAL_S, LINES_AT_ONCE, LimitedLog, LineLimit
+from kraftlab.common.line_limit import LINE_INTERVAL_S, LINES_AT_ONCE, LimitedLog, LineLimit
 
 
 def test_a_burst_is_written_and_then_one_line_per_interval() -> None:

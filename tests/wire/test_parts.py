@@ -12,7 +12,8 @@ import msgspec
 import pytest
 import trio
 
-from kraftlab.quorum.core.types import Endpoint, ReplicaKey
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.wire.frames import (
     IDLE_ROOMS_S,
     MAX_FRAME_BYTES,

@@ -6,10 +6,10 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from kraftlab.broker.crash_images.mutants import BUGS
-from kraftlab.broker.crash_images.pairs import hunt_pairs, pairs, shows
 from kraftlab.checking.mutant import Finding
 from kraftlab.cli.output import Output
+from kraftlab.simulation.crash_images.mutants import BUGS
+from kraftlab.simulation.crash_images.pairs import hunt_pairs, pairs, shows
 
 from ..command import WrongUse
 from ..verdicts import SAFETY, VALID

@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
 
 from .cluster_under_faults import ClusterUnderFaults
 from .directories import CHANGE_TIMEOUT_MS, Replica

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kraftlab.client import ClusterUnreachable
+from kraftlab.common.errors import ApiError
 from kraftlab.config.errors import ConfigError
 from kraftlab.lab import ClusterError
-from kraftlab.metadata.errors import ApiError
 
 CLUSTER_FAULTS = (ClusterError, ApiError, ClusterUnreachable, ConfigError, OSError)
 """Errors of a cluster that other faults already strike."""

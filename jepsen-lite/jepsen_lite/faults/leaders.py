@@ -9,7 +9,7 @@ import trio
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.client import AdminClient, ClusterUnreachable
-from kraftlab.metadata.errors import ApiError
+from kraftlab.common.errors import ApiError
 
 from .cluster_under_faults import Leads
 

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from kraftlab.broker.crash_images.mutants import hunt as hunt_images
 from kraftlab.checking.mutant import Finding, MutantDoesNotApply, Shown, hunt, planted
 from kraftlab.checking.workers import done_by
 from kraftlab.simulation.consensus import runner
 from kraftlab.simulation.consensus.runner import SeedResult
+from kraftlab.simulation.crash_images.mutants import hunt as hunt_images
 
 from ..workload import Options
 from ..workloads import workload_named

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from kraftlab.broker.crash_images.mutants import BUGS
 from kraftlab.checking.mutant import MutantDoesNotApply, Table
 from kraftlab.simulation.consensus.mutants import MUTANTS as OF_CONSENSUS
+from kraftlab.simulation.crash_images.mutants import BUGS
 from kraftlab.simulation.metadata import mutants as of_controllers
 
 CONSENSUS = "consensus"

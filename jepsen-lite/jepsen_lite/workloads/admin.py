@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
 
 from ..generators import Invocation, Source, delay, repeat, time_limit, until_ok
 from ..history import OK

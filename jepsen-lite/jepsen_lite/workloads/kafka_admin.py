@@ -13,8 +13,8 @@ from typing import Any, TypeVar, cast
 
 from kafka import KafkaAdminClient, TopicPartition
 
-from kraftlab.metadata.errors import ErrorCode
-from kraftlab.metadata.uuids import from_text, to_text
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.uuids import from_text, to_text
 
 from ..generators import Invocation
 from ..history import FAIL, OK

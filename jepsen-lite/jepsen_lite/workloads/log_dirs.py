@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.broker.log.errors import CorruptBatch
-from kraftlab.broker.log.record_batch import Record, build_batch, decode_records, iterate
-from kraftlab.metadata.errors import ApiError
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ApiError
+from kraftlab.common.uuids import Uuid, from_text
 from kraftlab.metadata.peer_rpc import (
     Api,
     FetchPartition,
@@ -25,8 +25,8 @@ from kraftlab.metadata.peer_rpc import (
     ReplicaFetchRequest,
     ReplicaFetchResponse,
 )
-from kraftlab.metadata.uuids import Uuid, from_text
-from kraftlab.quorum.core.types import Endpoint
+from kraftlab.records.errors import CorruptBatch
+from kraftlab.records.record_batch import Record, build_batch, decode_records, iterate
 from kraftlab.wire.frames import FrameError
 
 from ..checkers.findings import Findings

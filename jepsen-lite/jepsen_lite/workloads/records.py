@@ -20,10 +20,10 @@ from typing import Any, cast
 import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.broker.log.record_batch import Record, build_batch
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.metadata.peer_rpc import Api, LogDigestRequest, LogDigestResponse, ProduceRequest, ProduceResponse, ReplicaDigest
-from kraftlab.quorum.core.types import Endpoint
+from kraftlab.records.record_batch import Record, build_batch
 from kraftlab.wire.frames import FrameError
 
 from ..checkers.findings import Findings

@@ -13,7 +13,7 @@ from typing import Any
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.checking.calls import Operation, Refused
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
 
 from ..checkers.fold import Change, changes
 from ..checkers.linearizable import Linearizable

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import trio
 
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
 
 from ..faults.errors import CannotStrike
 from ..faults.quorum_guard import QuorumGuard

@@ -15,7 +15,7 @@ import trio
 
 from kraftlab.client.channels import Channels
 from kraftlab.client.data import PeerConnection
-from kraftlab.quorum.core.types import Endpoint
+from kraftlab.common.endpoint import Endpoint
 
 from ..faults.quorum_guard import QuorumGuard
 from ..history import FAIL

@@ -25,11 +25,11 @@ import msgspec
 
 from kraftlab.client.data import PeerConnection
 from kraftlab.client.metadata_log import observer_named
-from kraftlab.metadata.errors import ApiError
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.quorum.core.batch import Batch, decode, decode_all
-from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.messages import API_OF, Diverging, FetchRequest, FetchResponse, Records, SnapshotRequired
-from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch
+from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.wire.frames import FrameError
 
 from ..committed_log import CommittedLog, LogBatch, decoded

@@ -18,8 +18,8 @@ import trio
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.checking.facts import Observation
 from kraftlab.client.data import PeerConnection
-from kraftlab.metadata.errors import ApiError
-from kraftlab.quorum.core.types import Endpoint
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ApiError
 from kraftlab.quorum.driver.quorum_description import DESCRIBE_QUORUM, QuorumDescription
 from kraftlab.wire.frames import FrameError
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import trio
 
 from kraftlab.checking.facts import Observation
-from kraftlab.quorum.core.types import Endpoint
+from kraftlab.common.endpoint import Endpoint
 from kraftlab.simulation.metadata.admin_network import Unanswered
 from kraftlab.simulation.runtime.cluster import RuntimeCluster
 from kraftlab.simulation.runtime.disks import MemoryPower, MemoryTampering

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from kraftlab.quorum.core.errors import InvariantViolation
+from kraftlab.common.errors import InvariantViolation
 from kraftlab.quorum.storage import StorageError
 from kraftlab.simulation.clients.world import ClientWorld
 from kraftlab.simulation.consensus.invariants import Violation

@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 
 from kraftlab.checking.mutant import Table
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.quorum.core.effects import ElectionState, Reply, Send
 from kraftlab.quorum.core.elections import Elections
-from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.leader import Leader
 from kraftlab.quorum.core.leadership import Leadership
 from kraftlab.quorum.core.messages import VoteRequest, VoteResponse
@@ -18,7 +19,7 @@ from kraftlab.quorum.core.outbox import Outbox
 from kraftlab.quorum.core.quorum_state import QuorumState
 from kraftlab.quorum.core.requests import InFlight
 from kraftlab.quorum.core.states import Candidate, Follower, Prospective, Unattached
-from kraftlab.quorum.core.types import NEVER_MS, ReplicaKey, Standing
+from kraftlab.quorum.core.types import NEVER_MS, Standing
 from kraftlab.quorum.core.vote_tally import VoteTally
 from kraftlab.quorum.storage.election_store import ElectionStateStore
 

@@ -6,12 +6,12 @@ import copy
 from collections.abc import Callable
 
 from kraftlab.checking.mutant import Table
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.quorum.core.leader import Leader, ReplicaProgress, VoterChange
 from kraftlab.quorum.core.leadership import Leadership
 from kraftlab.quorum.core.membership import Membership
 from kraftlab.quorum.core.quorum_state import QuorumState
 from kraftlab.quorum.core.reconfiguration import Reconfiguration
-from kraftlab.quorum.core.types import ReplicaKey
 from kraftlab.quorum.core.voter_set_history import VoterSetHistory
 
 from .seeds import Seeds

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.quorum.core.batch import BatchHeader
 from kraftlab.quorum.core.effects import ElectionState
-from kraftlab.quorum.core.types import ReplicaKey
 
 from ..voter_trail import differ_by_one
 from .ghosts import Entry, Ghosts

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.quorum.core.batch import NO_PREVIOUS_CRC, BatchHeader, ForcedStandalone, KRaftVoters
 from kraftlab.quorum.core.local_log import control_of
-from kraftlab.quorum.core.types import ReplicaKey, VoterSet
+from kraftlab.quorum.core.types import VoterSet
 
 
 class Config(NamedTuple):

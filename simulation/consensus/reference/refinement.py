@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.quorum.core.batch import KRaftVoters, check_all
 from kraftlab.quorum.core.effects import (
     Append,
@@ -23,7 +25,6 @@ from kraftlab.quorum.core.effects import (
     Trace,
     Truncate,
 )
-from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.events import ElectionStateStored, Event, RequestReceived, ResponseReceived, StorageCompleted
 from kraftlab.quorum.core.messages import (
     BeginQuorumEpochRequest,
@@ -39,7 +40,6 @@ from kraftlab.quorum.core.messages import (
     VoteResponse,
 )
 from kraftlab.quorum.core.states import Candidate, Prospective
-from kraftlab.quorum.core.types import ReplicaKey
 from kraftlab.quorum.storage import MetadataStore
 
 from ..durable_log import DurableLog

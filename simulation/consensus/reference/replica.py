@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.quorum.core.effects import ElectionState
-from kraftlab.quorum.core.types import ReplicaKey, VoterSet
+from kraftlab.quorum.core.types import VoterSet
 
 from .ghosts import Config, Entry
 

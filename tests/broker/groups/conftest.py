@@ -12,7 +12,7 @@ from kraftlab.broker.api import consumer_groups
 from kraftlab.broker.api.admin_service import AdminService
 from kraftlab.broker.api.group_offsets import GroupOffsets
 from kraftlab.broker.groups.coordinator import OFFSETS_TOPIC
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call
 

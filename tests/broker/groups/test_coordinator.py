@@ -8,11 +8,11 @@ import pytest
 import trio
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.broker.cleaner import Cleaner
 from kraftlab.broker.groups.coordinator import OFFSETS_TOPIC, partition_of
 from kraftlab.broker.groups.records import OffsetEntry, decode
-from kraftlab.broker.log.record_batch import Record, build_batch, decode_records
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.broker.upkeep.cleaner import Cleaner
+from kraftlab.common.errors import ErrorCode
+from kraftlab.records.record_batch import Record, build_batch, decode_records
 
 MINUTE_S = 60.0
 

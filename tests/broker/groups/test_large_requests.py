@@ -11,9 +11,9 @@ import trio
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.broker.api import consumer_groups, group_offsets
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.line_limit import LINES_AT_ONCE
 from kraftlab.rpc.turns import ELEMENTS_AT_ONCE
-from kraftlab.wire.line_limit import LINES_AT_ONCE
 
 
 async def turns_during(cluster: Any, api: str, **fields: Any) -> tuple[int, Any]:

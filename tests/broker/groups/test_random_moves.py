@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from kraftlab.broker.groups.coordinator import OFFSETS_TOPIC, partition_of
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
 
 GROUPS = ("a", "b", "c", "d")
 DURATION_S = 60.0

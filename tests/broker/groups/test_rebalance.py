@@ -32,7 +32,7 @@ from kraftlab.broker.groups.group import (
     Token,
 )
 from kraftlab.broker.groups.rebalance import NEW_MEMBER_TIMEOUT_MS, can_commit, step
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
 
 RANGE = Protocol("range", b"\x01\x02")
 DELAY_MS, SESSION_MS, REBALANCE_MS = 3_000, 30_000, 60_000

@@ -15,8 +15,8 @@ import pytest
 from kio.index import load_request_schema, load_response_schema
 
 from kraftlab.broker.groups.coordinator import OFFSETS_TOPIC, partition_of
+from kraftlab.common.errors import ErrorCode
 from kraftlab.gateway.translation import to_entity, to_message
-from kraftlab.metadata.errors import ErrorCode
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.versions import OFFERS
 

@@ -21,7 +21,7 @@ from kio.index import KioIndexError, load_request_schema, load_response_schema
 from kio.schema.index import api_key_map
 from kio.serial import entity_reader, entity_writer
 
-from kraftlab.metadata.uuids import to_text
+from kraftlab.common.uuids import to_text
 
 from .mapping import CannotMap, long_id
 

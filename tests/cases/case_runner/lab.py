@@ -11,14 +11,14 @@ from typing import Any
 import grpc
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.client import AdminClient
 from kraftlab.client.channels import Channels
 from kraftlab.client.data import DataClient
 from kraftlab.client.entries import raise_first_error
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ApiError
 from kraftlab.lab import LocalCluster
-from kraftlab.metadata.errors import ApiError
-from kraftlab.quorum.core.types import Endpoint
+from kraftlab.records.record_batch import Record, build_batch
 
 CONTROLLERS, BROKERS, LOG_DIRS = 3, 5, 2
 BARE = 1, 1, 1

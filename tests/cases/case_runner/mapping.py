@@ -15,7 +15,7 @@ from typing import Any
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
-from kraftlab.metadata.uuids import from_text, to_text
+from kraftlab.common.uuids import from_text, to_text
 from kraftlab.rpc.methods import METHODS
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

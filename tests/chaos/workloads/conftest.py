@@ -25,13 +25,13 @@ from jepsen_lite.workloads import workload_named
 from jepsen_lite.worlds.trio_drive import TrioDrive
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.checking.facts import Observation
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.controller.api.apis import APIS, Kind
 from kraftlab.controller.engine import exactly_once
 from kraftlab.controller.engine.exactly_once import identity_of
 from kraftlab.controller.engine.state import EMPTY_STATE, Context, ControllerState, Outcome, QuorumFacts, Settings
 from kraftlab.controller.partitions.partitions import alter_partition
 from kraftlab.metadata import codec
-from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import Provenance
 from kraftlab.metadata.partitions import partition_record
 from kraftlab.metadata.peer_rpc import AlterPartitionRequest, IsrChange

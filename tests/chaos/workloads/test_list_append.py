@@ -10,7 +10,7 @@ import trio
 from jepsen_lite.workload import Options, Reply
 from jepsen_lite.workloads.list_append import TransactionClient
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.metadata.errors import ErrorCode
+from kraftlab.common.errors import ErrorCode
 
 
 def test_an_answer_of_two_moments_makes_a_cycle(played):

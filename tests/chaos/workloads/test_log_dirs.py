@@ -11,10 +11,10 @@ from jepsen_lite.verdicts import UNKNOWN, Verdict
 from jepsen_lite.workload import Options, Run
 from jepsen_lite.workloads import log_dirs
 from jepsen_lite.workloads.log_dirs import KEYS, MovedData, MovingClient
-from kraftlab.broker.log.record_batch import Record, build_batch
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.uuids import ZERO
 from kraftlab.metadata.peer_rpc import FetchedPartition, ReplicaFetchResponse
-from kraftlab.metadata.uuids import ZERO
-from kraftlab.quorum.core.types import Endpoint
+from kraftlab.records.record_batch import Record, build_batch
 
 KEY = "log-dirs-0"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraftlab.quorum.core.types import ReplicaKey
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.simulation.clients.world import ClientWorld
 from kraftlab.simulation.consensus.fault_atlas import sets_in_force
 from kraftlab.simulation.consensus.faults import FAULTS

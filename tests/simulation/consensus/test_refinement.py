@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.quorum.core.batch import CONTROL, BatchHeader, KRaftVoters, encode, encode_control, read_header
 from kraftlab.quorum.core.effects import ElectionState
-from kraftlab.quorum.core.types import ReplicaKey, Voter, VoterSet
+from kraftlab.quorum.core.types import Voter, VoterSet
 from kraftlab.simulation.consensus.mutants import MUTANTS
 from kraftlab.simulation.consensus.reference import actions
 from kraftlab.simulation.consensus.reference.actions import NOBODY, Refused

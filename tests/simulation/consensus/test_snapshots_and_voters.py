@@ -10,10 +10,11 @@ import msgspec
 import pytest
 
 from kraftlab.checking.mutant import planted
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.quorum.core.batch import KRaftVersion, KRaftVoters
 from kraftlab.quorum.core.events import ResignAsked
 from kraftlab.quorum.core.snapshots import Snapshots
-from kraftlab.quorum.core.types import ReplicaKey, Voter, VoterSet
+from kraftlab.quorum.core.types import Voter, VoterSet
 from kraftlab.quorum.storage import LogCorrupt
 from kraftlab.quorum.storage.recovery import scan_positions
 from kraftlab.quorum.storage.segment import HEADER_PAGE_BYTES

@@ -7,7 +7,7 @@ import random
 import trio
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.quorum.core.types import Endpoint
+from kraftlab.common.endpoint import Endpoint
 from kraftlab.simulation.runtime.cluster import RuntimeCluster
 from kraftlab.simulation.runtime.hostile_frames import VICTIM, Target, frames_for_broker, frames_for_controller
 from kraftlab.simulation.runtime.machine import Machine, run_seed

@@ -12,9 +12,9 @@ from random import Random
 
 import pytest
 
-from kraftlab.broker.crash_images.watched_disks import NotRecorded
-from kraftlab.broker.log.record_batch import Record, build_batch
+from kraftlab.records.record_batch import Record, build_batch
 from kraftlab.simulation.consensus.simulated_file_system import PowerCut
+from kraftlab.simulation.crash_images.watched_disks import NotRecorded
 from kraftlab.simulation.runtime import replica_damage
 from kraftlab.simulation.runtime.log_dirs import LogDirDisk, LogDirDisks
 

@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.lab.links.shape import Cut, LinkShape
-from kraftlab.quorum.core.types import Endpoint, ReplicaKey
 from kraftlab.simulation.runtime.memory_network import WINDOW_BYTES, MemoryNetwork, Place
 from kraftlab.wire.network import CONNECT_TIMEOUT_S
 from kraftlab.wire.transport import PeerIdentity, PeerPool, PeerRequest, PeerServer, PeerTimeout, PeerUnreachable

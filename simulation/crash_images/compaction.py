@@ -20,20 +20,20 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from kraftlab.broker.log import compacting, compaction_filter, recovery
+from kraftlab.broker.log.compacting import Compaction
+from kraftlab.broker.log.compaction_filter import BatchFilter
+from kraftlab.broker.log.log_config import LogConfig
+from kraftlab.broker.log.log_manager import LogManager
+from kraftlab.broker.log.partition_log import PartitionLog
+from kraftlab.broker.log.segment import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, Segment
+from kraftlab.broker.log.startup import AssignedReplica
 from kraftlab.checking.mutant import Finding, Mutant, Shown, Table, planted
 from kraftlab.checking.mutant import hunt as hunt_attempts
 from kraftlab.checking.scratch_directory import own_directory
+from kraftlab.records.errors import LogError
+from kraftlab.records.record_batch import BatchHeader, Record, build_batch, decode_records, validate
 
-from ..log import compacting, compaction_filter, recovery
-from ..log.compacting import Compaction
-from ..log.compaction_filter import BatchFilter
-from ..log.errors import LogError
-from ..log.log_config import LogConfig
-from ..log.log_manager import LogManager
-from ..log.partition_log import PartitionLog
-from ..log.record_batch import BatchHeader, Record, build_batch, decode_records, validate
-from ..log.segment import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, Segment
-from ..log.startup import AssignedReplica
 from .protocol import Recorded
 from .recorder import Recorder
 from .recovery import ANY_ORDER, IN_ORDER, KILL, Case, Demand, cases, quiet

@@ -1,7 +1,7 @@
 """Table of error codes: Kafka's numbers and names, each with a default message that names the next step.
 
 Responses have a code and often a more precise message of their own. `ErrorCode(35)` finds a row by its number. `describe` also
-accepts numbers that are not in the table. Consensus has a small enum of its own with the same numbers.
+accepts numbers that are not in the table.
 """
 
 from __future__ import annotations
@@ -150,3 +150,7 @@ def describe(code: int) -> str:
     except ValueError:
         return f"UNKNOWN({code})"
     return f"{row.name}({row.value})"
+
+
+class InvariantViolation(AssertionError):
+    """The state machine was about to break one of its own rules, by a bug in it. Never caught; the node ends."""

@@ -17,12 +17,31 @@ import msgspec
 import trio
 
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.broker.api.data_plane import DataPlane
+from kraftlab.broker.api.log_dirs import LogDirsApi
+from kraftlab.broker.control.alter_partition import AlterPartitionManager
+from kraftlab.broker.control.directory_assignments import DirectoryAssignments
+from kraftlab.broker.control.dynamic_configs import DynamicConfigs
+from kraftlab.broker.control.metadata_publisher import MetadataPublisher, Publication
+from kraftlab.broker.groups.coordinator import Coordinator
+from kraftlab.broker.log.disks import Arguments, Disks, Result
+from kraftlab.broker.log.ending import LogEnded
+from kraftlab.broker.log.errors import LogDirFailed
+from kraftlab.broker.log.log_config import LogConfig
+from kraftlab.broker.log.log_manager import LogManager
+from kraftlab.broker.moves.mover import Mover
+from kraftlab.broker.replica_manager import ReplicaManager, assigned_replicas
+from kraftlab.broker.replication.fetch_service import FetchService
+from kraftlab.broker.replication.fetcher import Fetchers
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ErrorCode
+from kraftlab.common.replica_key import ReplicaKey
+from kraftlab.common.uuids import Uuid, random_uuid
 from kraftlab.config import meta_properties
 from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.config.models import BrokerConfig, build
 from kraftlab.metadata.changes import changes_between
 from kraftlab.metadata.delta import MetadataDelta
-from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance
 from kraftlab.metadata.peer_rpc import (
     Api,
@@ -32,27 +51,8 @@ from kraftlab.metadata.peer_rpc import (
     ReplicaFetchRequest,
 )
 from kraftlab.metadata.records import AnyRecord, Listener, PartitionChange, RegisterBroker
-from kraftlab.metadata.uuids import Uuid, random_uuid
-from kraftlab.quorum.core.types import Endpoint, ReplicaKey
 from kraftlab.wire.parts import InMemory, in_memory
 from kraftlab.wire.transport import ANY_NODE, PeerRequest, PeerUnreachable
-
-from ..api.data_plane import DataPlane
-from ..api.log_dirs import LogDirsApi
-from ..control.alter_partition import AlterPartitionManager
-from ..control.directory_assignments import DirectoryAssignments
-from ..control.dynamic_configs import DynamicConfigs
-from ..control.metadata_publisher import MetadataPublisher, Publication
-from ..groups.coordinator import Coordinator
-from ..log.disks import Arguments, Disks, Result
-from ..log.ending import LogEnded
-from ..log.errors import LogDirFailed
-from ..log.log_config import LogConfig
-from ..log.log_manager import LogManager
-from ..moves.mover import Mover
-from ..replica_manager import ReplicaManager, assigned_replicas
-from ..replication.fetch_service import FetchService
-from ..replication.fetcher import Fetchers
 
 CLUSTER_ID = "crash-images-0000000001"
 STEP_S = 0.001

@@ -13,23 +13,23 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from kraftlab.broker.log import log_manager, partition_log, startup
+from kraftlab.broker.log.clock import wall_clock_ms
+from kraftlab.broker.log.dir_names import DirKind
+from kraftlab.broker.log.errors import LogClosed, NoSpace
+from kraftlab.broker.log.log_manager import LogManager
+from kraftlab.broker.log.partition_log import PartitionLog
+from kraftlab.broker.log.segment import INDEX_INTERVAL_BYTES, Segment
+from kraftlab.broker.log.startup import Action, AssignedReplica, FoundDir, Row, Verb
+from kraftlab.broker.moves import copying
+from kraftlab.broker.moves.move_state import MoveEvent
+from kraftlab.broker.moves.mover import Move, Mover
+from kraftlab.broker.replication.partition import Partition
 from kraftlab.checking.mutant import Finding, Mutant, MutantDoesNotApply, Shown, Table, planted
 from kraftlab.checking.mutant import hunt as hunt_attempts
-from kraftlab.metadata.uuids import Uuid
+from kraftlab.common.uuids import Uuid
+from kraftlab.records.record_batch import BatchHeader
 
-from ..log import log_manager, partition_log, startup
-from ..log.clock import wall_clock_ms
-from ..log.dir_names import DirKind
-from ..log.errors import LogClosed, NoSpace
-from ..log.log_manager import LogManager
-from ..log.partition_log import PartitionLog
-from ..log.record_batch import BatchHeader
-from ..log.segment import INDEX_INTERVAL_BYTES, Segment
-from ..log.startup import Action, AssignedReplica, FoundDir, Row, Verb
-from ..moves import copying
-from ..moves.move_state import MoveEvent
-from ..moves.mover import Move, Mover
-from ..replication.partition import Partition
 from .protocol import record
 from .recovery import cases, judge, quiet, sample
 

@@ -19,14 +19,14 @@ from pathlib import Path
 
 import trio
 
-from .control.lifecycle import Lifecycle
-from .control.metadata_publisher import MetadataPublisher
-from .log.disks import InThread
-from .log.errors import LogDirUnusable
-from .log.loading import ReturningDir
-from .log.log_manager import LogManager
-from .log.startup import Action
-from .replica_manager import ReplicaManager
+from ..control.lifecycle import Lifecycle
+from ..control.metadata_publisher import MetadataPublisher
+from ..log.disks import InThread
+from ..log.errors import LogDirUnusable
+from ..log.loading import ReturningDir
+from ..log.log_manager import LogManager
+from ..log.startup import Action
+from ..replica_manager import ReplicaManager
 
 logger = logging.getLogger("kraftlab.broker.directories")
 

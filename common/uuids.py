@@ -8,7 +8,8 @@ from typing import Annotated
 
 import msgspec
 
-Uuid = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
+UUID_BYTES = 16
+Uuid = Annotated[bytes, msgspec.Meta(min_length=UUID_BYTES, max_length=UUID_BYTES)]
 """Always 16 bytes; decoding a record or a peer's message refuses any other length."""
 
 ZERO: Uuid = bytes(16)

@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 import trio
 
+from kraftlab.broker.log.partition_log import PartitionLog
+from kraftlab.broker.moves.move_state import MoveState
 from kraftlab.checking.disk_model import Operation
 from kraftlab.checking.scratch_directory import own_directory
-from kraftlab.metadata.uuids import Uuid
+from kraftlab.common.uuids import Uuid
+from kraftlab.records.errors import LogError
 
-from ..log.errors import LogError
-from ..log.partition_log import PartitionLog
-from ..moves.move_state import MoveState
 from .one_broker import NotSettled, OneBroker, run
 from .recorder import Recorder
 from .world import Broker, directory_id, format_disks

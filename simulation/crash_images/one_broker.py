@@ -15,21 +15,21 @@ import msgspec
 import trio
 from trio.testing import MockClock
 
+from kraftlab.broker.log.log_config import LogConfig
+from kraftlab.broker.log.log_manager import LogManager
+from kraftlab.broker.log.partition_log import PartitionLog
+from kraftlab.broker.log.startup import AssignedReplica
+from kraftlab.broker.replication.partition import Partition
+from kraftlab.common.causes import first_cause
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.uuids import UNASSIGNED, Uuid
 from kraftlab.metadata.peer_rpc import ReplicaFetchRequest
 from kraftlab.metadata.records import Config, PartitionChange, Topic
 from kraftlab.metadata.records import Partition as PartitionRecord
-from kraftlab.metadata.uuids import UNASSIGNED, Uuid
-from kraftlab.quorum.core.types import Endpoint
-from kraftlab.quorum.driver.errors import first_cause
+from kraftlab.records.record_batch import Record, build_batch
 from kraftlab.wire.parts import InMemory
 from kraftlab.wire.transport import ANY_NODE
 
-from ..log.log_config import LogConfig
-from ..log.log_manager import LogManager
-from ..log.partition_log import PartitionLog
-from ..log.record_batch import Record, build_batch
-from ..log.startup import AssignedReplica
-from ..replication.partition import Partition
 from .world import STEP_S, Broker, World, broker_config, format_disks, open_logs
 
 BROKER_ID = 0

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, cast
 from unittest import mock
 
+from kraftlab.broker.log import files
 from kraftlab.checking.disk_model import (
     Create,
     DiskModel,
@@ -31,8 +32,6 @@ from kraftlab.checking.disk_model import (
     Tree,
     Write,
 )
-
-from ..log import files
 
 _WRAPPED = (
     *("open", "close", "pwrite", "copy_file_range", "ftruncate", "truncate", "fsync", "fdatasync"),

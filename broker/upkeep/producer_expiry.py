@@ -11,11 +11,11 @@ from contextlib import suppress
 
 import trio
 
-from .control.dynamic_configs import DynamicConfigs
-from .log.clock import wall_clock_ms
-from .log.disks import one_turn
-from .log.ending import LogEnded
-from .replica_manager import ReplicaManager
+from ..control.dynamic_configs import DynamicConfigs
+from ..log.clock import wall_clock_ms
+from ..log.disks import one_turn
+from ..log.ending import LogEnded
+from ..replica_manager import ReplicaManager
 
 EXPIRATION = "producer.id.expiration.ms"
 CHECK_INTERVAL_MS = 600_000

@@ -25,6 +25,7 @@ from .errors import CorruptBatch
 MAGIC = 2
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = HEADER.size
+SEQUENCE_MAX = 2**31 - 1
 LENGTH_FROM = 12
 """Bytes of a batch that `length` does not count."""
 EPOCH_FROM = 12
@@ -356,3 +357,8 @@ def _get_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
     if at + length > len(data):
         raise IndexError(f"{length} bytes extend beyond the end")
     return data[at : at + length], at + length
+
+
+def sequence_after(sequence: int, count: int) -> int:
+    """Return the sequence `count` records after (or before) `sequence`."""
+    return (sequence + count) % (SEQUENCE_MAX + 1)

@@ -10,15 +10,16 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from .log.clock import wall_clock_ms
-from .log.disks import Disks, look_after_each
-from .log.errors import LogError
-from .log.log_config import NO_LIMIT
-from .log.log_manager import LogManager
+from kraftlab.records.errors import LogError
+
+from ..log.clock import wall_clock_ms
+from ..log.disks import Disks, look_after_each
+from ..log.log_config import NO_LIMIT
+from ..log.log_manager import LogManager
 
 DEFAULT_INTERVAL_MS = 1000
 
-logger = logging.getLogger("kraftlab.broker.flushing")
+logger = logging.getLogger("kraftlab.broker.upkeep.flushing")
 
 
 class Flushing:

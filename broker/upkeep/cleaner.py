@@ -21,17 +21,19 @@ from typing import NamedTuple
 
 import trio
 
-from .control.dynamic_configs import DynamicConfigs
-from .log.clock import wall_clock_ms
-from .log.compacting import Compaction, Superseded
-from .log.ending import LogEnded, ending
-from .log.errors import LogClosed, LogDirFailed, LogError, NoSpace, TooManyOpenFiles
-from .log.partition_log import PartitionLog
-from .replica_manager import ReplicaManager
-from .replication.byte_gate import ByteGate
-from .replication.partition import Partition, ReplicaId
+from kraftlab.records.errors import LogError
 
-logger = logging.getLogger("kraftlab.broker.cleaner")
+from ..control.dynamic_configs import DynamicConfigs
+from ..log.clock import wall_clock_ms
+from ..log.compacting import Compaction, Superseded
+from ..log.ending import LogEnded, ending
+from ..log.errors import LogClosed, LogDirFailed, NoSpace, TooManyOpenFiles
+from ..log.partition_log import PartitionLog
+from ..replica_manager import ReplicaManager
+from ..replication.byte_gate import ByteGate
+from ..replication.partition import Partition, ReplicaId
+
+logger = logging.getLogger("kraftlab.broker.upkeep.cleaner")
 
 CHUNK_BYTES_MIN = 64 * 1024
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from .control.dynamic_configs import DynamicConfigs
-from .log.disks import look_after_each
-from .log.errors import LogError
-from .replica_manager import ReplicaManager
-from .replication.replica_errors import ReplicaError
+from kraftlab.records.errors import LogError
 
-logger = logging.getLogger("kraftlab.broker.retention")
+from ..control.dynamic_configs import DynamicConfigs
+from ..log.disks import look_after_each
+from ..replica_manager import ReplicaManager
+from ..replication.replica_errors import ReplicaError
+
+logger = logging.getLogger("kraftlab.broker.upkeep.retention")
 
 
 class Retention:

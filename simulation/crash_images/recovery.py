@@ -29,14 +29,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from kraftlab.broker.log.errors import ReplicaOffline
+from kraftlab.broker.log.partition_log import PartitionLog
+from kraftlab.broker.replication.replica_errors import ReplicaError
 from kraftlab.checking.disk_model import DiskModel, Mark, Tree
 from kraftlab.checking.scratch_directory import own_directory
-from kraftlab.metadata.uuids import Uuid
+from kraftlab.common.uuids import Uuid
+from kraftlab.records.errors import LogError
+from kraftlab.records.record_batch import read_header
 
-from ..log.errors import LogError, ReplicaOffline
-from ..log.partition_log import PartitionLog
-from ..log.record_batch import read_header
-from ..replication.replica_errors import ReplicaError
 from .one_broker import NUMBER, PLAIN_NAME, TOPIC, TOPIC_ID, NotSettled, OneBroker, run, start_logs
 from .protocol import Recorded
 from .recorder import Recorder

@@ -17,10 +17,10 @@ import trio
 
 from kraftlab.metadata.peer_rpc import Api, MoveProgress, MoveProgressRequest, PartitionSize
 
-from .control.controller_channel import NO_ANSWER, Requests
-from .log.disks import one_turn
-from .replica_manager import ReplicaManager
-from .replication.partition import FollowerRole, LeaderRole, Partition
+from ..control.controller_channel import NO_ANSWER, Requests
+from ..log.disks import one_turn
+from ..replica_manager import ReplicaManager
+from ..replication.partition import FollowerRole, LeaderRole, Partition
 
 logger = logging.getLogger("kraftlab.broker.moves")
 

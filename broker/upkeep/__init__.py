@@ -1,0 +1,1 @@
+"""Jobs that a broker does from time to time: flush, clean, retain, expire, report moves, take directories back."""
