@@ -6,7 +6,6 @@ stored once. The other calls of `DataClient` are between our own nodes, and are 
 
 from __future__ import annotations
 
-import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
@@ -16,6 +15,7 @@ from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.common.uuids import Uuid, to_text
 from kraftlab.metadata.peer_rpc import FetchedPartition, ProduceResponse
+from kraftlab.records.record_batch import LENGTH_FROM, size_as_written
 from kraftlab.wire.parts import InMemory
 
 from .admin import AdminClient
@@ -27,9 +27,6 @@ from .numbering import Attempts
 
 EARLIEST, LATEST = -2, -1
 """Special timestamps of ListOffsets."""
-_SIZE = struct.Struct(">i")
-_SIZE_AT = 8
-"""Place of a batch's size, which counts the bytes after it."""
 
 
 class KafkaDataClient(DataClient):
@@ -148,10 +145,10 @@ def whole_batches(records: memoryview) -> memoryview:
     is larger than the records has a damaged size, and stays for its reader to report.
     """
     end = 0
-    while len(records) - end >= _SIZE_AT + _SIZE.size:
-        (size,) = _SIZE.unpack_from(records, end + _SIZE_AT)
-        following = end + _SIZE_AT + _SIZE.size + size
-        if size < 0 or following > len(records):
+    while len(records) - end >= LENGTH_FROM:
+        size_bytes = size_as_written(records, end)
+        following = end + size_bytes
+        if size_bytes < LENGTH_FROM or following > len(records):
             break
         end = following
     return records[:end] if end else records

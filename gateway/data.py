@@ -40,6 +40,7 @@ from kraftlab.metadata.peer_rpc import (
     WantedOffset,
 )
 from kraftlab.metadata.topic_names import INTERNAL_TOPICS
+from kraftlab.records.record_batch import ATTRIBUTES_AT, HEADER_BYTES, LENGTH_FROM, TRANSACTIONAL, size_as_written
 from kraftlab.rpc.caller import Caller
 from kraftlab.rpc.turns import Turns
 from kraftlab.wire.parts import NOTHING, FilePart
@@ -66,12 +67,6 @@ FOLLOWERS_SINCE = 11
 """The first version of Fetch that may read from a follower (KIP-392)."""
 LEADERS_SINCE = 16
 """The first version of Fetch whose answers name the leader."""
-BATCH_HEADER_BYTES = 61
-ATTRIBUTES_AT = 22
-"""Place of the byte with the flags in a batch."""
-TRANSACTIONAL = 1 << 4
-LENGTH_FROM = 12
-"""Bytes of a batch's header that its length does not count."""
 TWO_BATCHES = "A produce request holds one record batch for each partition; send the others with further requests."
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 
@@ -397,13 +392,15 @@ def _is_impossible(leader_epoch: int) -> bool:
 
 
 def _is_transactional(records: memoryview) -> bool:
-    return len(records) >= BATCH_HEADER_BYTES and bool(records[ATTRIBUTES_AT] & TRANSACTIONAL)
+    return len(records) >= HEADER_BYTES and bool(records[ATTRIBUTES_AT + 1] & TRANSACTIONAL)
 
 
 def _holds_two(records: memoryview) -> bool:
     """Return True if a whole batch follows the first one."""
-    size_bytes = int.from_bytes(records[8:12], "big", signed=True) + LENGTH_FROM
-    return size_bytes >= LENGTH_FROM and len(records) - size_bytes >= BATCH_HEADER_BYTES
+    if len(records) < HEADER_BYTES:
+        return False
+    size_bytes = size_as_written(records)
+    return size_bytes >= LENGTH_FROM and len(records) - size_bytes >= HEADER_BYTES
 
 
 def _is_from_the_future(wanted: Wanted, part: FetchedPartition) -> bool:

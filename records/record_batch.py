@@ -26,11 +26,16 @@ MAGIC = 2
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = HEADER.size
 SEQUENCE_MAX = 2**31 - 1
+LENGTH_AT = 8
 LENGTH_FROM = 12
 """Bytes of a batch that `length` does not count."""
-EPOCH_FROM = 12
+EPOCH_AT = 12
+MAGIC_AT = 16
+ATTRIBUTES_AT = 21
+"""Place of the flags, two bytes with the highest first."""
 CRC_FROM = 21
 """First byte that the CRC covers."""
+MAX_TIMESTAMP_AT = 35
 CRC_PIECE_BYTES = 64 * 1024
 MAX_BATCH_BYTES = 12 * 1024 * 1024
 """One batch always fits a peer frame of 16 MiB. Kafka's default limit is 1 MiB."""
@@ -47,9 +52,10 @@ INT64_MAX = 2**63 - 1
 _UINT64_MAX = 2**64 - 1
 
 _OFFSET = struct.Struct(">q")
+_LENGTH = struct.Struct(">i")
 _EPOCH = struct.Struct(">i")
 _PRODUCER = struct.Struct(">qhi")
-_PRODUCER_FROM = 43
+_PRODUCER_AT = 43
 _CRC = struct.Struct(">I")
 
 
@@ -117,6 +123,12 @@ class StoredRecord(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
+def size_as_written(data: bytes | bytearray | memoryview, position: int = 0) -> int:
+    """Return the size of the batch at `position` by its length, which is not checked. At least LENGTH_FROM bytes are there."""
+    length: int = _LENGTH.unpack_from(data, position + LENGTH_AT)[0]
+    return length + LENGTH_FROM
+
+
 def read_header(data: bytes | bytearray | memoryview, position: int = 0, *, origin: int = 0) -> BatchHeader:
     """Read the header at `position`, without its CRC check. CorruptBatch; `origin` is the position of `data` in its file."""
     at = origin + position
@@ -177,12 +189,12 @@ def validate(data: bytes | bytearray | memoryview, *, origin: int = 0) -> list[t
 def stamp(data: bytearray | memoryview, position: int, *, base_offset: int, leader_epoch: int) -> None:
     """Set base offset and leader epoch of the batch at `position`, in place. The CRC stays valid."""
     _OFFSET.pack_into(data, position, base_offset)
-    _EPOCH.pack_into(data, position + EPOCH_FROM, leader_epoch)
+    _EPOCH.pack_into(data, position + EPOCH_AT, leader_epoch)
 
 
 def set_producer(data: bytearray, position: int, header: BatchHeader, producer: tuple[int, int, int]) -> None:
     """Set producer id, epoch and first sequence of the batch at `position`, in place, and its CRC."""
-    _PRODUCER.pack_into(data, position + _PRODUCER_FROM, *producer)
+    _PRODUCER.pack_into(data, position + _PRODUCER_AT, *producer)
     crc = crc_of(data, position + CRC_FROM, position + header.size_bytes)
     _CRC.pack_into(data, position + CRC_FROM - _CRC.size, crc)
 
@@ -190,7 +202,7 @@ def set_producer(data: bytearray, position: int, header: BatchHeader, producer: 
 def mask_epochs(data: bytearray, batches: Iterable[tuple[int, BatchHeader]]) -> None:
     """Zero the leader epoch of `batches` in place, so that equal data compare equal under any leader."""
     for position, _ in batches:
-        _EPOCH.pack_into(data, position + EPOCH_FROM, 0)
+        _EPOCH.pack_into(data, position + EPOCH_AT, 0)
 
 
 def build_batch(

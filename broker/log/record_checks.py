@@ -27,6 +27,7 @@ from kraftlab.records.errors import BatchTooLarge, CorruptBatch, InvalidRecords
 from kraftlab.records.recompression import recompressed
 from kraftlab.records.record_batch import (
     APPEND_TIME,
+    ATTRIBUTES_AT,
     CODEC_MASK,
     CODECS,
     CRC_FROM,
@@ -34,7 +35,9 @@ from kraftlab.records.record_batch import (
     HEADER_BYTES,
     LENGTH_FROM,
     MAGIC,
+    MAGIC_AT,
     MAX_BATCH_BYTES,
+    MAX_TIMESTAMP_AT,
     TRANSACTIONAL,
     BatchHeader,
     as_int64,
@@ -43,6 +46,7 @@ from kraftlab.records.record_batch import (
     crc_of,
     get_varint,
     sequence_after,
+    size_as_written,
     validate,
 )
 from kraftlab.records.record_walk import check_records
@@ -52,15 +56,12 @@ from .log_config import NO_LIMIT, LogConfig
 from .producer_state import BATCHES_KEPT
 
 NO_TIMESTAMP = -1
-MAGIC_AT = 16
 NAMED_MAX = 10
 """Number of records that an error names."""
 BESIDE_OTHERS_BYTES_MAX = 16 * 1024 * 1024
 """Larger batches, decompressed, are checked one at a time: a few bytes may become very many, in each thread of each directory."""
 _one_large = threading.Lock()
-_LENGTH = struct.Struct(">i")
 _MAX_TIMESTAMP = struct.Struct(">q")
-_MAX_TIMESTAMP_AT = 35
 _ATTRIBUTES = struct.Struct(">h")
 _CRC = struct.Struct(">I")
 
@@ -77,7 +78,7 @@ def check_request(data: bytes | memoryview) -> None:
         if 0 <= magic < MAGIC:
             raise InvalidRecords(f"the batch has format {magic}; only format {MAGIC} may be produced")
         raise CorruptBatch(0, f"Invalid magic found in record: {magic}")
-    size_bytes = _LENGTH.unpack_from(data, 8)[0] + LENGTH_FROM if len(data) >= HEADER_BYTES else 0
+    size_bytes = size_as_written(data) if len(data) >= HEADER_BYTES else 0
     if not HEADER_BYTES <= size_bytes <= len(data):
         raise InvalidRecords(f"a produce request holds whole batches; these are {len(data)} bytes without one")
 
@@ -155,8 +156,8 @@ def check_copied(data: bytes | memoryview) -> list[BatchHeader]:
 def stamp_append_time(data: bytearray | memoryview, position: int, header: BatchHeader, now_ms: int) -> BatchHeader:
     """Set the leader's time on the batch at `position`, in place, and its CRC; return its header."""
     attributes = header.attributes | APPEND_TIME
-    _ATTRIBUTES.pack_into(data, position + CRC_FROM, attributes)
-    _MAX_TIMESTAMP.pack_into(data, position + _MAX_TIMESTAMP_AT, now_ms)
+    _ATTRIBUTES.pack_into(data, position + ATTRIBUTES_AT, attributes)
+    _MAX_TIMESTAMP.pack_into(data, position + MAX_TIMESTAMP_AT, now_ms)
     crc = crc_of(data, position + CRC_FROM, position + header.size_bytes)
     _CRC.pack_into(data, position + CRC_FROM - _CRC.size, crc)
     return header._replace(attributes=attributes, max_timestamp_ms=now_ms, crc=crc)

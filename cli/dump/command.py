@@ -13,7 +13,6 @@ import msgspec
 from ..output import DONE, FAILED, CommandFailed
 
 _METADATA_MAGIC = b"KLS1"
-_KAFKAS_MAGIC_AT = 16
 
 
 class Wanted(NamedTuple):
@@ -102,11 +101,12 @@ def _line(wanted: Wanted, text: str) -> None:
 
 def _dump_log(path: str, wanted: Wanted) -> bool:
     from kraftlab.quorum.storage.identity import PARTITION_DIRECTORY
+    from kraftlab.records.record_batch import MAGIC_AT
 
     with open(path, "rb") as file:
-        start = file.read(_KAFKAS_MAGIC_AT + 1)
+        start = file.read(MAGIC_AT + 1)
     # A directory of that name has our log, perhaps with a damaged header page, or Kafka's, which consists of record batches.
-    is_kafkas = start[_KAFKAS_MAGIC_AT:] == b"\2"
+    is_kafkas = start[MAGIC_AT:] == b"\2"
     is_metadata = start.startswith(_METADATA_MAGIC) or (
         not is_kafkas and Path(path).absolute().parent.name == PARTITION_DIRECTORY
     )

@@ -5,14 +5,21 @@ from __future__ import annotations
 import google_crc32c
 
 from kraftlab.records.errors import CorruptBatch
-from kraftlab.records.record_batch import CONTROL, CRC_FROM, HEADER_BYTES, MAGIC, BatchHeader, read_header
+from kraftlab.records.record_batch import (
+    ATTRIBUTES_AT,
+    CONTROL,
+    CRC_FROM,
+    EPOCH_AT,
+    HEADER_BYTES,
+    LENGTH_AT,
+    MAGIC,
+    MAGIC_AT,
+    BatchHeader,
+    read_header,
+)
 
 from ..framing import NO_STAMP, TORN, Fault, Frame
 
-_MAGIC_AT = 16
-_LENGTH_AT = 8
-_EPOCH_AT = 12
-_ATTRIBUTES_AT = 21
 _LONG_END = (1 << 63) - 1
 """The offset after a batch has to fit 64 bits, too."""
 
@@ -22,12 +29,12 @@ class KafkaFormat:
 
     header_bytes = HEADER_BYTES
     magic = bytes([MAGIC])
-    magic_at = _MAGIC_AT
+    magic_at = MAGIC_AT
 
     def size_bytes(self, data: bytes, at: int, left_bytes: int) -> int | Fault:
         have_bytes = len(data) - at
-        if have_bytes > _MAGIC_AT and data[at + _MAGIC_AT] != MAGIC:
-            return Fault("bad_magic", f"magic is {data[at + _MAGIC_AT]}, only record format {MAGIC} is known")
+        if have_bytes > MAGIC_AT and data[at + MAGIC_AT] != MAGIC:
+            return Fault("bad_magic", f"magic is {data[at + MAGIC_AT]}, only record format {MAGIC} is known")
         if have_bytes < HEADER_BYTES:
             return Fault(TORN, f"{have_bytes} bytes are too few for a batch's header of {HEADER_BYTES}")
         try:
@@ -69,10 +76,10 @@ class KafkaFormat:
         bit is that high.
         """
         return (
-            data[at + _LENGTH_AT] == 0
-            and data[at + _EPOCH_AT] < 0x80
-            and data[at + _ATTRIBUTES_AT] == 0
-            and data[at + _ATTRIBUTES_AT + 1] < 0x80
+            data[at + LENGTH_AT] == 0
+            and data[at + EPOCH_AT] < 0x80
+            and data[at + ATTRIBUTES_AT] == 0
+            and data[at + ATTRIBUTES_AT + 1] < 0x80
         )
 
 

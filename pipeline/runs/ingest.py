@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
+from kraftlab.records.record_batch import MAGIC_AT
+
 from ..errors import CorruptInput, WrongUse, fault_of_worker
 from ..lake.commits import Lake
 from ..lake.delta import Range
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
 GAPS = "bronze.offset_gaps"
 TABLES = (BATCHES, QUARANTINE, GAPS)
 ATTEMPTS = 2
-_KAFKA_MAGIC_AT = 16
 
 
 class Damaged(msgspec.Struct, frozen=True):
@@ -96,7 +97,7 @@ def detect(places: Iterable[str]) -> LogFormat:
         start = read(0, min(size_bytes, 1 << 20))
         if is_own_format(start) or FORMATS[KRAFTLAB].form.magic in start:
             return FORMATS[KRAFTLAB]
-        if len(start) > _KAFKA_MAGIC_AT and start[_KAFKA_MAGIC_AT] == FORMATS[KAFKA].form.magic[0]:
+        if len(start) > MAGIC_AT and start[MAGIC_AT] == FORMATS[KAFKA].form.magic[0]:
             return FORMATS[KAFKA]
     names = ", ".join(FORMATS)
     raise WrongUse(
