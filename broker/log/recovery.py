@@ -2,11 +2,12 @@
 
 After a clean shutdown the segments are trusted: only the newest headers of each are walked, to find the log's end and to see that
 no segment begins within another. After a crash every segment that reaches above the recovery point is read batch by batch with
-its CRCs. At the first bad byte the segment is truncated and all later segments are deleted. Segments above the recovery point
-that do not begin where the one before ends are deleted too: a loss of power may have kept them and not the records before. A
-batch of a lower epoch than one before it ends the log, too: it was truncated, other records were appended in its place, and a
-loss of power has kept the append and not the truncation. Truncated records had not been fsynced, so the in-sync replicas have
-them elsewhere and they are fetched again. Bytes below the recovery point are not read: damage there is found by the next reader.
+its CRCs; `recovery_plan.py` has the verdicts. At the first bad byte the segment is truncated and all later segments are deleted.
+Segments above the recovery point that do not begin where the one before ends are deleted too: a loss of power may have kept them
+and not the records before. A batch of a lower epoch than one before it ends the log, too: it was truncated, other records were
+appended in its place, and a loss of power has kept the append and not the truncation. Truncated records had not been fsynced, so
+the in-sync replicas have them elsewhere and they are fetched again. Bytes below the recovery point are not read: damage there is
+found by the next reader.
 
 A segment within the offsets of the one before is passed over, and the segments after it stay: a person or another program has put
 it there. Among trusted segments it is not known which one that is, so nothing is changed and the log is doubtful.
@@ -24,7 +25,7 @@ from __future__ import annotations
 import logging
 import os
 from bisect import bisect_right
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
@@ -43,8 +44,8 @@ from .files import fsync_directory
 from .indexes import LOG_SUFFIX, OFFSETS, TIMES
 from .leader_epochs import LeaderEpochs
 from .producer_state import ProducerState
+from .recovery_plan import Found, Verdict, judge, reason_to_end
 from .segment import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, Segment, base_offset_of, file_name
-from .segment_rules import MAX_RELATIVE_OFFSET
 
 logger = logging.getLogger(__name__)
 
@@ -52,10 +53,7 @@ SEGMENT_SUFFIXES = (LOG_SUFFIX, OFFSETS.suffix, TIMES.suffix)
 JUNK_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, ".tmp")
 SEGMENT_NAMES = (LOG_SUFFIX, LOG_SUFFIX + SWAP_SUFFIX)
 BUILT_AGAIN = (OFFSETS.suffix, TIMES.suffix, producer_snapshots.SUFFIX, *JUNK_SUFFIXES)
-HOLE_MAX_OFFSETS = MAX_RELATIVE_OFFSET + 1
-"""Largest number of offsets that a segment can have lost. A larger gap was never written: then the records before it are durable
-(`_roll`).
-"""
+NOTHING_SCANNED = 2**63
 
 
 class RecoveryReport(msgspec.Struct, frozen=True):
@@ -95,7 +93,9 @@ def open_segments(directory: Path, *, recovery_point: int, clean: bool, start_of
     epochs = _read_epochs(directory) if leader_epochs.FILE_NAME in names else None
     recovered = LeaderEpochs() if epochs is None else epochs
     has_snapshots = any(name.endswith(producer_snapshots.SUFFIX) for name in names)
-    segments, report, scanned_from, producers = _open_all(directory, bases, recovered, clean=clean, recovery_point=recovery_point)
+    opening = _Opening(directory, recovered, clean=clean, recovery_point=recovery_point)
+    opening.open(bases)
+    segments, report, scanned_from, producers = opening.segments, opening.report, opening.scanned_from, opening.producers
     if epochs is None:
         _assign_all(recovered, (s for s in segments if s.base_offset < scanned_from), segments)
     while len(segments) > 1 and not segments[-1].size_bytes:
@@ -252,56 +252,72 @@ def _read_epochs(directory: Path) -> LeaderEpochs | None:
         return None
 
 
-def _open_all(
-    directory: Path, bases: list[int], epochs: LeaderEpochs, *, clean: bool, recovery_point: int
-) -> tuple[list[Segment], RecoveryReport, int, ProducerState | None]:
-    """Return the segments that stay, the cost, the base offset of the first that was scanned (whose epochs are noted), and the
-    producers if any was scanned.
+class _Opening:
+    """The segments that stay, in order, and the cost of opening them. `scanned_from`: base offset of the first scanned segment,
+    whose epochs are noted; `producers`: None if no segment was scanned.
     """
-    segments: list[Segment] = []
-    scanned_bytes = cut_bytes = 0
-    scanned_from = 2**63
-    reason: str | None = None
-    producers: ProducerState | None = None
-    now_ms = wall_clock_ms()
-    later = list(bases)
-    while later:
-        base, following = later[0], later[1] if len(later) > 1 else None
-        is_trusted = clean or (following is not None and following <= recovery_point)
-        end_before = _end_before(segments[-1], base) if segments and not is_trusted else base
-        segment = Segment.open_file(directory, base)
-        if end_before > base and not _reaches_above(segment, end_before):
-            _set_aside(segment, end_before)
-            later.pop(0)
-            continue
-        if end_before > base:
-            reason = f"segment {base} begins below offset {end_before} where the one before ends"
-            break
-        if 0 < base - end_before <= HOLE_MAX_OFFSETS and base > recovery_point:
-            reason = f"the records from offset {end_before} to {base}, where the next segment begins, are missing"
-            break
-        segments.append(segment)
-        later.pop(0)
-        if is_trusted and scanned_from > base:
-            continue
-        if scanned_from > base:
-            scanned_from = base
-            epochs.truncate_from_end(base)
-        if producers is None:
-            producers = producer_snapshots.rebuild(directory, segments[:-1], base)
-        size_bytes = segment.size_bytes
-        fault = segment.recover(partial(_take, epochs, producers, now_ms))
-        scanned_bytes += size_bytes
-        if fault is not None:
-            cut_bytes += size_bytes - segment.size_bytes
-            reason = f"{file_name(base, LOG_SUFFIX)}: {fault}"
-            break
-    for base in reversed(later):
-        segment = Segment.open_file(directory, base)
-        cut_bytes += segment.size_bytes
-        segment.delete()
-    report = RecoveryReport(scanned_bytes, cut_bytes, tuple(file_name(base, LOG_SUFFIX) for base in later), reason)
-    return segments, report, scanned_from, producers
+
+    def __init__(self, directory: Path, epochs: LeaderEpochs, *, clean: bool, recovery_point: int) -> None:
+        self._directory, self._epochs, self._clean, self._recovery_point = directory, epochs, clean, recovery_point
+        self._now_ms = wall_clock_ms()
+        self.segments: list[Segment] = []
+        self.scanned_from = NOTHING_SCANNED
+        self.producers: ProducerState | None = None
+        self.report = RecoveryReport()
+
+    def open(self, bases: Sequence[int]) -> None:
+        """Judge each segment and carry out the verdict. OSError."""
+        for place, base in enumerate(bases):
+            following = bases[place + 1] if place + 1 < len(bases) else None
+            segment = Segment.open_file(self._directory, base)
+            found = self._facts(segment, following)
+            verdict = judge(found)
+            if verdict is Verdict.KEEP:
+                self.segments.append(segment)
+            elif verdict is Verdict.PASS_OVER:
+                _set_aside(segment, found.end_before)
+            elif verdict is Verdict.END:
+                segment.close()
+                self._end(reason_to_end(found), bases[place:])
+                return
+            elif (fault := self._scan(segment)) is not None:
+                self._end(f"{segment.log_path.name}: {fault}", bases[place + 1 :])
+                return
+
+    def _facts(self, segment: Segment, following: int | None) -> Found:
+        base, recovery_point = segment.base_offset, self._recovery_point
+        if self._clean or (following is not None and following <= recovery_point):
+            return Found(base, base, True, True, recovery_point)
+        end_before = _end_before(self.segments[-1], base) if self.segments else base
+        reaches_above_end = end_before <= base or _reaches_above(segment, end_before)
+        return Found(base, end_before, False, reaches_above_end, recovery_point)
+
+    def _scan(self, segment: Segment) -> CorruptBatch | None:
+        """Read a segment and truncate it at the first bad byte; return the reason if there was one."""
+        base, size_bytes = segment.base_offset, segment.size_bytes
+        if self.scanned_from == NOTHING_SCANNED:
+            self.scanned_from = base
+            self._epochs.truncate_from_end(base)
+        if self.producers is None:
+            self.producers = producer_snapshots.rebuild(self._directory, self.segments, base)
+        fault = segment.recover(partial(_take, self._epochs, self.producers, self._now_ms))
+        self.segments.append(segment)
+        self.report = msgspec.structs.replace(
+            self.report,
+            scanned_bytes=self.report.scanned_bytes + size_bytes,
+            cut_bytes=self.report.cut_bytes + size_bytes - segment.size_bytes,
+        )
+        return fault
+
+    def _end(self, reason: str, later: Sequence[int]) -> None:
+        """Delete the later segments, the newest first."""
+        cut_bytes = self.report.cut_bytes
+        for base in reversed(later):
+            segment = Segment.open_file(self._directory, base)
+            cut_bytes += segment.size_bytes
+            segment.delete()
+        deleted = tuple(file_name(base, LOG_SUFFIX) for base in later)
+        self.report = msgspec.structs.replace(self.report, cut_bytes=cut_bytes, deleted_segments=deleted, reason=reason)
 
 
 def _set_aside(segment: Segment, end_before: int) -> None:
