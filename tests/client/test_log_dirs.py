@@ -67,7 +67,7 @@ def test_a_broker_that_is_down_or_unknown_is_named(brokers: Any) -> None:
     with AdminClient(brokers.nodes[0].server) as client:
         client.describe_cluster()
         brokers.stop_node(brokers.nodes[1])
-        found = client.all_log_dirs(brokers=[0, 1, 7], timeout_ms=500)
+        found = client.all_log_dirs(brokers=[0, 1, 7], timeout_ms=2_000)
     assert list(found.brokers) == [0] and list(found.silent) == [1, 7]
     assert found.silent[7] == "broker 7 is not registered; registered brokers: 0,1"
     assert found.brokers[0].move_limit == 100
