@@ -23,7 +23,6 @@ MEASUREMENTS = {
     "replication": "bench.replication:main",
     "compaction": "bench.compaction:main",
     "kafka-clients": "bench.kafka_clients:main",
-    "kafka-encoders": "bench.kafka_encoders:main",
     "kafka-metadata": "bench.kafka_metadata:main",
     "large-cluster": "bench.large_cluster:main",
     "partitions": "bench.partitions:main",

@@ -11,7 +11,6 @@ The clients run on the same processors as the nodes.
 from __future__ import annotations
 
 import contextlib
-import io
 import itertools
 import os
 import socket
@@ -25,10 +24,10 @@ from typing import Any
 import click
 import msgspec
 import trio
-from kio.index import load_request_schema
-from kio.serial import entity_writer
 
+from kraftlab.gateway.client_codec import encode_request
 from kraftlab.lab import LocalCluster
+from kraftlab.messages.generated import incremental_alter_configs_request as kafka
 
 from . import real_kafka
 from .measure import Report, measurement, percentile, table
@@ -140,17 +139,9 @@ async def _changes(bootstrap: str, seconds: float) -> float:
 
 def _change(value: int) -> bytes:
     """Return a request that sets one key of one topic, with its length."""
-    schema: Any = load_request_schema(44, 1)
-    from kio.schema.incremental_alter_configs.v1 import request as kio
-
-    config = kio.AlterableConfig(name="retention.ms", config_operation=0, value=str(value))  # type: ignore[arg-type]
-    resource = kio.AlterConfigsResource(resource_type=2, resource_name="warm-up", configs=(config,))  # type: ignore[arg-type]
-    buffer = io.BytesIO()
-    header = schema.__header_schema__
-    entity_writer(header)(buffer, header(request_api_key=44, request_api_version=1, correlation_id=1, client_id="bench"))
-    entity_writer(schema)(buffer, kio.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False))
-    frame = buffer.getvalue()
-    return struct.pack(">i", len(frame)) + frame
+    config = kafka.AlterableConfig(name="retention.ms", config_operation=0, value=str(value))
+    resource = kafka.AlterConfigsResource(resource_type=2, resource_name="warm-up", configs=(config,))
+    return encode_request(1, "bench", kafka.IncrementalAlterConfigsRequest(resources=(resource,)), 1)
 
 
 # --- data -----------------------------------------------------------------------------------------------------------------

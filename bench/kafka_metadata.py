@@ -16,7 +16,7 @@ import msgspec
 import trio
 
 from kraftlab.access.authorizer import AccessSettings, Rights
-from kraftlab.gateway.codec import decode_request, encode_value
+from kraftlab.gateway.codec import decode_request, encode_response
 from kraftlab.gateway.metadata import MetadataCalls
 from kraftlab.metadata.image import BrokerImage, ClusterImage, MetadataImage, PartitionImage, TopicImage, TopicsImage
 from kraftlab.metadata.records import Listener
@@ -58,7 +58,7 @@ async def _measure(topics: int, runs: int) -> MetadataResult:
             await trio.lowlevel.checkpoint()
             for times in (first, again):
                 began = time.perf_counter()
-                answer = encode_value(request.header, await calls.metadata(request, Caller("User:ANONYMOUS", "127.0.0.1")))
+                answer = encode_response(request.header, await calls.metadata(request, Caller("User:ANONYMOUS", "127.0.0.1")))
                 times.append((time.perf_counter() - began) * 1000)
                 size = part_bytes(answer)
                 await trio.lowlevel.checkpoint()

@@ -12,23 +12,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from google.protobuf.message import Message
-from kio.static.protocol import ResponsePayload
+from google.protobuf.message import Message as AdminMessage
 
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ApiError, ErrorCode
-from kraftlab.gateway.client_codec import request_schema
-from kraftlab.gateway.codec import response_schema
-from kraftlab.gateway.translation import entity_of, lost_fields, to_entity, to_response
+from kraftlab.gateway.translation import lost_fields, to_response, to_value
+from kraftlab.messages.catalog import request_class, response_class
+from kraftlab.messages.schema import Message
 from kraftlab.rpc.methods import API_OF_RESPONSE, METHODS, AdminRequest, Response
 from kraftlab.rpc.versions import OFFERS
 
 from .kafka_calls import CALLS
-from .kafka_connection import KafkaConnection
+from .kafka_connection import Answer, KafkaConnection
 from .kafka_security import PLAINTEXT, KafkaSecurity
 
 INSTEAD = {
@@ -88,23 +87,19 @@ class KafkaNode:
         if api not in OFFERS:
             raise own_call(api)
         key, version = OFFERS[api].key, self._version(api)
-        kind = request_schema(key, version)
-        _refuse_lost(api, version, request, lost_fields(request, kind))
+        kind = request_class(key)
+        _refuse_lost(api, version, request, lost_fields(request, kind, version))
         response = answer()
-        entity = to_entity(request, kind)
-        to_response(self._connection.request(entity, response_schema(key, version), self._deadline), response)
+        asked = to_value(request, kind, version)
+        to_response(self._connection.request(asked, response_class(key), version, self._deadline), version, response)
         if response.header.error_code == ErrorCode.REQUEST_TIMED_OUT and not response.header.error_message:
             response.header.error_message = f"the broker did not finish {api} in time; the request may have taken effect"
         return response
 
-    def exchange(self, api: str, values: Mapping[str, object]) -> ResponsePayload:
-        """Send a request outside the Admin service, from the values of its fields, and return the response's entity.
-
-        Values that its version does not have are left out. ApiError UNSUPPORTED_VERSION, NoAnswer.
-        """
-        key, version = OFFERS[api].key, self._version(api)
-        entity = entity_of(request_schema(key, version), values)
-        return self._connection.request(entity, response_schema(key, version), self._deadline)
+    def exchange(self, request: Message, answer: type[Answer]) -> Answer:
+        """Send a request outside the Admin service and return its response. ApiError UNSUPPORTED_VERSION, NoAnswer."""
+        version = self._version(type(request).__name__.removesuffix("Request"))
+        return self._connection.request(request, answer, version, self._deadline)
 
     def _version(self, api: str) -> int:
         own, versions = OFFERS[api], self._connection.versions(self._deadline)
@@ -131,22 +126,22 @@ class KafkaChannels:
         self._lock = threading.Lock()
         self._connections: dict[Endpoint, KafkaConnection] = {}
 
-    def unary(self, endpoint: Endpoint, api: str) -> Callable[..., Message]:
+    def unary(self, endpoint: Endpoint, api: str) -> Callable[..., AdminMessage]:
         """Return the callable `(request, timeout=seconds) -> response` of a call at a broker. NoAnswer, ApiError."""
         return partial(self._call, endpoint, api)
 
-    def _call(self, endpoint: Endpoint, api: str, request: AdminRequest, *, timeout: float) -> Message:
+    def _call(self, endpoint: Endpoint, api: str, request: AdminRequest, *, timeout: float) -> AdminMessage:
         for name, advice in HEADER_FIELDS.items():
             if getattr(request.header, name):
                 raise _unsupported(f"{api} has no {name} over the Kafka protocol; {advice}")
         node = KafkaNode(self.connection(endpoint), time.monotonic() + timeout)
         answer: Any = METHODS[api].response
-        response: Message = CALLS[api](node, request) if api in CALLS else node.ask(answer, request)
+        response: AdminMessage = CALLS[api](node, request) if api in CALLS else node.ask(answer, request)
         return response
 
-    def exchange(self, endpoint: Endpoint, api: str, values: Mapping[str, object], timeout_s: float) -> ResponsePayload:
+    def exchange(self, endpoint: Endpoint, request: Message, answer: type[Answer], timeout_s: float) -> Answer:
         """Send a request outside the Admin service to a broker, as `KafkaNode.exchange`."""
-        return KafkaNode(self.connection(endpoint), time.monotonic() + timeout_s).exchange(api, values)
+        return KafkaNode(self.connection(endpoint), time.monotonic() + timeout_s).exchange(request, answer)
 
     def check(self, request: AdminRequest) -> None:
         """Refuse a request with fields that no version of Kafka's has. ApiError UNSUPPORTED_VERSION."""
@@ -154,7 +149,7 @@ class KafkaChannels:
         if api not in OFFERS:
             raise own_call(api)
         newest = OFFERS[api].highest
-        _refuse_lost(api, newest, request, lost_fields(request, request_schema(OFFERS[api].key, newest)))
+        _refuse_lost(api, newest, request, lost_fields(request, request_class(OFFERS[api].key), newest))
 
     def connection(self, endpoint: Endpoint) -> KafkaConnection:
         """Return the connection to a broker; it opens at its first request."""

@@ -17,14 +17,19 @@ import struct
 import threading
 import time
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeVar
-
-from kio.static.protocol import RequestPayload, ResponsePayload
+from typing import NamedTuple, TypeVar
 
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ApiError, ErrorCode
-from kraftlab.gateway.client_codec import MalformedResponse, decode_response, encode_request, request_schema
-from kraftlab.gateway.codec import API_VERSIONS, response_schema
+from kraftlab.gateway.client_codec import MalformedResponse, decode_response, encode_request
+from kraftlab.messages.catalog import API_VERSIONS
+from kraftlab.messages.generated.api_versions_request import ApiVersionsRequest
+from kraftlab.messages.generated.api_versions_response import ApiVersionsResponse
+from kraftlab.messages.generated.sasl_authenticate_request import SaslAuthenticateRequest
+from kraftlab.messages.generated.sasl_authenticate_response import SaslAuthenticateResponse
+from kraftlab.messages.generated.sasl_handshake_request import SaslHandshakeRequest
+from kraftlab.messages.generated.sasl_handshake_response import SaslHandshakeResponse
+from kraftlab.messages.schema import Message
 
 from .attempts import FAILED_TO_CONNECT, NoAnswer, not_answered, not_connected, other_protocol
 from .errors import ClusterUnreachable, api_error
@@ -33,13 +38,13 @@ from .kafka_security import PLAINTEXT, BadProof, KafkaSecurity, authenticate
 DEFAULT_CLIENT_ID = "kraftlab"
 CONNECT_TIMEOUT_S = 5.0
 RESPONSE_BYTES_MAX = 1 << 30
-_SASL_HANDSHAKE, _SASL_AUTHENTICATE = 17, 36
-_NEWEST_API_VERSIONS = 4
+_HANDSHAKE_VERSION = 1
+"""From version 1 on, what follows is in SaslAuthenticate."""
 _PIECE_BYTES = 1 << 20
 _LENGTH = struct.Struct(">i")
 _ERROR = struct.Struct(">ih")
 
-Answer = TypeVar("Answer", bound=ResponsePayload)
+Answer = TypeVar("Answer", bound=Message)
 
 
 class Versions(NamedTuple):
@@ -68,13 +73,13 @@ class KafkaConnection:
                 self._connected(deadline)
             return self._versions
 
-    def request(self, body: RequestPayload, kind: type[Answer], deadline: float) -> Answer:
-        """Send a request and return its response, an entity of class `kind`."""
+    def request(self, body: Message, kind: type[Answer], version: int, deadline: float) -> Answer:
+        """Send a request in a version and return its response, of class `kind`."""
         with self._locked(deadline):
             is_first = self._socket is None and not self._security.has_sasl
             connected = self._connected(deadline)
             try:
-                frame = self._exchange(connected, body, deadline)
+                frame = self._exchange(connected, body, version, deadline)
             except OSError as error:
                 self._drop()
                 raise not_answered(error, is_first=is_first) from error
@@ -85,7 +90,7 @@ class KafkaConnection:
                 self._drop()
                 raise
         try:
-            return decode_response(frame, kind)
+            return decode_response(frame, kind, version)
         except MalformedResponse as error:
             text = f"the answer of {self.endpoint} cannot be read, though the request may have taken effect: {error}"
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, text) from error
@@ -135,13 +140,12 @@ class KafkaConnection:
             raise
 
     def _negotiate(self, connected: socket.socket, deadline: float) -> None:
-        version = _NEWEST_API_VERSIONS
+        version = ApiVersionsRequest.NEWEST
+        asked = ApiVersionsRequest(client_software_name="kraftlab", client_software_version="1")
         while True:
-            kind: Any = request_schema(API_VERSIONS, version)
-            named = {"client_software_name": "kraftlab", "client_software_version": "1"} if version >= 3 else {}
-            frame = self._exchange(connected, kind(**named), deadline)
+            frame = self._exchange(connected, asked, version, deadline)
             is_known = len(frame) < _ERROR.size or _ERROR.unpack_from(frame)[1] != ErrorCode.UNSUPPORTED_VERSION
-            answer: Any = decode_response(frame, response_schema(API_VERSIONS, version if is_known else 0))
+            answer = decode_response(frame, ApiVersionsResponse, version if is_known else 0)
             self._versions = {each.api_key: Versions(each.min_version, each.max_version) for each in answer.api_keys}
             if is_known:
                 return
@@ -152,33 +156,32 @@ class KafkaConnection:
 
     def _log_in(self, connected: socket.socket, deadline: float) -> None:
         mechanism = self._security.mechanism
-        handshake: Any = request_schema(_SASL_HANDSHAKE, 1)
-        frame = self._exchange(connected, handshake(mechanism=mechanism), deadline)
-        shaken: Any = decode_response(frame, response_schema(_SASL_HANDSHAKE, 1))
-        if int(shaken.error_code):
+        frame = self._exchange(connected, SaslHandshakeRequest(mechanism=mechanism), _HANDSHAKE_VERSION, deadline)
+        shaken = decode_response(frame, SaslHandshakeResponse, _HANDSHAKE_VERSION)
+        if shaken.error_code:
             offered = ", ".join(shaken.mechanisms) or "none"
             text = f"{self.endpoint} does not offer sasl.mechanism {mechanism}; it offers: {offered}"
             raise ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, text)
-        version = min(self._versions.get(_SASL_AUTHENTICATE, Versions(0, 0)).highest, 2)
+        offered_versions = self._versions.get(SaslAuthenticateRequest.KEY, Versions(0, 0))
+        version = min(offered_versions.highest, SaslAuthenticateRequest.NEWEST)
 
         def exchange(message: bytes) -> bytes:
-            step: Any = request_schema(_SASL_AUTHENTICATE, version)
-            frame = self._exchange(connected, step(auth_bytes=message), deadline)
-            answer: Any = decode_response(frame, response_schema(_SASL_AUTHENTICATE, version))
-            if int(answer.error_code):
-                raise api_error(int(answer.error_code), f"{self.endpoint}: {answer.error_message or 'authentication failed'}")
-            return bytes(answer.auth_bytes)
+            frame = self._exchange(connected, SaslAuthenticateRequest(auth_bytes=message), version, deadline)
+            answer = decode_response(frame, SaslAuthenticateResponse, version)
+            if answer.error_code:
+                raise api_error(answer.error_code, f"{self.endpoint}: {answer.error_message or 'authentication failed'}")
+            return answer.auth_bytes
 
         try:
             authenticate(self._security, exchange)
         except BadProof as error:
             raise ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"{self.endpoint}: {error}") from error
 
-    def _exchange(self, connected: socket.socket, body: RequestPayload, deadline: float) -> bytes:
+    def _exchange(self, connected: socket.socket, body: Message, version: int, deadline: float) -> bytes:
         """Send a request and return its response without the length. OSError, MalformedResponse."""
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         connected.settimeout(_left_s(deadline))
-        connected.sendall(encode_request(self._correlation_id, self._client_id, body))
+        connected.sendall(encode_request(self._correlation_id, self._client_id, body, version))
         (size,) = _LENGTH.unpack(_exactly(connected, _LENGTH.size, deadline))
         if not _LENGTH.size <= size <= RESPONSE_BYTES_MAX:
             raise MalformedResponse(f"the length of a response is {size}; is this a Kafka broker?")

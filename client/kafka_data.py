@@ -7,24 +7,33 @@ stored once. The other calls of `DataClient` are between our own nodes, and are 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Sequence
+from typing import NoReturn, TypeVar
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ApiError, ErrorCode
-from kraftlab.common.uuids import Uuid, to_text
+from kraftlab.common.uuids import Uuid
+from kraftlab.messages.generated import produce_response as produced
+from kraftlab.messages.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from kraftlab.messages.generated.fetch_response import FetchResponse
+from kraftlab.messages.generated.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kraftlab.messages.generated.list_offsets_response import ListOffsetsResponse
+from kraftlab.messages.generated.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kraftlab.messages.schema import Message
 from kraftlab.metadata.peer_rpc import FetchedPartition, ProduceResponse
 from kraftlab.records.record_batch import LENGTH_FROM, size_as_written
-from kraftlab.wire.parts import InMemory
+from kraftlab.wire.parts import NOTHING, InMemory
 
 from .admin import AdminClient
 from .attempts import NoAnswer
 from .data import DataClient, PeerConnection, Response
 from .errors import api_error
 from .kafka_channels import KafkaChannels
+from .kafka_connection import Answer
 from .numbering import Attempts
 
+Entry = TypeVar("Entry")
 EARLIEST, LATEST = -2, -1
 """Special timestamps of ListOffsets."""
 
@@ -50,19 +59,20 @@ class KafkaDataClient(DataClient):
         """Return whole batches below the high watermark, from the batch with `offset`. ApiError, ClusterUnreachable."""
 
         def ask(topic_id: Uuid, leader: Endpoint, left_s: float) -> FetchedPartition:
-            wanted = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": max_bytes}
-            values = {
-                "replica_id": -1,
-                "max_wait": min(max_wait_ms, int(left_s * 1000)),
-                "min_bytes": 1,
-                "max_bytes": max_bytes,
-                "topics": [{"topic": topic, "topic_id": to_text(topic_id), "partitions": [wanted]}],
-            }
-            answer = self._ask(leader, "Fetch", values, left_s)
-            _raise_error(answer)
-            found = _only(answer.responses, "partitions")
-            _raise_error(found)
-            records = whole_batches(memoryview(found.records or b""))
+            wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
+            request = FetchRequest(
+                max_wait_ms=min(max_wait_ms, int(left_s * 1000)),
+                min_bytes=1,
+                max_bytes=max_bytes,
+                topics=(FetchTopic(topic=topic, topic_id=topic_id, partitions=(wanted,)),),
+            )
+            answer = self._ask(leader, request, FetchResponse, left_s)
+            _raise_error(answer.error_code)
+            found = _only([entry for topic in answer.responses for entry in topic.partitions])
+            _raise_error(found.error_code)
+            records = found.records or NOTHING
+            assert isinstance(records, memoryview), "records that were read are a view of the answer"
+            records = whole_batches(records)
             return FetchedPartition(topic_id, partition, 0, found.high_watermark, found.log_start_offset, records=records)
 
         return self._retried(topic, partition, ask, timeout_ms)
@@ -73,11 +83,13 @@ class KafkaDataClient(DataClient):
         def ask(topic_id: Uuid, leader: Endpoint, left_s: float) -> tuple[int, int]:
             found = []
             for timestamp in (EARLIEST, LATEST):
-                wanted = {"partition_index": partition, "timestamp": timestamp}
-                values = {"replica_id": -1, "topics": [{"name": topic, "partitions": [wanted]}], "timeout": int(left_s * 1000)}
-                listed = _only(self._ask(leader, "ListOffsets", values, left_s).topics, "partitions")
-                _raise_error(listed)
-                found.append(int(listed.offset))
+                wanted = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+                topics = (ListOffsetsTopic(name=topic, partitions=(wanted,)),)
+                request = ListOffsetsRequest(replica_id=-1, topics=topics, timeout_ms=int(left_s * 1000))
+                answer = self._ask(leader, request, ListOffsetsResponse, left_s)
+                listed = _only([entry for topic in answer.topics for entry in topic.partitions])
+                _raise_error(listed.error_code)
+                found.append(listed.offset)
             return found[0], found[1]
 
         return self._retried(topic, partition, ask, timeout_ms)
@@ -97,25 +109,22 @@ class KafkaDataClient(DataClient):
             _refuse("batches with offsets of their own")
 
         def ask(topic_id: Uuid, leader: Endpoint, left_s: float) -> ProduceResponse:
-            data = {"index": partition, "records": bytes(records)}
-            values = {
-                "acks": acks,
-                "timeout": int(left_s * 1000),
-                "topic_data": [{"name": topic, "topic_id": to_text(topic_id), "partition_data": [data]}],
-            }
+            data = PartitionProduceData(index=partition, records=records)
+            topics = (TopicProduceData(name=topic, topic_id=topic_id, partition_data=(data,)),)
             attempts.send()
-            found = _only(self._ask(leader, "Produce", values, left_s).responses, "partition_responses")
-            message = getattr(found, "error_message", None)
-            answer = ProduceResponse(int(found.error_code), message, base_offset=int(found.base_offset))
+            request = ProduceRequest(acks=acks, timeout_ms=int(left_s * 1000), topic_data=topics)
+            responses = self._ask(leader, request, produced.ProduceResponse, left_s).responses
+            found = _only([entry for topic in responses for entry in topic.partition_responses])
+            answer = ProduceResponse(found.error_code, found.error_message, base_offset=found.base_offset)
             attempts.answered(answer)
-            _raise_error(found)
+            _raise_error(found.error_code, found.error_message)
             return answer
 
         return self._retried(topic, partition, ask, max(1, int((deadline - time.monotonic()) * 1000)))
 
-    def _ask(self, leader: Endpoint, api: str, values: Mapping[str, object], left_s: float) -> Any:
+    def _ask(self, leader: Endpoint, request: Message, kind: type[Answer], left_s: float) -> Answer:
         try:
-            return self._channels.exchange(leader, api, values, left_s)
+            return self._channels.exchange(leader, request, kind, left_s)
         except NoAnswer as error:
             raise ConnectionError(f"{leader}: {error}") from error
 
@@ -154,18 +163,16 @@ def whole_batches(records: memoryview) -> memoryview:
     return records[:end] if end else records
 
 
-def _only(topics: Sequence[Any], partitions: str) -> Any:
+def _only(found: Sequence[Entry]) -> Entry:
     """Return the answer about the one partition of a request. ConnectionError if it is about none or several."""
-    found = [entry for topic in topics for entry in getattr(topic, partitions)]
     if len(found) != 1:
         raise ConnectionError(f"the answer is about {len(found)} partitions, not one")
     return found[0]
 
 
-def _raise_error(found: Any) -> None:
-    code = int(getattr(found, "error_code", 0))
+def _raise_error(code: int, message: str | None = None) -> None:
     if code:
-        raise api_error(code, getattr(found, "error_message", None))
+        raise api_error(code, message)
 
 
 def _refuse(what: str) -> NoReturn:

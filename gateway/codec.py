@@ -1,33 +1,23 @@
-"""Bytes of the Kafka protocol to request entities of kio, and response entities to bytes.
+"""Frames of the Kafka protocol: bytes of requests to Kafka's messages, and responses to bytes.
 
 A request has an int32 length, then a header: API key, version, correlation id and client id; in flexible versions, tagged fields.
-The client id is never compact (KIP-482). Bytes after the body are ignored: librdkafka writes three too many in Metadata.
+Bytes after the body are ignored: librdkafka writes three too many in Metadata.
 """
 
 from __future__ import annotations
 
-import functools
-import io
 import struct
 from typing import Any, NamedTuple
 
-import msgspec
-from kio.index import UnknownEntity, load_request_schema, load_response_schema
-from kio.serial import entity_writer
-from kio.static.protocol import ResponsePayload
-
+from kraftlab.messages.catalog import API_VERSIONS, request_class
+from kraftlab.messages.generated.request_header import RequestHeader
+from kraftlab.messages.reading import ELEMENTS_MAX, Malformed, TooManyElements, read
+from kraftlab.messages.schema import Message
+from kraftlab.messages.writing import write
 from kraftlab.wire.parts import InMemory, Part, part_bytes
-
-from .frame_check import REQUEST_ELEMENTS_MAX, TooManyElements, read_entity
-from .generated import ENCODERS
 
 _PREFIX = struct.Struct(">hhi")
 _LENGTH = struct.Struct(">i")
-API_VERSIONS = 18
-
-
-Entity = Any
-"""A request, response or part of one, of kio. Its class, and so its fields, depend on the version."""
 
 
 class MalformedRequest(ValueError):
@@ -47,11 +37,11 @@ class Header(NamedTuple):
 
 
 class KafkaRequest(NamedTuple):
-    """A decoded request: its header, the client's name for itself, and kio's entity."""
+    """A decoded request: its header, the client's name for itself, and the message, whose class the key gives."""
 
     header: Header
     client_id: str
-    body: Entity
+    body: Any
     is_large: bool = False
     """True for a request with so many elements that no step over all of them may hold the event loop."""
 
@@ -63,46 +53,33 @@ def peek(frame: InMemory) -> Header:
     return Header(*_PREFIX.unpack_from(frame))
 
 
-def decode_request(frame: InMemory, elements_max: int = REQUEST_ELEMENTS_MAX) -> KafkaRequest:
+def decode_request(frame: InMemory, elements_max: int = ELEMENTS_MAX) -> KafkaRequest:
     """Decode a request in a version that is served. MalformedRequest for bytes that do not fit its schema; LargeRequest for more
     than `elements_max` elements.
     """
     head = peek(frame)
+    kind = request_class(head.key)
+    if head.version < kind.OLDEST:  # Produce before version 3: clients look for version 0 among the offers
+        raise MalformedRequest(f"API {head.key} version {head.version} is no longer served; use a newer version")
     try:
-        schema: Any = _request_schema(head.key, head.version)
-    except UnknownEntity as error:  # Produce before version 3: clients look for version 0 among the offers
-        raise MalformedRequest(f"API {head.key} version {head.version} is no longer served; use a newer version") from error
-    try:
-        header, size = read_entity(schema.__header_schema__, frame, 0, elements_max)
-        body, _ = read_entity(schema, frame, size, elements_max)
-    except Exception as error:  # kio raises errors of several kinds for bytes that do not fit
+        header, at = read(RequestHeader, 2 if head.version >= kind.FLEXIBLE else 1, frame, 0, elements_max)
+        body, _ = read(kind, head.version, frame, at, elements_max)
+    except Malformed as error:
         refusal = LargeRequest if isinstance(error, TooManyElements) else MalformedRequest
-        raise refusal(f"{schema.__name__} version {head.version}: {type(error).__name__}: {error}") from error
+        raise refusal(f"{kind.__name__} version {head.version}: {error}") from error
     return KafkaRequest(head, header.client_id or "", body)
 
 
-_request_schema = functools.cache(load_request_schema)
-
-
-@functools.cache
-def response_schema(key: int, version: int) -> type[ResponsePayload]:
-    """Return the class of a response, whose fields are those of that version."""
-    return load_response_schema(key, version)
-
-
-def encode_entity(correlation_id: int, response: ResponsePayload) -> list[Part]:
-    """Encode a response entity as a frame with its length."""
-    buffer = io.BytesIO()
-    header: Any = type(response).__header_schema__
-    entity_writer(header)(buffer, header(correlation_id=correlation_id))
-    entity_writer(type(response))(buffer, response)
-    body = buffer.getvalue()
-    return [_LENGTH.pack(len(body)) + body]
-
-
-def encode_value(head: Header, response: msgspec.Struct) -> list[Part]:
-    """Encode a value of `generated` as the frame of the answer to a request, with its length."""
-    body = ENCODERS[head.key](response, head.version)
-    flexible = response_schema(head.key, head.version).__flexible__
+def encode_response(head: Header, response: Message) -> list[Part]:
+    """Encode a response as the frame of the answer to a request, with its length."""
+    body = write(response, head.version)
+    flexible = has_tags(type(response), head.version)
     size_bytes = 4 + flexible + part_bytes(body)
     return [_LENGTH.pack(size_bytes) + _LENGTH.pack(head.correlation_id) + bytes(flexible), *body]
+
+
+def has_tags(response: type[Message], version: int) -> bool:
+    """Return True if the header of a response has tagged fields. That of ApiVersions never has: a client reads it before it knows
+    the broker's versions.
+    """
+    return version >= response.FLEXIBLE and response.KEY != API_VERSIONS

@@ -11,17 +11,25 @@ A client that asks the wrong broker gets the leader and its KAFKA listener with 
 
 from __future__ import annotations
 
-import datetime
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeVar
 
 import trio
 
 from kraftlab.access.authorizer import Rights
 from kraftlab.common.errors import ErrorCode
-from kraftlab.common.uuids import ZERO, Uuid
+from kraftlab.common.uuids import Uuid
 from kraftlab.config.models import KAFKA_LISTENER
+from kraftlab.messages.generated import fetch_response as fetched
+from kraftlab.messages.generated import list_offsets_response as listed
+from kraftlab.messages.generated import offset_for_leader_epoch_response as ended
+from kraftlab.messages.generated import produce_response as produced
+from kraftlab.messages.generated.fetch_request import FetchRequest
+from kraftlab.messages.generated.list_offsets_request import ListOffsetsPartition, ListOffsetsTopic
+from kraftlab.messages.generated.offset_for_leader_epoch_request import OffsetForLeaderPartition, OffsetForLeaderTopic
+from kraftlab.messages.generated.produce_request import PartitionProduceData
+from kraftlab.messages.generated.produce_request import ProduceRequest as KafkaProduceRequest
 from kraftlab.metadata.acls import Operation, ResourceType
 from kraftlab.metadata.image import MetadataImage, TopicImage
 from kraftlab.metadata.peer_rpc import (
@@ -45,13 +53,9 @@ from kraftlab.rpc.caller import Caller
 from kraftlab.rpc.turns import Turns
 from kraftlab.wire.parts import NOTHING, FilePart
 
-from .codec import Entity, KafkaRequest
+from .codec import KafkaRequest
 from .error_versions import known_code
-from .fetch_sessions import LEAST_BYTES, ConsumerSessions, Key, SessionError, TopicKey, Wanted
-from .generated import fetch_response as fetched
-from .generated import list_offsets_response as listed
-from .generated import offset_for_leader_epoch_response as ended
-from .generated import produce_response as produced
+from .fetch_sessions import IDS_SINCE, LEAST_BYTES, ConsumerSessions, Key, SessionError, TopicKey, Wanted
 
 MISLED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 """Errors whose answers name the leader."""
@@ -68,9 +72,9 @@ FOLLOWERS_SINCE = 11
 LEADERS_SINCE = 16
 """The first version of Fetch whose answers name the leader."""
 TWO_BATCHES = "A produce request holds one record batch for each partition; send the others with further requests."
-_MILLISECOND = datetime.timedelta(milliseconds=1)
 
 Query = TypeVar("Query")
+Entry = TypeVar("Entry")
 
 
 class DataPlane(Protocol):
@@ -107,17 +111,16 @@ class DataCalls:
         self._rights = rights
         self.sessions = ConsumerSessions()
 
-    def _topic(self, named: Entity, operation: Operation, rights: Rights) -> TopicImage | Refusal:
+    def _topic(self, named: TopicKey, operation: Operation, rights: Rights) -> TopicImage | Refusal:
         """Return the topic that an entry of a request names, by its id or its name, or the refusal of all its partitions."""
         topics = self._image().topics
-        if hasattr(named, "topic_id"):
-            topic = None if named.topic_id is None else topics.by_id.get(named.topic_id.bytes)
+        if isinstance(named, bytes):
+            topic = topics.by_id.get(named)
             unknown = ErrorCode.UNKNOWN_TOPIC_ID
         else:
-            name: str = named.topic if hasattr(named, "topic") else named.name
-            if not rights.allow(operation, ResourceType.TOPIC, name):
+            if not rights.allow(operation, ResourceType.TOPIC, named):
                 return Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            topic = topics.get(name)
+            topic = topics.get(named)
             unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if topic is None:
             return Refusal(unknown)
@@ -145,14 +148,14 @@ class DataCalls:
 
     async def produce(self, request: KafkaRequest, caller: Caller) -> produced.ProduceResponse | None:
         """Append the batches of each partition, all partitions beside each other; None for acks=0. Unheard: acks=0 failed."""
-        body = request.body
+        body: KafkaProduceRequest = request.body
         rights = self._rights(caller.principal, caller.host)
         answers: list[list[produced.PartitionProduceResponse]] = []
         turns = Turns()
         async with trio.open_nursery() as nursery:
             for data in body.topic_data:
                 await turns.step()
-                topic = self._writable(data, rights)
+                topic = self._writable(data.topic_id if request.header.version >= IDS_SINCE else data.name, rights)
                 code, message = topic if isinstance(topic, Refusal) else (ErrorCode.NONE, None)
                 row = [_refused_produce(partition.index, code, message) for partition in data.partition_data]
                 answers.append(row)
@@ -168,7 +171,7 @@ class DataCalls:
             return None
         return produced.ProduceResponse(
             responses=[
-                produced.TopicProduceResponse(partition_responses=row, **_name_of(data))
+                produced.TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=row)
                 for row, data in zip(answers, body.topic_data, strict=True)
             ],
             node_endpoints=[
@@ -177,26 +180,32 @@ class DataCalls:
             ],
         )
 
-    def _writable(self, data: Entity, rights: Rights) -> TopicImage | Refusal:
+    def _writable(self, named: TopicKey, rights: Rights) -> TopicImage | Refusal:
         """Return the topic that a producer writes to, or the refusal of all its partitions."""
-        topic = self._topic(data, Operation.WRITE, rights)
+        topic = self._topic(named, Operation.WRITE, rights)
         if isinstance(topic, TopicImage) and topic.name in INTERNAL_TOPICS:
             return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}")
         return topic
 
     async def _produce_one(
-        self, request: KafkaRequest, topic_id: Uuid, partition: Entity, row: list[produced.PartitionProduceResponse], place: int
+        self,
+        request: KafkaRequest,
+        topic_id: Uuid,
+        partition: PartitionProduceData,
+        row: list[produced.PartitionProduceResponse],
+        place: int,
     ) -> None:
         """Append the batch of one partition, and put the answer into its place."""
-        body = request.body
-        records = memoryview(partition.records or b"")
+        body: KafkaProduceRequest = request.body
+        records = partition.records or NOTHING
+        assert isinstance(records, memoryview), "records that were read are a view of the frame"
         if body.transactional_id is not None and _is_transactional(records):
             row[place] = _refused_produce(partition.index, ErrorCode.INVALID_PRODUCER_ID_MAPPING, NO_TRANSACTIONS)
             return
         if _holds_two(records):
             row[place] = _refused_produce(partition.index, ErrorCode.INVALID_RECORD, TWO_BATCHES)
             return
-        wanted = ProduceRequest(topic_id, partition.index, body.acks, _milliseconds(body.timeout), records)
+        wanted = ProduceRequest(topic_id, partition.index, body.acks, body.timeout_ms, records)
         response = await self._data.produce(wanted)
         leader = self._leader(topic_id, partition.index) if response.error in MISLED else (-1, -1)
         row[place] = produced.PartitionProduceResponse(
@@ -216,7 +225,7 @@ class DataCalls:
         """Read records of the wanted partitions, with sessions (KIP-227): the answer to a later fetch of a session leaves out
         partitions without news.
         """
-        body = request.body
+        body: FetchRequest = request.body
         try:
             session = self.sessions.session_of(body, request.header.version, trio.current_time())
         except SessionError as error:
@@ -225,10 +234,9 @@ class DataCalls:
         answers: dict[Key, fetched.PartitionData] = {}
         asked: dict[tuple[Uuid, int], Wanted] = {}
         turns = Turns()
-        named = {key: wanted.topic for key, wanted in session.wanted.items()}
         for key, wanted in tuple(session.wanted.items()):
             await turns.step()
-            topic = self._topic(wanted.topic, Operation.READ, rights)
+            topic = self._topic(key[0], Operation.READ, rights)
             if isinstance(topic, Refusal):
                 answers[key] = _refused_fetch(wanted.position.partition, topic.code)
             elif wanted.position.partition not in topic.partitions:
@@ -236,21 +244,21 @@ class DataCalls:
             else:
                 asked[topic.topic_id, wanted.position.partition] = wanted
         if asked:
-            wait_ms = 0 if answers else _milliseconds(body.max_wait)
+            wait_ms = 0 if answers else body.max_wait_ms
             await self._read(request, wait_ms, asked, answers)
         shown = session.shown(answers)
         topics: dict[TopicKey, list[fetched.PartitionData]] = {}
-        entries: dict[TopicKey, Entity] = {}
         for key in shown:
             await turns.step()
-            entries.setdefault(key[0], named[key])
             topics.setdefault(key[0], []).append(answers[key])
         leaders = {answer.current_leader.leader_id for answer in answers.values()}
         return fetched.FetchResponse(
             session_id=session.id,
             responses=[
-                fetched.FetchableTopicResponse(partitions=partitions, **_name_of(entries[name]))
-                for name, partitions in topics.items()
+                fetched.FetchableTopicResponse(topic_id=named, partitions=partitions)
+                if isinstance(named, bytes)
+                else fetched.FetchableTopicResponse(topic=named, partitions=partitions)
+                for named, partitions in topics.items()
             ],
             node_endpoints=[fetched.NodeEndpoint(*endpoint) for endpoint in self._endpoints(leaders)],
         )
@@ -262,9 +270,9 @@ class DataCalls:
         asked: Mapping[tuple[Uuid, int], Wanted],
         answers: dict[Key, fetched.PartitionData],
     ) -> None:
-        body = request.body
+        body: FetchRequest = request.body
         partitions = tuple(wanted.position_in(topic_id) for (topic_id, _), wanted in asked.items())
-        max_bytes = max(getattr(body, "max_bytes", 2**31 - 1), LEAST_BYTES)
+        max_bytes = max(body.max_bytes, LEAST_BYTES)
         asking = ReplicaFetchRequest(
             *(-1, -1, wait_ms, body.min_bytes, max_bytes, partitions), any_replica=request.header.version >= FOLLOWERS_SINCE
         )
@@ -298,19 +306,19 @@ class DataCalls:
 
     async def list_offsets(self, request: KafkaRequest, caller: Caller) -> listed.ListOffsetsResponse:
         """Find offsets by time, or the ends of logs. A partition that is named twice is refused, and answered once."""
-        topics = request.body.topics
+        topics: Sequence[ListOffsetsTopic] = request.body.topics
         named = Counter((topic.name, entry.partition_index) for topic in topics for entry in topic.partitions)
 
-        def want(topic: Entity, entry: Entity, topic_id: Uuid) -> WantedOffset | ErrorCode:
-            if named[topic.name, entry.partition_index] > 1:
+        def want(name: str, entry: ListOffsetsPartition, topic_id: Uuid) -> WantedOffset | ErrorCode:
+            if named[name, entry.partition_index] > 1:
                 return ErrorCode.INVALID_REQUEST
-            if _is_impossible(getattr(entry, "current_leader_epoch", -1)):
+            if _is_impossible(entry.current_leader_epoch):
                 return ErrorCode.FENCED_LEADER_EPOCH
             if request.header.version < SPECIAL_TIMES_SINCE.get(entry.timestamp, 0):
                 return ErrorCode.UNSUPPORTED_VERSION
-            return WantedOffset(topic_id, entry.partition_index, entry.timestamp, getattr(entry, "current_leader_epoch", -1))
+            return WantedOffset(topic_id, entry.partition_index, entry.timestamp, entry.current_leader_epoch)
 
-        wanted = await self._wanted(topics, caller, want)
+        wanted = await self._wanted([(topic.name, topic.partitions) for topic in topics], caller, want)
         asked = tuple(each for each in wanted if isinstance(each, WantedOffset))
         found = iter((await self._data.list_offsets(ListOffsetsRequest(asked))).partitions)
         rows = iter([each if isinstance(each, ErrorCode) else next(found) for each in wanted])
@@ -339,14 +347,14 @@ class DataCalls:
 
     async def epoch_ends(self, request: KafkaRequest, caller: Caller) -> ended.OffsetForLeaderEpochResponse:
         """Find the ends of leader epochs (KIP-320)."""
-        topics = request.body.topics
+        topics: Sequence[OffsetForLeaderTopic] = request.body.topics
 
-        def want(topic: Entity, entry: Entity, topic_id: Uuid) -> WantedEpoch | ErrorCode:
+        def want(_: str, entry: OffsetForLeaderPartition, topic_id: Uuid) -> WantedEpoch | ErrorCode:
             if _is_impossible(entry.current_leader_epoch):
                 return ErrorCode.FENCED_LEADER_EPOCH
             return WantedEpoch(topic_id, entry.partition, entry.leader_epoch, entry.current_leader_epoch)
 
-        wanted = await self._wanted(topics, caller, want)
+        wanted = await self._wanted([(topic.topic, topic.partitions) for topic in topics], caller, want)
         asked = tuple(each for each in wanted if isinstance(each, WantedEpoch))
         found = iter((await self._data.epoch_ends(EpochEndsRequest(asked))).partitions)
         rows = iter([each if isinstance(each, ErrorCode) else next(found) for each in wanted])
@@ -371,18 +379,21 @@ class DataCalls:
         )
 
     async def _wanted(
-        self, topics: Entity, caller: Caller, want: Callable[[Entity, Entity, Uuid], Query | ErrorCode]
+        self,
+        topics: Sequence[tuple[str, Sequence[Entry]]],
+        caller: Caller,
+        want: Callable[[str, Entry, Uuid], Query | ErrorCode],
     ) -> list[Query | ErrorCode]:
         """Return the question about each partition of the request, or the code of its refusal, in order."""
         rights = self._rights(caller.principal, caller.host)
         wanted: list[Query | ErrorCode] = []
         turns = Turns()
-        for topic in topics:
+        for name, entries in topics:
             await turns.step()
-            found = self._topic(topic, Operation.DESCRIBE, rights)
-            for entry in topic.partitions:
+            found = self._topic(name, Operation.DESCRIBE, rights)
+            for entry in entries:
                 await turns.step()
-                wanted.append(found.code if isinstance(found, Refusal) else want(topic, entry, found.topic_id))
+                wanted.append(found.code if isinstance(found, Refusal) else want(name, entry, found.topic_id))
         return wanted
 
 
@@ -426,14 +437,3 @@ def _refused_fetch(index: int, code: int, leader: tuple[int, int] = (-1, -1)) ->
         aborted_transactions=aborted,
         records=NOTHING,
     )
-
-
-def _name_of(topic: Entity) -> dict[str, Any]:
-    """Return the name or the id of a topic, as the request has it."""
-    if hasattr(topic, "topic_id"):
-        return {"topic_id": ZERO if topic.topic_id is None else topic.topic_id.bytes}
-    return {"topic": topic.topic} if hasattr(topic, "topic") else {"name": topic.name}
-
-
-def _milliseconds(duration: datetime.timedelta) -> int:
-    return duration // _MILLISECOND

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
-import msgspec
 import trio
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.config.models import KAFKA_LISTENER
+from kraftlab.messages.catalog import API_VERSIONS, response_class
+from kraftlab.messages.schema import Message
 from kraftlab.metadata.records import Listener
 from kraftlab.rpc.caller import Caller
 from kraftlab.rpc.endpoint_types import BROKERS
@@ -24,8 +25,8 @@ from kraftlab.rpc.server import Call, Dispatch
 from kraftlab.rpc.versions import BROKER_OFFERS, CONTROLLER_OFFERS, Offer
 from kraftlab.wire.parts import Part
 
-from .codec import API_VERSIONS, Header, KafkaRequest, encode_entity, encode_value, response_schema
-from .translation import says_error, to_entity, to_message
+from .codec import Header, KafkaRequest, encode_response
+from .translation import says_error, to_message, to_value
 
 DATA_CALLS = frozenset({"Produce", "Fetch", "ListOffsets", "OffsetForLeaderEpoch"})
 """Requests beside the calls of the Admin service."""
@@ -54,8 +55,8 @@ class Node(Protocol):
     def listener(self, name: str, /) -> Listener | None: ...
 
 
-LocalAnswer = Callable[[KafkaRequest, Caller], Awaitable[msgspec.Struct | None]]
-"""Answers a request with a value of `generated`; None: the client expects no answer."""
+LocalAnswer = Callable[[KafkaRequest, Caller], Awaitable[Message | None]]
+"""Answers a request with a message of Kafka; None: the client expects no answer."""
 
 
 class Unanswerable(Exception):
@@ -99,7 +100,7 @@ class Door:
                 raise Unanswerable(f"{name} failed: {error}") from error
             if value is None:
                 return None
-            return await self._off_loop(encode_value, head, value) if request.is_large else encode_value(head, value)
+            return await self._off_loop(encode_response, head, value) if request.is_large else encode_response(head, value)
         method = METHODS[name]
         message: Any = method.request()
         if request.is_large:
@@ -115,8 +116,7 @@ class Door:
             return self._api_versions(response, head)
         if name == "DescribeCluster":
             self._name_kafka_listeners(response)
-        kind = response_schema(head.key, head.version)
-        if response.header.error_code and not says_error(response, kind):
+        if response.header.error_code and not says_error(response, response_class(head.key), head.version):
             raise Unanswerable(f"{name} failed: {response.header.error_message}")
         if response.ByteSize() < LARGE_BYTES:
             return _encoded(head, response)
@@ -141,7 +141,7 @@ class Door:
             kept = [feature for feature in features if feature.name not in UNSERVED_FEATURES]
             del features[:]
             features.extend(kept)
-        return encode_entity(head.correlation_id, to_entity(response, response_schema(API_VERSIONS, head.version)))
+        return _encoded(head, response)
 
     def _name_kafka_listeners(self, response: admin_pb2.DescribeClusterResponse) -> None:
         known = self._nodes()
@@ -160,4 +160,4 @@ class Door:
 
 
 def _encoded(head: Header, response: Any) -> Sequence[Part]:
-    return encode_entity(head.correlation_id, to_entity(response, response_schema(head.key, head.version)))
+    return encode_response(head, to_value(response, response_class(head.key), head.version))

@@ -12,16 +12,14 @@ all by name or all by id, as the version of its fetches does.
 from __future__ import annotations
 
 import random
-import uuid
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from kraftlab.common.errors import ErrorCode
 from kraftlab.common.uuids import Uuid
+from kraftlab.messages.generated import fetch_request as kafka
+from kraftlab.messages.generated.fetch_response import PartitionData
 from kraftlab.metadata.peer_rpc import FetchPartition
-
-from .codec import Entity
-from .generated.fetch_response import PartitionData
 
 NO_SESSION = 0
 FINAL_EPOCH = -1
@@ -31,7 +29,10 @@ SESSIONS_MAX = 1000
 LEAST_BYTES = 1
 """A limit of 0 gets one batch too: with none a consumer would not get on."""
 
-TopicKey = str | uuid.UUID | None
+IDS_SINCE = 13
+"""The first version of Fetch, and of Produce, that names topics by their ids."""
+
+TopicKey = str | Uuid
 Key = tuple[TopicKey, int]
 """The topic's name or id, as the consumer names it, and the partition."""
 
@@ -45,21 +46,20 @@ class SessionError(Exception):
 
 
 class Wanted(NamedTuple):
-    """One partition of a fetch: entities of the request."""
+    """One partition of a fetch, as the request has it."""
 
     key: Key
-    topic: Entity
-    position: Entity
+    position: kafka.FetchPartition
 
     def position_in(self, topic_id: Uuid) -> FetchPartition:
-        """Return the position as the broker's own fetches have it. Old versions lack some fields."""
+        """Return the position as the broker's own fetches have it."""
         entry = self.position
         return FetchPartition(
             topic_id,
             entry.partition,
-            getattr(entry, "current_leader_epoch", -1),
+            entry.current_leader_epoch,
             entry.fetch_offset,
-            getattr(entry, "last_fetched_epoch", -1),
+            entry.last_fetched_epoch,
             -1,
             max(entry.partition_max_bytes, LEAST_BYTES),
         )
@@ -78,17 +78,20 @@ class ConsumerSession:
         self._marks: dict[Key, tuple[int, int]] = {}
         """High watermark and log start that the consumer knows."""
 
-    def update(self, topics: Iterable[Entity], forgotten: Iterable[Entity] = ()) -> None:
+    def update(self, topics: Iterable[kafka.FetchTopic], forgotten: Iterable[kafka.ForgottenTopic] = ()) -> None:
         """Take over the positions of a fetch."""
-        for topic in forgotten:
-            for partition in topic.partitions:
-                key = _named(topic), partition
+        for gone in forgotten:
+            for partition in gone.partitions:
+                key = self._named(gone), partition
                 self.wanted.pop(key, None)
                 self._marks.pop(key, None)
         for topic in topics:
             for position in topic.partitions:
-                key = _named(topic), position.partition
-                self.wanted[key] = Wanted(key, topic, position)
+                key = self._named(topic), position.partition
+                self.wanted[key] = Wanted(key, position)
+
+    def _named(self, topic: kafka.FetchTopic | kafka.ForgottenTopic) -> TopicKey:
+        return topic.topic_id if self.uses_ids else topic.topic
 
     def shown(self, answers: Mapping[Key, PartitionData]) -> list[Key]:
         """Return the partitions that the answer has. The ones with records are read last the next time."""
@@ -120,10 +123,10 @@ class ConsumerSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def session_of(self, body: Entity, version: int, now_s: float) -> ConsumerSession:
+    def session_of(self, body: kafka.FetchRequest, version: int, now_s: float) -> ConsumerSession:
         """Return the session of a fetch, with the positions of the fetch. SessionError."""
-        session_id, epoch = getattr(body, "session_id", NO_SESSION), getattr(body, "session_epoch", FINAL_EPOCH)
-        uses_ids = version >= 13
+        session_id, epoch = body.session_id, body.session_epoch
+        uses_ids = version >= IDS_SINCE
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._sessions.pop(session_id, None)
             session = self._begin(now_s, uses_ids=uses_ids) if epoch == INITIAL_EPOCH else ConsumerSession(uses_ids=uses_ids)
@@ -155,8 +158,3 @@ class ConsumerSessions:
         session.used_s = now_s
         self._sessions[session.id] = session
         return session
-
-
-def _named(topic: Entity) -> TopicKey:
-    named: TopicKey = topic.topic_id if hasattr(topic, "topic_id") else topic.topic
-    return named

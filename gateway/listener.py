@@ -20,13 +20,14 @@ from kraftlab.access.users import ANONYMOUS
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.line_limit import LimitedLog
 from kraftlab.config.config_key import split_list
+from kraftlab.messages.catalog import API_VERSIONS
 from kraftlab.rpc.caller import Caller
 from kraftlab.rpc.turns import ELEMENTS_AT_ONCE
 from kraftlab.wire.network import TcpWire
 from kraftlab.wire.parts import PartLost
 from kraftlab.wire.transport import ListenError
 
-from .codec import API_VERSIONS, KafkaRequest, LargeRequest, MalformedRequest, decode_request, peek
+from .codec import KafkaRequest, LargeRequest, MalformedRequest, decode_request, peek
 from .connection import ClientConnection, Closed, FrameBudget
 from .data import Unheard
 from .door import Door, Unanswerable

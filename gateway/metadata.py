@@ -11,7 +11,7 @@ through the active controller, and the answer waits for it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import immutables
 import trio
@@ -20,20 +20,21 @@ from kraftlab.access.authorizer import NOT_ASKED, Rights
 from kraftlab.common.errors import ErrorCode
 from kraftlab.common.uuids import ZERO, Uuid
 from kraftlab.config.models import KAFKA_LISTENER
+from kraftlab.messages.generated.metadata_request import MetadataRequest, MetadataRequestTopic
+from kraftlab.messages.generated.metadata_response import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kraftlab.messages.writing import write_element
 from kraftlab.metadata.acls import CLUSTER_NAME, Operation, ResourceType
 from kraftlab.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from kraftlab.metadata.topic_names import INTERNAL_TOPICS, name_problem
 from kraftlab.rpc.caller import Caller
 from kraftlab.rpc.turns import Turns
 
-from .codec import Entity, KafkaRequest
-from .generated.metadata_response import (
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-    encode_topic,
-)
+from .codec import KafkaRequest
 
 PARTITIONS_AT_ONCE = 1000
 """Partitions that are described before other tasks get the event loop."""
@@ -99,11 +100,12 @@ class MetadataCalls:
         """Describe brokers that are not fenced, and topics in the order of the request, each once; all topics, sorted, if none is
         named.
         """
-        body, version = request.body, request.header.version
-        if any(_is_nameless(entry) for entry in body.topics or ()):
-            return _refused(body)
+        body: MetadataRequest = request.body
+        version = request.header.version
+        if body.topics and any(_is_nameless(entry) for entry in body.topics):
+            return _refused(body.topics)
         rights = self._rights(caller.principal, caller.host)
-        with_operations = getattr(body, "include_topic_authorized_operations", False)
+        with_operations = body.include_topic_authorized_operations
         turns = Turns()
         rows = await self._rows(request, caller, rights, turns)
         brokers = self._brokers_of(self._image())
@@ -152,7 +154,7 @@ class MetadataCalls:
             partitions=partitions,
             topic_authorized_operations=operations,
         )
-        data = encode_topic(value, version)
+        data = write_element(MetadataResponse, value, version)
         if brokers is self._brokers:
             if len(self._encoded) >= ENCODED_TOPICS_MAX:
                 self._encoded.clear()
@@ -163,7 +165,7 @@ class MetadataCalls:
         self, request: KafkaRequest, caller: Caller, rights: Rights, turns: Turns
     ) -> list[TopicImage | MetadataResponseTopic]:
         """Return the topics that the answer describes, and finished rows about topics that it refuses."""
-        body = request.body
+        body: MetadataRequest = request.body
         topics = self._image().topics
         rows: list[TopicImage | MetadataResponseTopic] = []
         if body.topics is None or (not body.topics and request.header.version == 0):
@@ -171,16 +173,15 @@ class MetadataCalls:
             return [
                 topics.by_id[topics.by_name[name]] for name in names if rights.allow(Operation.DESCRIBE, ResourceType.TOPIC, name)
             ]
-        by_id = dict.fromkeys(entry.topic_id.bytes for entry in body.topics if getattr(entry, "topic_id", None) is not None)
+        by_id = dict.fromkeys(entry.topic_id for entry in body.topics if entry.topic_id != ZERO)
         if by_id:
             for topic_id in by_id:
                 await turns.step()
                 rows.append(self._row_of_id(topic_id, rights))
             return rows
-        may_create = getattr(body, "allow_auto_topic_creation", True)
-        for name in dict.fromkeys(entry.name for entry in body.topics):
+        for name in dict.fromkeys(entry.name or "" for entry in body.topics):
             await turns.step()
-            rows.append(await self._row_of_name(name, may_create, caller, rights))
+            rows.append(await self._row_of_name(name, body.allow_auto_topic_creation, caller, rights))
         return rows
 
     def _row_of_id(self, topic_id: bytes, rights: Rights) -> TopicImage | MetadataResponseTopic:
@@ -210,25 +211,21 @@ class MetadataCalls:
         return MetadataResponseTopic(error_code=error, name=name, is_internal=is_internal)
 
 
-def _is_nameless(entry: Entity) -> bool:
-    return entry.name is None and getattr(entry, "topic_id", None) is None
+def _is_nameless(entry: MetadataRequestTopic) -> bool:
+    return entry.name is None and entry.topic_id == ZERO
 
 
-def _refused(body: Entity) -> MetadataResponse:
+def _refused(topics: Sequence[MetadataRequestTopic]) -> MetadataResponse:
     """Return the answer to a request with an entry that has neither a name nor an id: all entries are refused, as in Kafka."""
-    topics = [
-        MetadataResponseTopic(
-            error_code=ErrorCode.INVALID_REQUEST,
-            name=entry.name or "",
-            topic_id=ZERO if entry.topic_id is None else entry.topic_id.bytes,
-        )
-        for entry in body.topics
+    rows = [
+        MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=entry.name or "", topic_id=entry.topic_id)
+        for entry in topics
     ]
-    return MetadataResponse(brokers=[], cluster_id=None, controller_id=-1, topics=topics)
+    return MetadataResponse(brokers=[], cluster_id=None, controller_id=-1, topics=rows)
 
 
-def _cluster_operations(body: Entity, rights: Rights) -> int:
-    if not getattr(body, "include_cluster_authorized_operations", False):
+def _cluster_operations(body: MetadataRequest, rights: Rights) -> int:
+    if not body.include_cluster_authorized_operations:
         return NOT_ASKED
     if not rights.allow(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return 0

@@ -53,7 +53,7 @@ def refusal_of(head: Header, frame: InMemory) -> str:
 def vain_request(request: KafkaRequest) -> str:
     """Return the name of a request that is served, but not for transactions, which it is about; "" for others."""
     key, body = request.header.key, request.body
-    if key == FIND_COORDINATOR and getattr(body, "key_type", 0) == TRANSACTION_KEY:
+    if key == FIND_COORDINATOR and body.key_type == TRANSACTION_KEY:
         return _NAMES[key]
     if key in (PRODUCE, INIT_PRODUCER_ID) and body.transactional_id is not None:
         return _NAMES[key]

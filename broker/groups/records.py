@@ -9,11 +9,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kraftlab.common.uuids import ZERO
+from kraftlab.messages.generated.group_metadata_key import GroupMetadataKey
+from kraftlab.messages.generated.group_metadata_value import GroupMetadataValue, MemberMetadata
+from kraftlab.messages.generated.offset_commit_key import OffsetCommitKey
+from kraftlab.messages.generated.offset_commit_value import OffsetCommitValue
 from kraftlab.records.record_batch import Record
 
 from . import log_records
 from .group import Group, Member, Protocol, State
-from .log_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata, OffsetCommitKey, OffsetCommitValue
 from .offsets import Committed, Place
 
 OFFSET_VERSION = 4

@@ -1,7 +1,7 @@
 """Reads a segment or checkpoint of Kafka's `__cluster_metadata-0`, batch by batch.
 
 A file is a sequence of record batches of format v2. A batch is accepted if its header makes sense and its CRC-32C holds; the
-compiled plans then decode its records. A record that cannot be decoded is kept as an `UndecodedRecord` among the others. Other
+compiled readers then decode its records. A record that cannot be decoded is kept as an `UndecodedRecord` among the others. Other
 bytes are reported as a `Damage`, and reading continues at the next place where a whole batch with a good CRC begins. So batches
 and damages together cover the file without gap or overlap. A batch that is cut short by the end of the file, and zeros there, are
 called torn: a segment ends like that during a write or after a power cut.
@@ -28,8 +28,8 @@ from .batches import AnyRecord, Batch, ControlRecord, Damage, Record, UndecodedR
 from .errors import UndecodableRecord
 from .files import has_footer
 from .frames import KafkaFormat
-from .plans import decode_control, decode_metadata
-from .primitives import signed_varlong, unsigned_varint
+from .records import decode_control, decode_metadata
+from .varints import signed_varlong, unsigned_varint
 
 _FORMAT = KafkaFormat()
 _BUFFER_BYTES = 1 << 20

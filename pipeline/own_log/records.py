@@ -26,7 +26,7 @@ from kraftlab.metadata.records import AnyRecord as MetadataRecord
 from kraftlab.quorum.core import batch as quorum_batch
 
 from ..kraft_log.batches import AnyRecord, ControlRecord, Record, UndecodedRecord
-from ..kraft_log.primitives import bytes_text, uuid_text
+from ..kraft_log.records import bytes_text, uuid_text
 
 _METADATA_TYPES: dict[int, type[msgspec.Struct]] = {record.TYPE: record for record in typing.get_args(MetadataRecord)}
 _CONTROL_TYPES: dict[int, type[msgspec.Struct]] = {record.TYPE: record for record in typing.get_args(quorum_batch.ControlRecord)}

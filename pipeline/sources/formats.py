@@ -13,7 +13,7 @@ from ..framing import Format, Frame, ReadAt, walk
 from ..kraft_log.batches import AnyRecord, Batch, ControlRecord, Damage, Record
 from ..kraft_log.frames import KafkaFormat
 from ..kraft_log.reader import decode_batch
-from ..kraft_log.tables import CONTROL_RECORDS, METADATA_RECORDS
+from ..kraft_log.records import CONTROL_RECORDS, METADATA_RECORDS
 from ..own_log import reader as own_reader
 from ..own_log.frames import FORMAT as OWN_FORMAT
 from ..own_log.frames import open_segment

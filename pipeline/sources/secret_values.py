@@ -19,8 +19,8 @@ from kraftlab.metadata.records import Config, UserScramCredential
 from ..framing import Frame
 from ..kraft_log.batches import UndecodedRecord
 from ..kraft_log.errors import UndecodableRecord
-from ..kraft_log.plans import decode_metadata as decode_kafka
 from ..kraft_log.reader import record_values
+from ..kraft_log.records import decode_metadata as decode_kafka
 from ..kraft_log.secret_values import BYTES_OF_CREDENTIAL, CONFIG, CREDENTIAL, HEAD_BYTES, hide_fields, may_hold_credential
 from ..own_log.records import decode_metadata as decode_own
 from ..own_log.records import split

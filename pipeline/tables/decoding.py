@@ -25,10 +25,9 @@ from kraftlab.metadata.codec import HIGHEST_VERSION
 
 from ..kraft_log.batches import UndecodedRecord
 from ..kraft_log.errors import UndecodableRecord
-from ..kraft_log.plans import decode_metadata as decode_kafka
-from ..kraft_log.primitives import uuid_text
 from ..kraft_log.reader import record_values
-from ..kraft_log.tables import METADATA_RECORDS
+from ..kraft_log.records import METADATA_RECORDS, uuid_text
+from ..kraft_log.records import decode_metadata as decode_kafka
 from ..own_log.columns import places_of
 from ..own_log.records import decode_metadata, split
 from ..sources.formats import KAFKA, KRAFTLAB
@@ -299,7 +298,7 @@ def _starts() -> dict[str, tuple[bytes, ...]]:
         bytes([_KAFKA_FRAME_VERSION, schema.number, version])
         for schema in METADATA_RECORDS
         if schema.number in (TOPIC, *MARKERS)
-        for version in range(schema.latest + 1)
+        for version in range(schema.kind.NEWEST + 1)
     ]
     return {KRAFTLAB: tuple(own), KAFKA: tuple(kafka)}
 

@@ -17,7 +17,7 @@ from ..errors import CorruptInput
 from ..framing import Fault
 from ..kraft_log.batches import UndecodedRecord
 from ..kraft_log.errors import UndecodableRecord
-from ..kraft_log.plans import decode_metadata as decode_kafka
+from ..kraft_log.records import decode_metadata as decode_kafka
 from ..kraft_log.secret_values import hide_fields
 from ..own_log.records import RECORD_NAMES, fields_of
 from ..sources.formats import KAFKA, KRAFTLAB, format_named, type_of

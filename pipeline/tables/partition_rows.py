@@ -1,9 +1,9 @@
 """Partition records of both formats as columns, record by record. `whole_batches` is faster for our batches of one type.
 
-Our records are decoded by the types of a node, whose attributes then become columns one by one; Kafka's by the compiled plans of
-`kraft_log`, whose dicts do. The places of records are kept per batch, not per record: offsets, times and kinds of whole batches
-are ranges and repetitions, which numpy makes. A record with a number that fits no column is not a row; the decoder keeps it
-elsewhere. Names of topics are unknown here.
+Our records are decoded by the types of a node, whose attributes then become columns one by one; Kafka's by the compiled readers
+of `kraft_log`, whose dicts do. The places of records are kept per batch, not per record: offsets, times and kinds of whole
+batches are ranges and repetitions, which numpy makes. A record with a number that fits no column is not a row; the decoder
+keeps it elsewhere. Names of topics are unknown here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from kraftlab.metadata.records import Partition, PartitionChange
 
-from ..kraft_log.primitives import uuid_text
+from ..kraft_log.records import uuid_text
 from ..own_log.columns import spread
 from ..storage.schemas import arrow_schema
 from .batch_rows import BatchRow

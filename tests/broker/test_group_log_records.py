@@ -11,18 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftlab.broker.groups.log_records import (
-    GroupMetadataKey,
-    GroupMetadataValue,
-    MemberMetadata,
-    OffsetCommitKey,
-    OffsetCommitValue,
-    decode_group_value,
-    decode_key,
-    decode_offset_value,
-    encode_key,
-    encode_value,
-)
+from kraftlab.broker.groups.log_records import decode_group_value, decode_key, decode_offset_value, encode_key, encode_value
+from kraftlab.messages.generated.group_metadata_key import GroupMetadataKey
+from kraftlab.messages.generated.group_metadata_value import GroupMetadataValue, MemberMetadata
+from kraftlab.messages.generated.offset_commit_key import OffsetCommitKey
+from kraftlab.messages.generated.offset_commit_value import OffsetCommitValue
 
 TOPIC_ID = "dd646760b5d54180b3390e296d0f3f13"
 MEMBER_ID = "instance-1-3615eeab-ea39-4ae0-8586-ec82a036fcb8"
@@ -169,9 +162,9 @@ def test_random_bytes_are_a_record_or_malformed(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ("0001", "malformed key of __consumer_offsets: a field of 2 bytes at byte 2, where 0 bytes are left"),
-        ("0001ffff", "malformed key of __consumer_offsets: null before byte 4, where a string was expected"),
-        ("00020001ff", r"malformed key of __consumer_offsets: text before byte 5 is not UTF-8 \(invalid start byte\)"),
+        ("0001", "malformed key of __consumer_offsets: the message is longer than its 0 bytes"),
+        ("0001ffff", "malformed key of __consumer_offsets: group is null before byte 4, which its schema does not allow"),
+        ("00020001ff", "malformed key of __consumer_offsets: a text is not UTF-8: invalid start byte"),
         ("00020000ff", "malformed key of __consumer_offsets: 1 bytes after the last field, at byte 4"),
     ],
 )

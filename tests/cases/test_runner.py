@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,11 @@ from case_runner.kafka_mapping import neutral_entity, read_response, request_fra
 from case_runner.mapping import CannotMap, build_request, neutral_response
 from case_runner.runner import is_refusal, placements
 from case_runner.tidying import altered_resources
-from kio.index import load_response_schema
+from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode as KafkaError
+from kio.serial import entity_reader, entity_writer
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.gateway.codec import decode_request, encode_entity
 
 ID = "EjRWeBI0EjQSNBI0VniavA"
 LONG_ID = "12345678-1234-1234-1234-123456789abc"
@@ -190,15 +192,20 @@ def test_a_request_becomes_a_frame_of_its_version() -> None:
     partition = {"index": 0, "records": "00ff"}
     neutral = {"acks": -1, "timeout_ms": 1500, "topic_data": [{"name": "t", "partition_data": [partition]}]}
     frame = request_frame("Produce", 12, neutral, 7)
-    sent = decode_request(frame[4:])
-    assert (int.from_bytes(frame[:4], "big"), sent.header) == (len(frame) - 4, (0, 12, 7))
-    assert neutral_entity(sent.body) == {"transactional_id": None, **neutral}
+    assert (int.from_bytes(frame[:4], "big"), struct.unpack_from(">hhi", frame, 4)) == (len(frame) - 4, (0, 12, 7))
+    schema: Any = load_request_schema(0, 12)
+    _, size = entity_reader(schema.__header_schema__)(frame, 4)
+    sent, _ = entity_reader(schema)(frame, 4 + size)
+    assert neutral_entity(sent) == {"transactional_id": None, **neutral}
 
 
 def test_ids_durations_and_dates_of_a_response_are_as_with_grpc() -> None:
     topic = {"name": "t", "topic_id": LONG_ID, "error_code": KafkaError.invalid_request, "error_message": None}
-    sent = to_entity(load_response_schema(20, 6), {"throttle_time_ms": 1000, "responses": [topic]}, "DeleteTopics")
-    received = read_response("DeleteTopics", 6, b"".join(encode_entity(1, sent))[4:])
+    schema: Any = load_response_schema(20, 6)
+    buffer = io.BytesIO()
+    entity_writer(schema.__header_schema__)(buffer, schema.__header_schema__(correlation_id=1))
+    entity_writer(schema)(buffer, to_entity(schema, {"throttle_time_ms": 1000, "responses": [topic]}, "DeleteTopics"))
+    received = read_response("DeleteTopics", 6, buffer.getvalue())
     assert received == {"throttle_time_ms": 1000, "responses": [{**topic, "topic_id": ID, "error_code": 42}]}
 
 

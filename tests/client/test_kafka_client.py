@@ -18,8 +18,10 @@ from kraftlab.client.kafka_security import BadProof, KafkaSecurity, authenticate
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.config.errors import ConfigError
-from kraftlab.gateway.codec import KafkaRequest, decode_request, encode_entity, peek, response_schema
-from kraftlab.gateway.translation import to_entity
+from kraftlab.gateway.codec import Header, KafkaRequest, decode_request, encode_response, peek
+from kraftlab.gateway.translation import to_value
+from kraftlab.messages.catalog import response_class
+from kraftlab.messages.schema import Message
 from kraftlab.rpc.versions import OFFERS
 
 API_VERSIONS = OFFERS["ApiVersions"].key
@@ -71,25 +73,25 @@ class Broker:
                 header = peek(frame)
                 name = next(offer.name for offer in OFFERS.values() if offer.key == header.key)
                 self.seen.append((name, header.version))
-                answer = b"".join(encode_entity(header.correlation_id, self._answer(name, frame)))[4:]
+                answer = b"".join(encode_response(*self._answer(name, frame)))[4:]  # type: ignore[arg-type]
                 answer = answer[:-1] if self.garbles and name != "ApiVersions" else answer
                 connected.sendall(struct.pack(">i", len(answer)) + answer)
                 if name != "ApiVersions" and self.cuts:
                     self.cuts -= 1
                     return
 
-    def _answer(self, name: str, frame: bytes) -> Any:
-        key, version, _ = peek(frame)
+    def _answer(self, name: str, frame: bytes) -> tuple[Header, Message]:
+        key, version, correlation_id = peek(frame)
         if name == "ApiVersions":
             is_known = version <= self.ranges[name][1]
-            kind: Any = response_schema(key, version if is_known else 0)
+            version = version if is_known else 0
             said = pb.ApiVersionsResponse()
             for api, (lowest, highest) in self.ranges.items():
                 said.api_keys.add(api_key=OFFERS[api].key, min_version=lowest, max_version=highest)
             said.header.error_code = 0 if is_known else 35
-            return to_entity(said, kind)
+            return Header(key, version, correlation_id), to_value(said, response_class(key), version)
         request: KafkaRequest = decode_request(frame)
-        return to_entity(self.answers[name](request.body), response_schema(key, version))
+        return request.header, to_value(self.answers[name](request.body), response_class(key), version)
 
 
 @pytest.fixture

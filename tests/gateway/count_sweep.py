@@ -9,12 +9,12 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
-
-from kio.index import load_response_schema
 
 from kraftlab.gateway.client_codec import MalformedResponse, decode_response
 from kraftlab.gateway.codec import MalformedRequest, decode_request
+from kraftlab.messages.catalog import response_class
 
 if __name__ == "__main__":
     sys.path.insert(0, __file__.rpartition("/")[0])
@@ -30,10 +30,13 @@ def sweep(all_versions: bool) -> dict[str, Any]:
     """Return the number of messages that were decoded and refused, and the faults: other errors, and what took long."""
     found: dict[str, Any] = {"read": 0, "refused": 0, "faults": []}
     for key, version in messages.offered(all_versions=all_versions):
-        kind: Any = load_response_schema(key, version)
         _try(messages.request(key, version), decode_request, found)
-        _try(messages.response(key, version), lambda frame, kind=kind: decode_response(frame, kind), found)
+        _try(messages.response(key, version), partial(_response, key, version), found)
     return found
+
+
+def _response(key: int, version: int, frame: bytes) -> object:
+    return decode_response(frame, response_class(key), version)
 
 
 def _try(message: messages.Message, decode: Callable[[bytes], object], found: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kraftlab.common.errors import ErrorCode
 from kraftlab.gateway.fetch_sessions import ConsumerSessions, SessionError
-from kraftlab.gateway.generated.fetch_response import PartitionData
+from kraftlab.messages.generated.fetch_response import PartitionData
 
 from .conftest import make_request
 

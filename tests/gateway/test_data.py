@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from kraftlab.common.errors import ErrorCode
-from kraftlab.gateway.codec import encode_value
+from kraftlab.gateway.codec import encode_response
 from kraftlab.gateway.data import DataCalls, Unheard
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.peer_rpc import (
@@ -105,7 +105,7 @@ def calls(leader: Leader, image: MetadataImage) -> DataCalls:
 async def produce(calls: DataCalls, version: int, *topics: dict[str, Any], acks: int = -1, **fields: Any) -> Any:
     request = make_request(0, version, acks=acks, timeout=SECOND, topic_data=topics, **fields)
     response = await calls.produce(request, CALLER)
-    return None if response is None else read_response(0, version, encode_value(request.header, response))
+    return None if response is None else read_response(0, version, encode_response(request.header, response))
 
 
 def to_produce(
@@ -118,7 +118,7 @@ def to_produce(
 async def fetch(calls: DataCalls, version: int, *topics: dict[str, Any], **fields: Any) -> Any:
     request = make_request(1, version, max_wait=SECOND, min_bytes=1, topics=topics, **fields)
     response = await calls.fetch(request, CALLER)
-    return read_response(1, version, encode_value(request.header, response))
+    return read_response(1, version, encode_response(request.header, response))
 
 
 def to_fetch(*indexes: int, name: str = "orders", known: bytes | None = ORDERS, offset: int = 7) -> dict[str, Any]:
@@ -307,7 +307,7 @@ async def list_offsets(calls: DataCalls, version: int, *wanted: tuple[int, int],
     partitions = [{"partition_index": index, "timestamp": time} for index, time in wanted]
     request = make_request(2, version, replica_id=-1, topics=[{"name": name, "partitions": partitions}])
     response = await calls.list_offsets(request, CALLER)
-    [topic] = read_response(2, version, encode_value(request.header, response)).topics
+    [topic] = read_response(2, version, encode_response(request.header, response)).topics
     return topic.partitions
 
 
@@ -337,7 +337,7 @@ async def test_ends_of_epochs_are_found_in_every_version(version: int, calls: Da
     partitions = [{"partition": 0, "leader_epoch": 4, "current_leader_epoch": 4}]
     topics = [{"topic": "orders", "partitions": partitions}, {"topic": "no-such", "partitions": partitions}]
     request = make_request(23, version, replica_id=-1, topics=topics)
-    answer = read_response(23, version, encode_value(request.header, await calls.epoch_ends(request, CALLER)))
+    answer = read_response(23, version, encode_response(request.header, await calls.epoch_ends(request, CALLER)))
     (found,), (unknown,) = (topic.partitions for topic in answer.topics)
     assert (int(found.error_code), found.partition, found.leader_epoch, found.end_offset) == (0, 0, 4, 12)
     assert (int(unknown.error_code), unknown.end_offset) == (3, -1)
@@ -347,11 +347,11 @@ async def test_ends_of_epochs_are_found_in_every_version(version: int, calls: Da
 async def test_an_epoch_that_no_leader_has_is_fenced(epoch: int, code: int, calls: DataCalls) -> None:
     partition = {"partition": 0, "leader_epoch": 4, "current_leader_epoch": epoch}
     request = make_request(23, 4, replica_id=-1, topics=[{"topic": "orders", "partitions": [partition]}])
-    answer = read_response(23, 4, encode_value(request.header, await calls.epoch_ends(request, CALLER)))
+    answer = read_response(23, 4, encode_response(request.header, await calls.epoch_ends(request, CALLER)))
     assert int(answer.topics[0].partitions[0].error_code) == code
     entry = {"partition_index": 0, "timestamp": -1, "current_leader_epoch": epoch}
     request = make_request(2, 10, replica_id=-1, topics=[{"name": "orders", "partitions": [entry]}])
-    listed = read_response(2, 10, encode_value(request.header, await calls.list_offsets(request, CALLER)))
+    listed = read_response(2, 10, encode_response(request.header, await calls.list_offsets(request, CALLER)))
     assert int(listed.topics[0].partitions[0].error_code) == code
 
 
@@ -396,6 +396,6 @@ async def codes_by_version(calls: DataCalls) -> dict[tuple[int, int], int]:
     for version in range(2, 5):
         partitions = [{"partition": 0, "leader_epoch": 4, "current_leader_epoch": 4}]
         request = make_request(23, version, replica_id=-1, topics=[{"topic": "orders", "partitions": partitions}])
-        answer = read_response(23, version, encode_value(request.header, await calls.epoch_ends(request, CALLER)))
+        answer = read_response(23, version, encode_response(request.header, await calls.epoch_ends(request, CALLER)))
         found[23, version] = int(answer.topics[0].partitions[0].error_code)
     return found

@@ -8,7 +8,7 @@ import pytest
 
 from kraftlab.access.authorizer import NOT_ASKED
 from kraftlab.common.errors import ErrorCode
-from kraftlab.gateway.codec import encode_value
+from kraftlab.gateway.codec import encode_response
 from kraftlab.gateway.metadata import MetadataCalls
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.rpc.caller import Caller
@@ -49,7 +49,7 @@ class Cluster:
         calls = MetadataCalls(1, "cluster", lambda: self.image, rights, lambda: self.create if self.creates else None)
         entries = [{"name": each} if isinstance(each, str) else {"name": None, "topic_id": topic_id(each)} for each in topics]
         request = make_request(3, version, topics=None if every and version else entries, **fields)
-        return read_response(3, version, encode_value(request.header, await calls.metadata(request, CALLER)))
+        return read_response(3, version, encode_response(request.header, await calls.metadata(request, CALLER)))
 
 
 @pytest.fixture

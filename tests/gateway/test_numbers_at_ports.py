@@ -4,7 +4,6 @@ close their connection with one line in the log, the others are answered; the no
 
 from __future__ import annotations
 
-import dataclasses
 import socket
 import struct
 import time
@@ -12,12 +11,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kio.index import load_response_schema
 
 from kraftlab.common.errors import ErrorCode
 from kraftlab.gateway.client_codec import decode_response
 from kraftlab.gateway.door import CONTROLLERS_OFFERS, OFFERS
 from kraftlab.lab.local import LocalCluster
+from kraftlab.messages.catalog import response_class
+from kraftlab.messages.schema import Structure
 from kraftlab.records.record_batch import Record, build_batch
 
 from . import whole_messages as messages
@@ -137,7 +137,7 @@ def assert_all_are_answered(
                     start = answers.read(4)
                     assert len(start) == 4, f"the connection was closed: {sent}"
                     frame = answers.read(int.from_bytes(start, "big"))
-                    codes = list(codes_of(decode_response(frame, load_response_schema(offer.key, version))))
+                    codes = list(codes_of(decode_response(frame, response_class(offer.key), version)))
                     assert ErrorCode.UNKNOWN_SERVER_ERROR not in codes, sent
     assert cluster.pid(node_id) == pid
     log = cluster.log_path(node_id).read_bytes()[logged:].decode()
@@ -158,13 +158,13 @@ def requests(name: str, key: int, version: int, values: dict[str, Any]) -> Itera
                 yield f"{name} {version}: {place.field} = {number}", data
 
 
-def codes_of(entity: Any) -> Iterator[int]:
-    if isinstance(entity, tuple):
-        for each in entity:
+def codes_of(value: Any) -> Iterator[int]:
+    if isinstance(value, tuple):
+        for each in value:
             yield from codes_of(each)
-    elif dataclasses.is_dataclass(entity):
-        for field in dataclasses.fields(entity):
-            value = getattr(entity, field.name)
+    elif isinstance(value, Structure):
+        for field in value.FIELDS:
+            found = getattr(value, field.name)
             if field.name == "error_code":
-                yield int(value)
-            yield from codes_of(value)
+                yield found
+            yield from codes_of(found)

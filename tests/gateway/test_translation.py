@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 from collections.abc import Callable, Iterator
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import pytest
 import trio
@@ -14,26 +13,22 @@ from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.index import load_request_schema
-from kio.schema.alter_partition_reassignments.v1 import request as kafka
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_writer
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.common.errors import ErrorCode
 from kraftlab.common.uuids import to_text
-from kraftlab.gateway.codec import (
-    API_VERSIONS,
-    Header,
-    KafkaRequest,
-    MalformedRequest,
-    decode_request,
-    encode_entity,
-    response_schema,
-)
+from kraftlab.gateway.codec import Header, KafkaRequest, MalformedRequest, decode_request, encode_response
 from kraftlab.gateway.door import DATA_CALLS, OFFERS, Door, Unanswerable
-from kraftlab.gateway.translation import to_entity, to_message
+from kraftlab.gateway.translation import to_message, to_value
+from kraftlab.messages.catalog import API_VERSIONS, request_class, response_class
+from kraftlab.messages.generated import alter_partition_reassignments_request as kafka
+from kraftlab.messages.schema import Structure
 from kraftlab.rpc.caller import Caller
 from kraftlab.rpc.methods import METHODS, fault
 from kraftlab.rpc.server import Call
+
+from .conftest import read_response
 
 SERVED = [
     (offer.key, version)
@@ -45,26 +40,9 @@ SERVED = [
 
 @pytest.mark.parametrize(("key", "version"), SERVED)
 def test_an_empty_response_can_be_encoded_in_every_offered_version(key: int, version: int) -> None:
-    entity = to_entity(METHODS[OFFERS[key].name].response(), response_schema(key, version))
-    [frame] = encode_entity(5, entity)
-    assert isinstance(frame, bytes)
-    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
-    read, _ = entity_reader(type(entity))(frame, len(frame) - len(_body(entity)))
-    assert read == entity
-
-
-def read_response(key: int, version: int, parts: Any) -> Any:
-    """Decode the frame of an answer with kio."""
-    frame = b"".join(parts)
-    kind: Any = response_schema(key, version)
-    _, size = entity_reader(kind.__header_schema__)(frame, 4)
-    return entity_reader(kind)(frame, 4 + size)[0]
-
-
-def _body(entity: Any) -> bytes:
-    buffer = io.BytesIO()
-    entity_writer(type(entity))(buffer, entity)
-    return buffer.getvalue()
+    value = to_value(METHODS[OFFERS[key].name].response(), response_class(key), version)
+    parts = encode_response(Header(key, version, 5), value)
+    read_response(key, version, parts)
 
 
 def test_a_reassignment_keeps_null_replicas_apart_from_none() -> None:
@@ -85,10 +63,8 @@ def test_a_reassignment_keeps_null_replicas_apart_from_none() -> None:
 def test_errors_and_ids_keep_their_values() -> None:
     message = admin_pb2.DeleteTopicsResponse()
     message.responses.add(name="orders", topic_id=to_text(bytes(range(16))), error_code=3, error_message="no such topic")
-    (row,) = to_entity(message, response_schema(20, 6)).responses
-    assert (row.name, row.topic_id.bytes, int(row.error_code), row.error_message) == (
-        *("orders", bytes(range(16)), 3, "no such topic"),
-    )
+    (row,) = to_value(message, response_class(20), 6).responses  # type: ignore[attr-defined]
+    assert (row.name, row.topic_id, row.error_code, row.error_message) == (*("orders", bytes(range(16)), 3, "no such topic"),)
 
 
 @given(st.sampled_from(SERVED), st.binary(max_size=200))
@@ -128,43 +104,36 @@ def test_a_damaged_request_is_refused_or_reaches_the_admin_api(
 def test_our_own_error_codes_reach_clients_as_unknown_server_error() -> None:
     message = admin_pb2.DeleteTopicsResponse()
     message.responses.add(name="orders", error_code=ErrorCode.STALE_GENERATION)
-    (row,) = to_entity(message, response_schema(20, 6)).responses
-    assert int(row.error_code) == -1
+    (row,) = to_value(message, response_class(20), 6).responses  # type: ignore[attr-defined]
+    assert row.error_code == -1
 
 
-def _parts(hint: Any) -> Iterator[Any]:
-    """Yield an annotation and all that is in it."""
-    yield hint
-    for part in get_args(hint):
-        yield from _parts(part)
-
-
-def _unmapped(kind: Any, messages: list[Any], at: str) -> Iterator[str]:
-    """Yield the fields of an entity that none of the messages has."""
-    hints = get_type_hints(kind)
-    for name in [field.name for field in dataclasses.fields(kind)]:
-        nested = next((part for part in _parts(hints[name]) if dataclasses.is_dataclass(part)), None)
-        names = [(each, key) for each in messages for key in (name, f"{name}_ms") if key in each.fields_by_name]
-        found = names[0][0].fields_by_name[names[0][1]] if names else None
+def _unmapped(kind: type[Structure], version: int, messages: list[Any], at: str) -> Iterator[str]:
+    """Yield the fields of a structure that none of the messages has."""
+    for field in kind.FIELDS:
+        if not field.is_in(version):
+            continue
+        found = next((each.fields_by_name[field.name] for each in messages if field.name in each.fields_by_name), None)
         if found is None:
-            yield f"{at}.{name}"
-        elif nested is not None and found.message_type is not None:
+            yield f"{at}.{field.name}"
+        elif not isinstance(field.kind, str) and found.message_type is not None:
             inner = found.message_type
             wrapped = inner.fields[0] if not found.is_repeated and len(inner.fields) == 1 else None
             if wrapped is not None and wrapped.message_type is None:
-                # A list of names: the entity has nothing but the name.
-                yield from [f"{at}.{name}.{field.name}" for field in dataclasses.fields(nested)[1:]]
+                # A list of names: the structure has nothing but the name.
+                yield from [f"{at}.{field.name}.{each.name}" for each in field.kind.FIELDS[1:]]
             else:
-                yield from _unmapped(nested, [inner if wrapped is None else wrapped.message_type], f"{at}.{name}")
+                descriptor = inner if wrapped is None else wrapped.message_type
+                yield from _unmapped(field.kind, version, [descriptor], f"{at}.{field.name}")
 
 
 @pytest.mark.parametrize(("key", "version"), SERVED)
 def test_no_field_is_dropped(key: int, version: int) -> None:
     method = METHODS[OFFERS[key].name]
-    for message, kind in ((method.request, load_request_schema(key, version)), (method.response, response_schema(key, version))):
+    for message, kind in ((method.request, request_class(key)), (method.response, response_class(key))):
         descriptor: Any = message.DESCRIPTOR
         header = descriptor.fields_by_name["header"].message_type
-        assert list(_unmapped(kind, [descriptor, header], method.api)) == []
+        assert list(_unmapped(kind, version, [descriptor, header], method.api)) == []
 
 
 async def test_a_failure_that_a_response_cannot_show_is_no_success() -> None:
@@ -178,9 +147,8 @@ async def test_a_failure_that_a_response_cannot_show_is_no_success() -> None:
     for key, version in SERVED:
         if key == API_VERSIONS:
             continue
-        schema: Any = load_request_schema(key, version)
-        body: Any = to_entity(METHODS[OFFERS[key].name].request(), schema)
-        request = KafkaRequest(Header(key, version, 1), "", body)
+        body = to_value(METHODS[OFFERS[key].name].request(), request_class(key), version)
+        request = KafkaRequest(Header(key, version, 5), "", body)
         try:
             parts = await door.answer(request, Caller("User:ANONYMOUS", "127.0.0.1"))
         except Unanswerable as error:
@@ -205,8 +173,7 @@ async def test_other_tasks_get_turns_while_a_large_answer_is_encoded() -> None:
             await trio.lowlevel.checkpoint()
             turns += 1
 
-    kind: Any = load_request_schema(15, 5)
-    request = KafkaRequest(Header(15, 5, 1), "", kind(groups=(), include_authorized_operations=False))
+    request = KafkaRequest(Header(15, 5, 5), "", request_class(15)())
     async with trio.open_nursery() as nursery:
         nursery.start_soon(take_turns)
         parts = await Door(describe, 0, dict, published, {}).answer(request, Caller("User:ANONYMOUS", "127.0.0.1"))

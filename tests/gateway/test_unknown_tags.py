@@ -16,12 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.index import load_request_schema
 from kio.schema.request_header.v2.header import RequestHeader
-from kio.serial import entity_reader, entity_writer
-from kio.serial.errors import UnexpectedNull
+from kio.serial import entity_writer
 
 from kraftlab.gateway.codec import decode_request
 from kraftlab.gateway.door import OFFERS
-from kraftlab.gateway.frame_check import REQUEST_ELEMENTS_MAX, Unfit, checked, read_entity
+from kraftlab.messages.catalog import request_class
+from kraftlab.messages.generated.request_header import RequestHeader as OurHeader
+from kraftlab.messages.reading import Malformed, read
+from kraftlab.messages.schema import Message
 
 OLDEST = {0: 3}
 """Produce is offered from version 0, for clients that look for that, and served from version 3."""
@@ -45,50 +47,32 @@ Entities = Callable[[type], st.SearchStrategy[Any]]
 def test_a_request_with_unknown_tags_is_the_request_without(
     key: int, version: int, entities: Entities, data: st.DataObject
 ) -> None:
-    assert_unknown_tags_are_skipped(load_request_schema(key, version), entities, data)
+    assert_unknown_tags_are_skipped(request_class(key), version, load_request_schema(key, version), entities, data)
 
 
 @given(data=st.data())
 def test_unknown_tags_of_a_header_are_skipped(entities: Entities, data: st.DataObject) -> None:
-    assert_unknown_tags_are_skipped(RequestHeader, entities, data)
+    assert_unknown_tags_are_skipped(OurHeader, 2, RequestHeader, entities, data)
 
 
-def assert_unknown_tags_are_skipped(schema: Any, entities: Entities, data: st.DataObject) -> None:
+def assert_unknown_tags_are_skipped(
+    kind: type[Message], version: int, schema: Any, entities: Entities, data: st.DataObject
+) -> None:
     entity = data.draw(entities(schema))
-    expected, _ = entity_reader(schema)(written(schema, entity), 0)
+    expected, _ = read(kind, version, written(schema, entity))
     frame = BEFORE + written(extended(schema), with_unknown_tags(entity, data.draw)) + b"after"
-    size = len(frame) - len(BEFORE) - len(b"after")
-    assert read_entity(schema, frame, len(BEFORE), REQUEST_ELEMENTS_MAX) == (expected, size)
-
-
-def test_bytes_without_flexible_versions_stay_as_they_are(entities: Entities) -> None:
-    @settings(max_examples=20)
-    @given(st.data())
-    def check(data: st.DataObject) -> None:
-        key, version = data.draw(st.sampled_from(sorted(set(OFFERED) - set(FLEXIBLE))))
-        schema: Any = load_request_schema(key, version)
-        plain = written(schema, data.draw(entities(schema)))
-        data_read, size = checked(schema, plain, 0, REQUEST_ELEMENTS_MAX)
-        assert data_read is plain
-        assert size == len(plain)
-
-    check()
+    assert read(kind, version, frame, len(BEFORE)) == (expected, len(frame) - len(b"after"))
 
 
 @settings(max_examples=80)
 @given(st.sampled_from(OFFERED), st.binary(max_size=60))
-def test_malformed_bytes_are_refused_before_kio_reads_them(pair: tuple[int, int], data: bytes) -> None:
-    schema: Any = load_request_schema(*pair)
+def test_any_bytes_are_read_or_malformed(pair: tuple[int, int], data: bytes) -> None:
+    key, version = pair
     try:
-        _, size = checked(schema, data, 0, REQUEST_ELEMENTS_MAX)
-    except Unfit:
+        _, end = read(request_class(key), version, data)
+    except Malformed:
         return
-    assert size <= len(data)
-
-
-def test_other_errors_of_kio_stay() -> None:
-    with pytest.raises(UnexpectedNull):
-        read_entity(load_request_schema(10, 4), b"\x00\x02\x00\x00", 0, REQUEST_ELEMENTS_MAX)
+    assert end <= len(data)
 
 
 # --- kio's own writer, with classes that have more tagged fields ----------------------------------------------------------

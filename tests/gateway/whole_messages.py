@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from kio.index import load_request_schema, load_response_schema
 
 from kraftlab.gateway.door import CONTROLLERS_OFFERS, OFFERS
-from kraftlab.gateway.primitives import uvarint
+from kraftlab.messages.writing import uvarint
 
 FORMATS = {
     "bool": "b",

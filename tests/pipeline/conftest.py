@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 
 from kraftlab.config import meta_properties
 from kraftlab.config.meta_properties import MetaProperties
+from kraftlab.messages.schema import FORMATS, Field, Structure
 from kraftlab.metadata import codec
 from kraftlab.pipeline.audits.life_cycles import CHANGE, CREATE, SNAPSHOT, Change, PartitionKey, Replicas
 from kraftlab.pipeline.kraft_log.batches import Record as KafkaRecord
 from kraftlab.pipeline.kraft_log.reader import read_file
-from kraftlab.pipeline.kraft_log.schema import FIXED_KINDS, Field, Kind, Schema, fields_of
+from kraftlab.pipeline.kraft_log.records import RecordType, json_name
 from kraftlab.quorum.core import OffsetAndEpoch
 from kraftlab.quorum.core import batch as own_batch
 from kraftlab.quorum.storage import LogIdentity, RealFileSystem
@@ -71,30 +72,26 @@ def _varint(value: int) -> bytes:
 
 
 def _encode_value(field: Field, value: Any, version: int) -> bytes:
-    if field.array:
-        if value is None:
-            return _varint(0)
-        one = field._replace(array=False, nullable=False)
-        return _varint(len(value) + 1) + b"".join(_encode_value(one, item, version) for item in value)
-    if field.kind is Kind.STRUCT:
-        return _encode_fields(field.fields, value, version)
-    if field.kind is Kind.UUID:
-        return base64.urlsafe_b64decode(value + "==")
-    if field.kind in FIXED_KINDS:
-        return struct.pack(">" + field.kind.value, float(value) if field.kind is Kind.FLOAT64 else value)
     if value is None:
         return _varint(0)
-    raw = value.encode() if field.kind is Kind.STRING else base64.b64decode(value)
+    if field.is_array:
+        one = field._replace(is_array=False)
+        return _varint(len(value) + 1) + b"".join(_encode_value(one, item, version) for item in value)
+    if not isinstance(field.kind, str):
+        return _encode_fields(field.kind, value, version)
+    if field.kind == "uuid":
+        return base64.urlsafe_b64decode(value + "==")
+    if field.kind in FORMATS:
+        return struct.pack(">" + FORMATS[field.kind], float(value) if field.kind == "float64" else value)
+    raw = value.encode() if field.kind == "string" else base64.b64decode(value)
     return _varint(len(raw) + 1) + raw
 
 
-def _encode_fields(fields: tuple[Field, ...], values: dict[str, Any], version: int, unknown_tag: bytes | None = None) -> bytes:
-    present = fields_of(fields, version)
-    plain = [_encode_value(field, values[field.name], version) for field in present if field.tag is None]
+def _encode_fields(kind: type[Structure], values: dict[str, Any], version: int, unknown_tag: bytes | None = None) -> bytes:
+    present = [(json_name(field.name), field) for field in kind.FIELDS if field.is_in(version)]
+    plain = [_encode_value(field, values[name], version) for name, field in present if field.tag < 0]
     tagged = {
-        field.tag: _encode_value(field, values[field.name], version)
-        for field in present
-        if field.tag is not None and field.name in values
+        field.tag: _encode_value(field, values[name], version) for name, field in present if field.tag >= 0 and name in values
     }
     if unknown_tag is not None:
         tagged[1000] = unknown_tag
@@ -106,8 +103,8 @@ def _encode_fields(fields: tuple[Field, ...], values: dict[str, Any], version: i
 def encode() -> Callable[..., bytes]:
     """(schema, version, values, unknown_tag=None) → the record's fields, without its frame."""
 
-    def encode(schema: Schema, version: int, values: dict[str, Any], unknown_tag: bytes | None = None) -> bytes:
-        return _encode_fields(schema.fields, values, version, unknown_tag)
+    def encode(schema: RecordType, version: int, values: dict[str, Any], unknown_tag: bytes | None = None) -> bytes:
+        return _encode_fields(schema.kind, values, version, unknown_tag)
 
     return encode
 

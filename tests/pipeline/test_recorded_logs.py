@@ -11,7 +11,7 @@ import pytest
 from kraftlab.pipeline.kraft_log.batches import Batch, ControlRecord, Record
 from kraftlab.pipeline.kraft_log.dump import dump_file
 from kraftlab.pipeline.kraft_log.reader import read_file
-from kraftlab.pipeline.kraft_log.tables import CONTROL_RECORDS, METADATA_RECORDS
+from kraftlab.pipeline.kraft_log.records import CONTROL_RECORDS, METADATA_RECORDS
 
 SEGMENT = "00000000000000000000.log"
 FILES = (

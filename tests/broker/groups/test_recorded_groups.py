@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import io
 import json
 import re
 import typing
@@ -13,10 +14,14 @@ from typing import Any
 
 import pytest
 from kio.index import load_request_schema, load_response_schema
+from kio.serial import entity_reader, entity_writer
 
 from kraftlab.broker.groups.coordinator import OFFSETS_TOPIC, partition_of
 from kraftlab.common.errors import ErrorCode
-from kraftlab.gateway.translation import to_entity, to_message
+from kraftlab.gateway.translation import to_message, to_value
+from kraftlab.messages.catalog import request_class, response_class
+from kraftlab.messages.reading import read
+from kraftlab.messages.writing import write
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.versions import OFFERS
 
@@ -65,9 +70,12 @@ class Player:
         schema: Any = load_request_schema(key, version)
         entity = self.entity(schema, step["request"])
         message: Any = METHODS[api].request()
-        to_message(entity, version, message)
+        buffer = io.BytesIO()
+        entity_writer(schema)(buffer, entity)
+        to_message(read(request_class(key), version, buffer.getvalue())[0], version, message)
         response = await self.clients.send(broker, api, message)
-        answered = plain(to_entity(response, load_response_schema(key, version)))
+        body = b"".join(write(to_value(response, response_class(key), version), version))  # type: ignore[arg-type]
+        answered = plain(entity_reader(load_response_schema(key, version))(body, 0)[0])
         self.compare(f"step {number}", step["response"], answered)
 
     def entity(self, kind: Any, value: Any) -> Any:

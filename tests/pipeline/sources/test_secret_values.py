@@ -17,7 +17,7 @@ from kraftlab.metadata import records as r
 from kraftlab.pipeline.framing import Frame, walk
 from kraftlab.pipeline.kraft_log.dump import dump_file
 from kraftlab.pipeline.kraft_log.frames import KafkaFormat
-from kraftlab.pipeline.kraft_log.tables import METADATA_RECORDS
+from kraftlab.pipeline.kraft_log.records import METADATA_RECORDS
 from kraftlab.pipeline.lake.commits import Lake
 from kraftlab.pipeline.runs import build
 from kraftlab.pipeline.sources.bronze_pass import BATCHES, QUARANTINE, taken

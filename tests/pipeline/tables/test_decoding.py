@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kraftlab.metadata import codec
 from kraftlab.metadata import records as r
-from kraftlab.pipeline.kraft_log.primitives import uuid_text
+from kraftlab.pipeline.kraft_log.records import uuid_text
 from kraftlab.pipeline.storage.schemas import arrow_schema
 from kraftlab.pipeline.tables import decoding
 from kraftlab.pipeline.tables.batch_rows import COLUMNS
@@ -274,7 +274,7 @@ def test_unknown_types_and_control_records_are_kept_with_their_bytes() -> None:
 
 
 def test_kafkas_records_become_the_same_rows(batch: Make, frame: Make, encode: Make) -> None:
-    from kraftlab.pipeline.kraft_log.tables import METADATA_RECORDS
+    from kraftlab.pipeline.kraft_log.records import METADATA_RECORDS
 
     schemas = {schema.number: schema for schema in METADATA_RECORDS}
     change = {"partitionId": 1, "topicId": ID_TEXT, "isr": [1, 2], "leader": 2, "addingReplicas": []}
@@ -305,7 +305,7 @@ def test_names_and_markers_that_were_not_given_are_reported() -> None:
 def test_marks_are_found_and_the_bytes_with_which_they_begin_are_those_that_programs_write(
     batch: Make, frame: Make, encode: Make
 ) -> None:
-    from kraftlab.pipeline.kraft_log.tables import METADATA_RECORDS
+    from kraftlab.pipeline.kraft_log.records import METADATA_RECORDS
 
     schemas = {schema.number: schema for schema in METADATA_RECORDS}
     own = _own(*codec.encode([CHANGE, r.Topic(0, "orders", ID), r.EndTransaction(0)]))
