@@ -46,7 +46,8 @@ from kraftlab.metadata.peer_rpc import (
 from kraftlab.wire.frames import ERROR, REQUEST, Frame, FrameBuffer, FrameError, frame_parts
 from kraftlab.wire.parts import NOTHING, InMemory, around, bin_header
 
-from .admin import AdminClient, left_ms
+from .admin import AdminClient
+from .caller import left_ms
 from .entries import answer_of
 from .errors import ClusterUnreachable, api_error
 from .numbering import REFUSED_NUMBERS, Attempts, Numbers, numbered, requests_of

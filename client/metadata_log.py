@@ -35,7 +35,8 @@ from kraftlab.quorum.core.messages import (
 from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.wire.frames import FrameError
 
-from .admin import AdminClient, left_ms
+from .admin import AdminClient
+from .caller import left_ms
 from .data import PeerConnection
 from .errors import ClusterUnreachable, api_error
 

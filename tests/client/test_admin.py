@@ -81,7 +81,7 @@ def test_a_name_that_cannot_be_resolved_is_final(caplog: pytest.LogCaptureFixtur
 def test_nodes_that_are_all_gone_are_given_up_before_the_deadline(
     monkeypatch: pytest.MonkeyPatch, new_port: Callable[[], int]
 ) -> None:
-    monkeypatch.setattr("kraftlab.client.admin._REFUSED_PATIENCE_S", 0.1)
+    monkeypatch.setattr("kraftlab.client.caller._REFUSED_PATIENCE_S", 0.1)
     with (
         AdminClient(f"127.0.0.1:{new_port()}", timeout_ms=60_000) as client,
         pytest.raises(ClusterUnreachable, match=r"within 0\.\d s"),
@@ -90,7 +90,7 @@ def test_nodes_that_are_all_gone_are_given_up_before_the_deadline(
 
 
 def test_a_port_that_is_not_grpc_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kraftlab.client.admin._REFUSED_PATIENCE_S", 0.1)
+    monkeypatch.setattr("kraftlab.client.caller._REFUSED_PATIENCE_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as other:
 
         def hang_up() -> None:

@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, EntriesFailed, NewPartitions, answer_of
+from kraftlab.client.caller import Caller
 from kraftlab.client.entries import ENTRIES, STATES, checked
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.rpc.methods import METHODS
@@ -95,7 +96,7 @@ def test_a_refused_entry_raises_its_error_with_its_name(
 ) -> None:
     answer = refusing(kind)
     for way in ("call", "call_broker"):
-        monkeypatch.setattr(AdminClient, way, lambda *_, **__: answer)
+        monkeypatch.setattr(Caller, way, lambda *_, **__: answer)
     with AdminClient("localhost:1") as client, pytest.raises(ApiError) as raised:
         call(client)
     error = raised.value
