@@ -18,12 +18,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from kraftlab.common.uuids import ZERO, to_text
+
+from .checkpoints import replace_partition_metadata
 from .creating import ReplicaId
 from .descriptions import KeptDescription, StrayDescription, describe_kept, log_bytes_in, log_end_in
 from .dir_names import DirKind, transient_name
 from .errors import LogClosed, ReplicaConflict, disk_errors
 from .files import rename_durably
 from .partition_log import PartitionLog
+from .startup import AssignedReplica
 
 logger = logging.getLogger(__name__)
 
@@ -194,6 +198,25 @@ class Unserved:
         if isinstance(copy, PartitionLog) and self.is_unread(copy):
             raise ReplicaConflict(f"{path} cannot be served: {self.doubt(copy)}")
         return copy
+
+    def identify(self, log: PartitionLog, replica: AssignedReplica, leader_epoch: int) -> None:
+        """Give a copy without a valid topic id that of its replica. ReplicaConflict if it is of another topic."""
+        key = (replica.topic_id, replica.partition)
+        if (log.topic_id, log.partition) == key:
+            return
+        if log.topic_id != ZERO and not self.doubt(log):
+            raise ReplicaConflict(
+                f"{log.directory} is not a copy of {replica.topic}-{replica.partition}, but of a topic with the id "
+                f"{to_text(log.topic_id)}, by its partition.metadata; if that file is wrong, remove it and restart the broker"
+            )
+        if log.latest_epoch > leader_epoch:
+            raise ReplicaConflict(
+                f"the records in {log.directory} are of leader epochs up to {log.latest_epoch}, but {replica.topic}-"
+                f"{replica.partition} is only in epoch {leader_epoch}: they are of another topic; drop the copy or move it away"
+            )
+        with disk_errors(log.log_dir):
+            replace_partition_metadata(log.directory, replica.topic_id)
+        log.topic_id = replica.topic_id
 
     def taken(self, path: Path) -> None:
         """Forget a copy that is served from now on."""

@@ -65,12 +65,12 @@ async def M1_swap(_: object, self: Mover, move: Move) -> bool:
 def M1_ends(_: object, self: LogManager, topic_id: Uuid, partition: int, now_ms: int) -> PartitionLog:
     """The log manager does not compare the ends."""
     with self._lock:
-        current, future = self._currents[topic_id, partition], self._futures[topic_id, partition]
+        current, future = self._maps.currents[topic_id, partition], self._maps.futures[topic_id, partition]
         self._inherit(current, future)
         with current.exclusive(), future.exclusive():
             self._promote(current, future, now_ms)
-            self._currents[topic_id, partition] = future
-            del self._futures[topic_id, partition]
+            self._maps.currents[topic_id, partition] = future
+            del self._maps.futures[topic_id, partition]
         return future
 
 

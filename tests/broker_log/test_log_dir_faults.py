@@ -172,19 +172,21 @@ def test_small_files_that_have_rotted_do_not_keep_a_broker_from_starting(broker:
 
 
 def test_a_directory_may_fail_while_the_ids_of_those_that_work_are_read(broker: Broker) -> None:
-    manager = broker.start()
+    first = broker.dirs[0]
 
-    class Fails(type(broker.dirs[0])):
-        """The path of a directory that fails right after it was looked up."""
+    class Fails(type(first)):
+        """The path of a directory that fails right after it was looked up, from the start on."""
 
-        lookups = 0
+        lookups = -1000
 
         def __hash__(self) -> int:
-            if self.lookups:
-                manager.mark_offline(broker.dirs[0], OSError(errno.EIO, "Input/output error"))
+            if self.lookups == 1:
+                manager.mark_offline(first, OSError(errno.EIO, "Input/output error"))
             self.lookups += 1
-            return hash(broker.dirs[0])
+            return hash(first)
 
-    manager.log_dirs = (Fails(broker.dirs[0]), broker.dirs[1])
+    failing = broker.dirs[0] = Fails(first)
+    manager = broker.start()
+    failing.lookups = 0
     assert manager.directory_ids().keys() >= {broker.dirs[1]}
-    assert [*manager.offline_dirs] == [broker.dirs[0]]
+    assert [*manager.offline_dirs] == [first]
