@@ -291,12 +291,12 @@ def C7(keep: object, self: BatchFilter, header: BatchHeader, data: bytes, positi
     return kept
 
 
-@BUGS.row(PartitionLog, "_lower_recovery_point", None)
-def C8(lower: object, self: PartitionLog, offset: int) -> None:
+@BUGS.row(PartitionLog, "_lower_marks", None)
+def C8(lower: object, self: PartitionLog, offset: int, log_start_offset: int) -> None:
     """A truncation leaves the end of the compacted part as it is."""
     cleaned_to = self._cleaned_to
     assert callable(lower)
-    lower(self, offset)
+    lower(self, offset, log_start_offset)
     self._cleaned_to = cleaned_to
 
 
