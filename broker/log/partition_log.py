@@ -1,4 +1,5 @@
-"""The log of one replica: segments, leader epochs, offsets, and the rules of appending, reading and truncating.
+"""The log of one replica: locks, offsets, leader epochs, and the rules of appending, reading and truncating. `log_segments.py`
+changes the segments.
 
 One lock per log; properties and `end_offset_for` answer without it. Appends hold it while they write to the page cache. A read
 holds it only to note the segments and their sizes; then it pins the log and reads beside appends. Truncation, closing and
@@ -28,7 +29,7 @@ from typing import NamedTuple
 
 from kraftlab.common.uuids import Uuid
 from kraftlab.records.errors import CorruptBatch, LogError
-from kraftlab.records.record_batch import BatchHeader, stamp
+from kraftlab.records.record_batch import BatchHeader
 
 from . import producer_snapshots
 from .clock import wall_clock_ms
@@ -39,25 +40,23 @@ from .errors import (
     LogClosed,
     LogDirFailed,
     OffsetOutOfRange,
-    ProducerIdInUse,
     ReplicaConflict,
     UnexpectedOffset,
     disk_errors,
     translate,
 )
 from .file_ranges import FileRange
-from .files import fsync_directory, make_rename_durable, rename_new
+from .files import make_rename_durable, rename_new
 from .leader_epochs import EpochEntry, LeaderEpochs
 from .log_config import LogConfig
+from .log_segments import Before, LogSegments
 from .log_view import LogView, Placed, Removal, Slice, ages_of, bytes_of
 from .pins import Pins
-from .producer_state import ProducerState, StoredBatch
-from .record_checks import check_copied, prepare
+from .producer_state import ProducerState
+from .record_checks import check_copied, prepare, stamp_places
 from .recovery import OpenedLog, RecoveryReport, open_segments
 from .segment import Segment
-from .segment_rules import MAX_RELATIVE_OFFSET, Room, expired_count, room_in
-
-OFFSET_MAX = 2**63 - 1
+from .segment_rules import expired_count
 
 Exchange = Callable[[Callable[[Segment], None]], bool]
 
@@ -95,13 +94,11 @@ class PartitionLog:
         self.topic = topic
         self.partition = partition
         self.topic_id = topic_id
-        self.directory = directory
         self.log_dir = directory.parent
         """The log directory that holds the replica's directory, under all its names."""
         self.directory_id = directory_id
-        self.config = config
         self.recovery: RecoveryReport = opened.report
-        self._segments = opened.segments
+        self._segments = LogSegments(directory, opened.segments, config)
         self._epochs: LeaderEpochs = opened.epochs
         self._producers: ProducerState = opened.producers
         self._before_truncation = before_truncation
@@ -110,15 +107,10 @@ class PartitionLog:
         self._marks_lock = threading.Lock()
         self._cuts = 0
         self._refusal: LogError | None = None
-        self._names_are_durable = False
-        self._rolled_at_ms = self.flushed_at_ms = wall_clock_ms()
-        """Time at which the active segment was made or opened, and time of the last flush."""
-        self._sealed: tuple[Segment, ...] = ()
-        """Rolled segments whose indexes are not durable yet."""
-        self.removals: tuple[Removal, ...] = ()
-        """Files of deleted segments, the oldest first."""
-        self._log_end_offset = self._segments[-1].end_offset
-        self._log_start_offset = max(log_start_offset, self._segments[0].base_offset)
+        self.flushed_at_ms = wall_clock_ms()
+        """Time of the last flush."""
+        self._log_end_offset = self._segments.active.end_offset
+        self._log_start_offset = max(log_start_offset, self._segments.all[0].base_offset)
         self._epochs.truncate_from_start(self._log_start_offset)
         self._recovery_point = max(min(recovery_point, self.log_end_offset), self._log_start_offset)
         self._high_watermark = min(max(high_watermark, self._log_start_offset), self.log_end_offset)
@@ -173,6 +165,18 @@ class PartitionLog:
         return f"{self.topic}-{self.partition}"
 
     @property
+    def directory(self) -> Path:
+        return self._segments.directory
+
+    @property
+    def config(self) -> LogConfig:
+        return self._segments.config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._segments.config = config
+
+    @property
     def is_open(self) -> bool:
         """Return False once the log was closed or its directory failed."""
         return self._refusal is None
@@ -222,7 +226,7 @@ class PartitionLog:
     @property
     def size_bytes(self) -> int:
         """Sum of the segment files' sizes, indexes not counted."""
-        return sum(segment.size_bytes for segment in self._segments)
+        return self._segments.size_bytes
 
     def end_offset_for(self, epoch: int) -> tuple[int, int]:
         """Return (largest epoch <= `epoch`, its end offset); (-1, start of the known epochs) if there is none."""
@@ -246,7 +250,7 @@ class PartitionLog:
         """
         with self._pins.added():
             self._check_open()
-            view = LogView(self._segments, self._segments[-1].size_bytes, self._log_start_offset, self.log_end_offset)
+            view = LogView(self._segments.all, self._segments.active.size_bytes, self._log_start_offset, self.log_end_offset)
         try:
             yield view
         finally:
@@ -309,40 +313,18 @@ class PartitionLog:
                 raise UnexpectedOffset(
                     f"{self.name} has records of epoch {self._epochs.latest_epoch}; epoch {leader_epoch} may not append"
                 )
-            stored = [] if keep_offsets or not headers else self._stored_before(headers, may_be_stored)
+            stored = [] if keep_offsets or not headers else self._producers.stored_before(headers, may_be_stored, self.name)
             if len(stored) == len(headers) and stored:
                 return Appended(stored[0].base_offset, stored[-1].last_offset + 1, stored[-1].timestamp_ms)
             if stored:
                 data = memoryview(data)[sum(header.size_bytes for header in headers[: len(stored)]) :]
                 headers = headers[len(stored) :]
-            stamped: list[BatchHeader] = []
-            position, next_offset = 0, self.log_end_offset
-            for header in headers:
-                base_offset = header.base_offset if keep_offsets else next_offset
-                if base_offset + header.last_offset_delta + 1 >= OFFSET_MAX:
-                    raise UnexpectedOffset(f"{self.name} would reach offset {OFFSET_MAX}, the largest there is")
-                stamp(data, position, base_offset=base_offset, leader_epoch=leader_epoch)
-                stamped.append(header._replace(base_offset=base_offset, leader_epoch=leader_epoch))
-                position += header.size_bytes
-                next_offset = stamped[-1].end_offset
+            next_offset = None if keep_offsets else self.log_end_offset
+            stamped = stamp_places(data, headers, next_offset, leader_epoch, self.name)
             self._append(data, stamped, now_ms)
             appended = Appended((stored or stamped)[0].base_offset, self.log_end_offset, append_time_ms)
         self._flush_if_due()
         return appended
-
-    def _stored_before(self, headers: Sequence[BatchHeader], may_be_stored: bool) -> list[StoredBatch]:
-        """Return the first batches as the log has them, if it has; check the first new one. The lock is held over the append."""
-        if headers[0].producer_id < 0:
-            return []
-        stored = self._producers.find_duplicates(headers)
-        if stored and not may_be_stored:
-            raise ProducerIdInUse(
-                f"{self.name} has a batch of producer {headers[0].producer_id} with sequence {headers[0].base_sequence} already, "
-                "which another producer wrote; get another producer id"
-            )
-        if len(stored) < len(headers):
-            self._producers.check(headers[len(stored)])
-        return stored
 
     def append_as_follower(self, batches: bytes | memoryview, leader_epoch: int | None = None) -> int:
         """Append whole batches as the leader stored them, with offsets and epochs; return the log end offset.
@@ -384,78 +366,42 @@ class PartitionLog:
         """Write all batches or none, whatever the error, and roll as needed. The lock is held."""
         if not headers:
             raise CorruptBatch(0, "there is no batch to append")
-        next_offset = self._segments[-1].end_offset
+        next_offset = self._segments.active.end_offset
         for header in headers:
             if header.base_offset < next_offset:
                 raise UnexpectedOffset(f"batch {header!r} does not continue {self.name}, which reaches {next_offset}")
             next_offset = header.end_offset
-        segments, epochs = self._segments, self._epochs.entries
-        size_bytes, end_offset = segments[-1].size_bytes, segments[-1].end_offset
-        producers = self._producers.noted(headers)
+        before, epochs, producers = self._segments.before_append(), self._epochs.entries, self._producers.noted(headers)
         first, position = 0, 0
         try:
             while first < len(headers):
-                count, run_bytes = self._run(headers, first)
+                if not self._segments.takes(headers[first], self.name):
+                    self._roll(headers[first].last_offset, headers[first].base_offset)
+                count, run_bytes = self._segments.run(headers[first:], self.name)
                 run = headers[first : first + count]
-                self._segments[-1].append(_part(data, position, run_bytes), run, self.config.index_interval_bytes)
+                self._segments.active.append(_part(data, position, run_bytes), run, self.config.index_interval_bytes)
                 for header in run:
                     self._epochs.assign(header.leader_epoch, header.base_offset)
                     self._producers.update(header, now_ms)
                 first, position = first + count, position + run_bytes
-            self._pass_gaps(self._segments[len(segments) - 1 :])
+            self._pass_gaps(self._segments.all[len(before.segments) - 1 :])
         except Exception as error:
-            self._roll_back(segments, size_bytes, end_offset)
+            self._roll_back(before)
             self._epochs.restore(epochs)
             self._producers.restore(producers)
-            self._recovery_point = max(min(self._recovery_point, end_offset), self._log_start_offset)
+            self._recovery_point = max(min(self._recovery_point, before.end_offset), self._log_start_offset)
             if isinstance(error, OSError):
                 raise self._translate(error) from error
             raise
         self._log_end_offset = next_offset
 
-    def _run(self, headers: Sequence[BatchHeader], first: int) -> tuple[int, int]:
-        """Return (count, bytes) of the batches from `first` for the active segment, which is rolled if it is full."""
-        if not self._room(headers[first]).fits(
-            self._segments[-1].size_bytes, headers[first].size_bytes, headers[first].last_offset, headers[first].max_timestamp_ms
-        ):
-            self._roll(headers[first].last_offset, headers[first].base_offset)
-        room, size_bytes = self._room(headers[first]), self._segments[-1].size_bytes
-        count, run_bytes = 0, 0
-        for header in headers[first:]:
-            if count and not room.fits(size_bytes + run_bytes, header.size_bytes, header.last_offset, header.max_timestamp_ms):
-                break
-            count, run_bytes = count + 1, run_bytes + header.size_bytes
-        return count, run_bytes
-
-    def _room(self, header: BatchHeader) -> Room:
-        """Return the room in the active segment; `header` is that of its first batch if it is empty."""
-        active = self._segments[-1]
-        first_ms = active.first_timestamp_ms if active.size_bytes else header.max_timestamp_ms
-        waited_ms = wall_clock_ms() - self._rolled_at_ms
-        is_index_full = active.is_full(self.config.segment_index_bytes)
-        return room_in(active.base_offset, first_ms, waited_ms, is_index_full, self.config, self.name)
-
     def _roll(self, last_offset: int, first_offset: int) -> None:
-        """Begin the segment that takes a batch with these offsets.
-
-        The new segment begins where the one before ends, even if the batch begins later: a start after a crash then knows that no
-        records are missing in between. The names of the other segments are made durable first.
-        """
-        active = self._segments[-1]
-        active.seal()
-        if not self._names_are_durable:
-            fsync_directory(self.directory)
-            self._names_are_durable = True
-        is_reachable = active.size_bytes and last_offset - active.end_offset <= MAX_RELATIVE_OFFSET
-        base_offset = active.end_offset if is_reachable else first_offset
-        if base_offset != active.end_offset:
-            self._flush_segments(self._segments, active.end_offset)
+        """Begin the segment that takes a batch with these offsets. The lock is held. OSError."""
+        base_offset = self._segments.end_active(last_offset, first_offset)
+        if base_offset != self._segments.active.end_offset:
+            self._flush_segments(self._segments.all, self._segments.active.end_offset)
         producer_snapshots.write(self.directory, base_offset, self._producers)
-        following = Segment.create(self.directory, base_offset)
-        self._segments = (*self._segments, following)
-        self._sealed = (*self._sealed, active)
-        self._names_are_durable = False
-        self._rolled_at_ms = wall_clock_ms()
+        self._segments.begin(base_offset)
 
     def _pass_gaps(self, segments: Sequence[Segment]) -> None:
         """Raise the recovery point above the last gap that is too large for relative offsets: otherwise a start after a crash
@@ -467,17 +413,9 @@ class PartitionLog:
             if self._before_truncation is not None:
                 self._before_truncation()
 
-    def _roll_back(self, segments: tuple[Segment, ...], size_bytes: int, end_offset: int) -> None:
-        """Roll back a failed append: only `segments` remain, the last with its former size."""
+    def _roll_back(self, before: Before) -> None:
         try:
-            for segment in self._segments[len(segments) :]:
-                segment.delete()
-            if len(self._segments) > len(segments):
-                self._remove_snapshots(end_offset)
-            self._segments = segments
-            self._sealed = tuple(segment for segment in self._sealed if segment in segments[:-1])
-            if segments[-1].size_bytes > size_bytes:
-                segments[-1].truncate(size_bytes, end_offset)
+            self._segments.roll_back(before)
         except OSError as error:
             raise self._fail(error) from error
 
@@ -564,63 +502,20 @@ class PartitionLog:
                 return offset
             self._cuts += 1
             try:
-                self._lower_marks(min(offset, self._end_after_truncation(offset)), self._log_start_offset)
-                self._truncate_segments(offset)
-                reached = self._segments[-1].end_offset
+                self._lower_marks(min(offset, self._segments.end_after_truncation(offset)), self._log_start_offset)
+                self._segments.truncate(offset)
+                reached = self._segments.active.end_offset
                 self._producers, has_removed = producer_snapshots.truncated(
-                    self.directory, self._producers, self._segments, reached
+                    self.directory, self._producers, self._segments.all, reached
                 )
-                self._names_are_durable = self._names_are_durable and not has_removed
+                self._segments.names_are_durable = self._segments.names_are_durable and not has_removed
             except OSError as error:
                 raise self._fail(error) from error
-            self._set_marks(self._log_start_offset, self._segments[-1].end_offset)
+            self._set_marks(self._log_start_offset, self._segments.active.end_offset)
             if self.log_end_offset < self._log_start_offset:
                 self.truncate_fully_and_start_at(self._log_start_offset)
             self._epochs.truncate_from_end(self.log_end_offset)
             return self.log_end_offset
-
-    def _end_after_truncation(self, offset: int) -> int:
-        """The log end after a truncation: below `offset` if that lies within a batch, or after a gap. Later appends begin there
-        and are not durable, so the recovery point may not be higher.
-        """
-        for segment in reversed(self._segments):
-            found = segment.locate(offset)
-            if found is None and segment.size_bytes:
-                return segment.end_offset
-            if found is not None and found[0]:
-                return segment.end_offset_at(found[0])
-        return self._segments[0].base_offset
-
-    def _truncate_segments(self, offset: int) -> None:
-        """Remove whole segments, newest first, so that a crash in between leaves a log without a hole.
-
-        The truncation is durable before anything is appended: otherwise a power cut could bring removed records back, below
-        others that a new segment holds by then.
-        """
-        count = len(self._segments)
-        while len(self._segments) > 1 and self._segments[-1].base_offset >= offset:
-            self._set_aside(self._segments[-1])
-            self._segments = self._segments[:-1]
-        active = self._segments[-1]
-        found = active.locate(offset)
-        if found is not None:
-            active.truncate(found[0], active.end_offset_at(found[0]))
-        if not active.size_bytes and len(self._segments) > 1:
-            active.delete()
-            self._segments = self._segments[:-1]
-        self._sealed = tuple(segment for segment in self._sealed if segment in self._segments[:-1])
-        self._sync_truncation(has_removed=len(self._segments) < count)
-
-    def _sync_truncation(self, *, has_removed: bool) -> None:
-        """Make a truncation durable: of the last segment, and of the names if whole segments were removed. OSError."""
-        self._segments[-1].sync()
-        if has_removed:
-            fsync_directory(self.directory)
-
-    def _remove_snapshots(self, end_offset: int) -> None:
-        """Remove snapshots of producers above the log's end; the next flush makes that durable. OSError."""
-        if producer_snapshots.remove_outside(self.directory, 0, end_offset):
-            self._names_are_durable = False
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; the log is empty and begins at `offset`."""
@@ -638,14 +533,9 @@ class PartitionLog:
     def _recreate_at(self, offset: int) -> None:
         """Replace all segments by an empty one. The log is held exclusively."""
         try:
-            for segment in reversed(self._segments):
-                self._set_aside(segment)
-            producer_snapshots.remove_outside(self.directory, 0, -1)
-            self._segments = (Segment.create(self.directory, offset),)
-            self._sealed = ()
+            self._segments.recreate_at(offset)
         except OSError as error:
             raise self._fail(error) from error
-        self._names_are_durable = False
 
     def _set_marks(self, log_start_offset: int, log_end_offset: int) -> None:
         """Set start and end together, and keep the high watermark between them."""
@@ -680,20 +570,9 @@ class PartitionLog:
                 self._recovery_point = max(self._recovery_point, offset)
                 self._epochs.truncate_from_start(offset)
             try:
-                self._remove_segments_below_start()
+                self._segments.remove_below(self._log_start_offset)
             except OSError as error:
                 raise self._fail(error) from error
-
-    def _remove_segments_below_start(self) -> None:
-        """Remove segments wholly below the log start, but never the active one. The log is held exclusively. OSError."""
-        first = self._segments[0]
-        while len(self._segments) > 1 and self._segments[1].base_offset <= self._log_start_offset:
-            self._set_aside(self._segments[0])
-            self._segments = self._segments[1:]
-        if self._segments[0] is not first:
-            self._sealed = tuple(segment for segment in self._sealed if segment in self._segments)
-            self._names_are_durable = False
-            producer_snapshots.remove_outside(self.directory, self._segments[0].base_offset, OFFSET_MAX)
 
     def delete_old_segments(self, now_ms: int | None = None) -> int:
         """Delete the oldest segments that the retention limits no longer cover, below the high watermark, or that lie below the
@@ -703,25 +582,29 @@ class PartitionLog:
         """
         with self.exclusive(), self.reading():
             self._check_open()
-            before = len(self._segments)
+            before = len(self._segments.all)
             self.advance_log_start(self._log_start_offset)
-            below_start = before - len(self._segments)
-            ages = ages_of(self._segments, self.log_end_offset)
+            below_start = before - len(self._segments.all)
+            ages = ages_of(self._segments.all, self.log_end_offset)
             now_ms = wall_clock_ms() if now_ms is None else now_ms
             count = expired_count(ages, self.size_bytes, self._high_watermark, self.config, now_ms)
-            if count == len(self._segments):
+            if count == len(self._segments.all):
                 try:
                     self._roll(self.log_end_offset, self.log_end_offset)
                 except OSError as error:
                     raise self._translate(error) from error
             if count:
-                self.advance_log_start(self._segments[count].base_offset)
+                self.advance_log_start(self._segments.all[count].base_offset)
             return below_start + count
 
-    def _set_aside(self, segment: Segment) -> None:
-        """Take the files of a segment out of the log; they are removed later. The log is held exclusively. OSError."""
-        deadline_ms = wall_clock_ms() + self.config.file_delete_delay_ms
-        self.removals += tuple(Removal(deadline_ms, name) for name in segment.set_aside())
+    @property
+    def removals(self) -> tuple[Removal, ...]:
+        """Files of deleted segments, the oldest first."""
+        return self._segments.removals
+
+    @removals.setter
+    def removals(self, left: tuple[Removal, ...]) -> None:
+        self._segments.removals = left
 
     # Compaction
 
@@ -739,7 +622,7 @@ class PartitionLog:
     @property
     def has_dirty_segments(self) -> bool:
         """Return False if there is surely nothing to compact. Does not wait."""
-        return self._segments[-1].base_offset > max(self._cleaned_to, self._log_start_offset)
+        return self._segments.active.base_offset > max(self._cleaned_to, self._log_start_offset)
 
     @contextmanager
     def staying_in(self, directory: Path) -> Iterator[None]:
@@ -762,17 +645,15 @@ class PartitionLog:
         """
         with self.exclusive():
             self._check_open()
-            first = next((index for index, segment in enumerate(self._segments) if segment is old[0]), 0)
-            after = first + len(old)
-            if self._cuts != count or self._segments[first:after] != tuple(old) or after >= len(self._segments):
+            place = self._segments.find(old)
+            if self._cuts != count or place is None:
                 return None
             try:
-                if not exchange(self._set_aside):
+                if not exchange(self._segments.set_aside):
                     return None
             except OSError as error:
                 raise self._fail(error) from error
-            self._segments = (*self._segments[:first], new, *self._segments[after:])
-            self._sealed = tuple(segment for segment in self._sealed if segment in self._segments)
+            self._segments.replace(place, new)
             self._cuts += 1
             return self._cuts
 
@@ -793,8 +674,8 @@ class PartitionLog:
         """
         if with_index:
             with self._lock:
-                if not self._segments[-1].are_indexes_durable:
-                    self._sealed = (*self._sealed, self._segments[-1])
+                if not self._segments.active.are_indexes_durable:
+                    self._segments.sealed = (*self._segments.sealed, self._segments.active)
         self._flush(through_active=True)
 
     def _flush_if_due(self) -> None:
@@ -814,39 +695,19 @@ class PartitionLog:
 
     def _flush_segments(self, segments: Sequence[Segment], reached: int) -> None:
         """Make `segments` durable, which end at `reached`. They are pinned, or the lock is held."""
-        if reached <= self._recovery_point and not self._epochs.is_dirty_below(reached) and not self._sealed:
+        if reached <= self._recovery_point and not self._epochs.is_dirty_below(reached) and not self._segments.sealed:
             return
-        ends = [*(segment.base_offset for segment in segments), reached][1:]
-        unflushed = [segment for segment, end in zip(segments, ends, strict=True) if end > self._recovery_point]
         try:
-            for segment in unflushed:
-                segment.sync()
+            self._segments.sync(segments, reached, self._recovery_point)
         except OSError as error:
             raise self._fail(error) from error
         try:
-            self._flush_beside(reached)
+            self._segments.flush_beside(reached, self._epochs, self._lock)
         except OSError as error:
             raise self._translate(error) from error
         with self._lock:
             self._recovery_point = max(self._recovery_point, reached)
             self.flushed_at_ms = wall_clock_ms()
-
-    def _flush_beside(self, reached: int) -> None:
-        """Make indexes of rolled segments, leader epochs and names durable, which can be written again if that fails."""
-        sealed = self._sealed
-        for segment in sealed:
-            segment.flush_index(durably=True)
-        with self._lock:
-            if self._epochs.is_dirty_below(reached):
-                self._epochs.write(self.directory)
-            self._sealed = tuple(segment for segment in self._sealed if segment not in sealed)
-            names_are_durable, self._names_are_durable = self._names_are_durable, True
-        if not names_are_durable:
-            try:
-                fsync_directory(self.directory)
-            except OSError:
-                self._names_are_durable = False
-                raise
 
     # Producers
 
@@ -897,7 +758,7 @@ class PartitionLog:
                 make_rename_durable(self.directory, directory)
             except OSError as error:
                 raise self._fail(error) from error
-            self._lies_in(directory)
+            self._segments.lies_in(directory)
 
     def name_new(self, directory: Path) -> None:
         """As `rename`, for a log that is not in use yet; the maker of the directory makes the name durable.
@@ -909,25 +770,18 @@ class PartitionLog:
                 rename_new(self.directory, directory)
             except FileExistsError as error:
                 raise ReplicaConflict(f"{directory} exists already and was not made by this broker; move it away") from error
-            self._lies_in(directory)
-
-    def _lies_in(self, directory: Path) -> None:
-        self.directory = directory
-        for segment in self._segments:
-            segment.lies_in(directory)
+            self._segments.lies_in(directory)
 
     def close(self, reason: LogError | None = None) -> None:
         """Close the files. Later calls raise `reason` (LogClosed by default). Does not flush."""
         with self.exclusive():
             self._refusal = self._refusal or reason or LogClosed(f"{self.name} in {self.log_dir} is closed")
-            for segment in self._segments:
-                segment.close()
+            self._segments.close()
 
     def abandon(self, reason: LogError) -> None:
         """As `close`, for a directory that failed, without waiting. Files in use are closed after that use."""
         self._refusal = self._refusal or reason
-        for segment in self._segments:
-            segment.close()
+        self._segments.close()
 
     def __repr__(self) -> str:
         return f"{self.name} {self._log_start_offset}..{self._high_watermark}..{self.log_end_offset}@{self.latest_epoch}"

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from kraftlab.records.record_batch import TRANSACTIONAL, BatchHeader, sequence_after
 
-from .errors import OutOfOrderSequence, StaleProducerEpoch
+from .errors import OutOfOrderSequence, ProducerIdInUse, StaleProducerEpoch
 
 BATCHES_KEPT = 5
 PRODUCERS_MAX = 10_000
@@ -87,6 +87,20 @@ class ProducerState:
         return bool(self._producers)
 
     # Appending
+
+    def stored_before(self, headers: Sequence[BatchHeader], may_be_stored: bool, log_name: str) -> list[StoredBatch]:
+        """Return the first batches as the log has them, if it has; check the first new one. The lock is held over the append."""
+        if headers[0].producer_id < 0:
+            return []
+        stored = self.find_duplicates(headers)
+        if stored and not may_be_stored:
+            raise ProducerIdInUse(
+                f"{log_name} has a batch of producer {headers[0].producer_id} with sequence {headers[0].base_sequence} already, "
+                "which another producer wrote; get another producer id"
+            )
+        if len(stored) < len(headers):
+            self.check(headers[len(stored)])
+        return stored
 
     def find_duplicates(self, headers: Sequence[BatchHeader]) -> list[StoredBatch]:
         """Return the stored batches that equal the first ones of `headers` by producer, epoch and sequences, in their order."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
 from typing import NamedTuple
 
@@ -47,15 +47,17 @@ from kraftlab.records.record_batch import (
     get_varint,
     sequence_after,
     size_as_written,
+    stamp,
     validate,
 )
 from kraftlab.records.record_walk import check_records
 
-from .errors import InvalidTimestamps, NoTransactions, UnknownCodec
+from .errors import InvalidTimestamps, NoTransactions, UnexpectedOffset, UnknownCodec
 from .log_config import NO_LIMIT, LogConfig
 from .producer_state import BATCHES_KEPT
 
 NO_TIMESTAMP = -1
+OFFSET_MAX = 2**63 - 1
 NAMED_MAX = 10
 """Number of records that an error names."""
 BESIDE_OTHERS_BYTES_MAX = 16 * 1024 * 1024
@@ -146,6 +148,26 @@ def prepare(
 
 def _writable(data: bytes | memoryview) -> bytearray | memoryview:
     return data if isinstance(data, memoryview) and not data.readonly else bytearray(data)
+
+
+def stamp_places(
+    data: bytearray | memoryview, headers: Sequence[BatchHeader], next_offset: int | None, leader_epoch: int, log_name: str
+) -> list[BatchHeader]:
+    """Stamp batches with the offsets from `next_offset` on (None: each keeps its own) and the epoch. Return the stamped headers.
+
+    UnexpectedOffset beyond the largest offset.
+    """
+    stamped: list[BatchHeader] = []
+    position = 0
+    for header in headers:
+        base_offset = header.base_offset if next_offset is None else next_offset
+        if base_offset + header.last_offset_delta + 1 >= OFFSET_MAX:
+            raise UnexpectedOffset(f"{log_name} would reach offset {OFFSET_MAX}, the largest there is")
+        stamp(data, position, base_offset=base_offset, leader_epoch=leader_epoch)
+        stamped.append(header._replace(base_offset=base_offset, leader_epoch=leader_epoch))
+        position += header.size_bytes
+        next_offset = None if next_offset is None else stamped[-1].end_offset
+    return stamped
 
 
 def check_copied(data: bytes | memoryview) -> list[BatchHeader]:

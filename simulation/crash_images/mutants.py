@@ -18,6 +18,7 @@ from kraftlab.broker.log.clock import wall_clock_ms
 from kraftlab.broker.log.dir_names import DirKind
 from kraftlab.broker.log.errors import LogClosed, NoSpace
 from kraftlab.broker.log.log_manager import LogManager
+from kraftlab.broker.log.log_segments import LogSegments
 from kraftlab.broker.log.partition_log import PartitionLog
 from kraftlab.broker.log.segment import INDEX_INTERVAL_BYTES, Segment
 from kraftlab.broker.log.startup import Action, AssignedReplica, FoundDir, Row, Verb
@@ -165,8 +166,8 @@ def X1_level(_: object, self: FoundDir) -> tuple[int, int]:
     return 0, self.log_end_offset
 
 
-@BUGS.row(PartitionLog, "_sync_truncation", Images(("follower",), masked_by="a start compares leader epochs"))
-def X1_sync(_: object, self: PartitionLog, *, has_removed: bool) -> None:
+@BUGS.row(LogSegments, "_sync_truncation", Images(("follower",), masked_by="a start compares leader epochs"))
+def X1_sync(_: object, self: LogSegments, *, has_removed: bool) -> None:
     """A truncation is not durable before the next append."""
 
 

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import pytest
 
 from kraftlab.broker.log import files
-from kraftlab.broker.log import partition_log as partition_log_module
+from kraftlab.broker.log import log_segments as log_segments_module
 from kraftlab.broker.log.log_config import LogConfig
 from kraftlab.broker.log.log_manager import LogManager
 from kraftlab.broker.log.partition_log import PartitionLog
@@ -193,7 +193,7 @@ def crash_at(monkeypatch: pytest.MonkeyPatch, step: int) -> list[int]:
     monkeypatch.setattr(files.os, "rename", counted(os.rename))
     monkeypatch.setattr(files.os, "replace", counted(os.replace))
     monkeypatch.setattr(files, "fsync_directory", counted(files.fsync_directory))
-    monkeypatch.setattr(partition_log_module, "fsync_directory", counted(partition_log_module.fsync_directory))
+    monkeypatch.setattr(log_segments_module, "fsync_directory", counted(log_segments_module.fsync_directory))
     return seen
 
 

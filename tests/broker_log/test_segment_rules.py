@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kraftlab.broker.log import partition_log as partition_log_module
+from kraftlab.broker.log import log_segments as log_segments_module
 from kraftlab.broker.log.expiry import has_expired, remove_deleted
 from kraftlab.broker.log.log_config import NO_LIMIT, LogConfig
 from kraftlab.broker.log.partition_log import PartitionLog
@@ -110,8 +110,8 @@ def test_a_segment_without_timestamps_ends_by_the_clock(open_log, monkeypatch: p
     log = open_log(config=LogConfig(segment_ms=1000))
     log.append_as_leader(batch(timestamp_ms=-1), 1)
     log.append_as_leader(batch(timestamp_ms=-1), 1)
-    now_ms = partition_log_module.wall_clock_ms()
-    monkeypatch.setattr(partition_log_module, "wall_clock_ms", lambda: now_ms + 1001)
+    now_ms = log_segments_module.wall_clock_ms()
+    monkeypatch.setattr(log_segments_module, "wall_clock_ms", lambda: now_ms + 1001)
     log.append_as_leader(batch(timestamp_ms=-1), 1)
     assert bases(log) == [0, 2]
 
@@ -153,7 +153,7 @@ def test_deleted_segments_are_removed_after_the_topics_delay(open_log) -> None:
     for number in range(3):
         log.append_as_leader(batch(timestamp_ms=1000 + number), 1)
     log.high_watermark = 3
-    before = partition_log_module.wall_clock_ms()
+    before = log_segments_module.wall_clock_ms()
     assert log.delete_old_segments(now_ms=1102) == 2
     deadline_ms = log.removals[0].deadline_ms
     assert 5000 <= deadline_ms - before < 60_000
