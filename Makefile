@@ -25,11 +25,11 @@ EXTRA = $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject
 # Spark comes as 450 MB of source, so its wheel is built, without compressing what is compressed, while all else is installed.
 .venv/installed-dev: pyproject.toml | .venv/made
 	@echo "installing kraftlab and what tests need into .venv …" >&2
-	@$(MAKE) --no-print-directory -j 2 .venv/wheels .venv/installed-tools
+	@$(MAKE) --no-print-directory -j 2 .venv/wheels .venv/installed-tests
 	@$(INSTALL) '.[dev]' --find-links .venv/wheels >&2
 	@$(COMPILE)
 	@rm -rf .venv/wheels
-	@touch .venv/installed $@
+	@touch .venv/installed .venv/installed-tools $@
 
 .PHONY: .venv/wheels
 .venv/wheels: | .venv/made
@@ -37,10 +37,15 @@ EXTRA = $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject
 	@$(BIN)/python -c 'import pyspark' 2>/dev/null || \
 	  $(PIP) wheel --no-deps --wheel-dir $@ -C--build-option=--compression=stored $(call EXTRA,spark) >&2 || :
 
+.PHONY: .venv/installed-tests
+.venv/installed-tests: | .venv/made
+	@$(INSTALL) '.[tests]' >&2
+
+# What `make lint` needs: no Spark, no Arrow, no Kafka client.
 .venv/installed-tools: pyproject.toml | .venv/made
+	@echo "installing kraftlab and the lints into .venv …" >&2
 	@$(INSTALL) '.[tools]' >&2
-	@$(COMPILE)
-	@touch $@
+	@touch .venv/installed $@
 
 .venv/installed-pipeline: .venv/installed
 	@echo "installing Spark, Arrow and a Java for them …" >&2
@@ -102,7 +107,7 @@ mutants: .venv/installed-dev
 	$(BIN)/python -m kraftlab.cli.main sim mutants $(ARGS)
 	$(BIN)/python -m kraftlab.cli.main sim mutants --metadata $(ARGS)
 
-lint: .venv/installed-dev proto-check
+lint: .venv/installed-tools proto-check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -110,18 +115,16 @@ lint: .venv/installed-dev proto-check
 	$(BIN)/python tests/structure/plain_english.py
 
 # The pinned compiler lives in an environment of its own: generated code refuses run-times older than its compiler.
-.venv/proto/installed: pyproject.toml .venv/installed
-	@$(PYTHON) -m venv .venv/proto
+proto: | .venv/made
+	@test -x .venv/proto/bin/python || $(PYTHON) -m venv .venv/proto
 	@.venv/proto/bin/python -m pip install --quiet --disable-pip-version-check $(call EXTRA,proto)
-	@touch $@
-
-proto: .venv/proto/installed
 	.venv/proto/bin/python proto/generate.py
 	.venv/proto/bin/python proto/kafka/generate.py
 
-proto-check: .venv/proto/installed
-	.venv/proto/bin/python proto/generate.py --check
-	.venv/proto/bin/python proto/kafka/generate.py --check
+# Compares digests, and generates Kafka's messages, which needs no compiler.
+proto-check: | .venv/made
+	$(BIN)/python proto/generate.py --check
+	$(BIN)/python proto/kafka/generate.py --check
 
 # Draws docs/diagrams/*.d2; a test compares the pictures with their texts.
 diagrams:

@@ -546,3 +546,4 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ADMIN']._serialized_start=46009
   _globals['_ADMIN']._serialized_end=52008
 # @@protoc_insertion_point(module_scope)
+# generated from sha256:0436711ba80faeb51b2f5eebb5b95db23450d64e3df54e4e621fa1ca5ee5ab74

@@ -2476,3 +2476,4 @@ class Admin(object):
             timeout,
             metadata,
             _registered_method=True)
+# generated from sha256:3b5194461b7bab8b3cd7e3e1ed4e97ac545623b322bd52ca53a354724bc910ba
