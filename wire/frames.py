@@ -10,7 +10,7 @@ message on the commit path, and keeps the order of writes. Reading is buffered: 
 
 Large bodies are not copied in this process. `body` is the last field, and MessagePack puts nothing after its bytes; so a frame
 can be sent in parts (`frame_parts`), some of them `FilePart`s, which go from a file to the wire: the receiver sees an ordinary
-frame. A frame that does not fit into the buffer is received into memory of its own (`rooms.py`), and its body is a view of that.
+frame. A frame too large for the buffer is received into memory of its own (`large_frames.py`), and its body is a view of that.
 
 Memory is taken for bytes that arrived, never for bytes that a length field claims. Malformed bytes raise `FrameError`; the caller
 closes the connection and logs it once.
@@ -33,9 +33,9 @@ import trio
 from kraftlab.common.decoding import Decoder
 from kraftlab.common.replica_key import ReplicaKey
 
+from .large_frames import LargeFrameBuffers
 from .network import Wire
 from .parts import FilePart, InMemory, Part, PartLost, bin_header, joined, part_bytes
-from .rooms import Rooms
 
 MAX_FRAME_BYTES = 16 * 1024 * 1024
 MAX_OUTBOUND_BYTES = 64 * 1024 * 1024
@@ -53,7 +53,7 @@ _SMALL_FRAMES_MAX = 100
 """After so many small frames the memory for large ones is given up."""
 AWAITED_BYTES_MAX = 256 * 1024
 """Bytes of a large frame that arrive before its reader is woken."""
-IDLE_ROOMS_S = 5.0
+IDLE_BUFFERS_S = 5.0
 """And after this time without any bytes."""
 _HTTP2_PREFACE = int.from_bytes(b"PRI ")
 """The first bytes of an HTTP/2 connection, read as the length of a frame."""
@@ -135,7 +135,7 @@ class FrameBuffer:
         self._buffer = bytearray(_BUFFER_BYTES)
         self._start = 0
         self._end = 0
-        self._rooms = Rooms()
+        self._large_buffers = LargeFrameBuffers()
         self._large: memoryview | None = None
         """The large frame that is arriving, without its length."""
         self._large_end = 0
@@ -151,13 +151,13 @@ class FrameBuffer:
         return 1 if self._large is None else len(self._large) - self._large_end
 
     @property
-    def has_rooms(self) -> bool:
+    def has_large_buffers(self) -> bool:
         """True if memory for large frames is kept."""
-        return bool(self._rooms)
+        return bool(self._large_buffers)
 
-    def give_up_rooms(self) -> None:
+    def free_large_buffers(self) -> None:
         """Keep no memory for large frames until the next one."""
-        self._rooms.clear()
+        self._large_buffers.clear()
 
     def receive_from(self, source: Source) -> int:
         """Call `recv` once; return the number of bytes (0: the peer closed). BlockingIOError if there is nothing to read."""
@@ -207,14 +207,14 @@ class FrameBuffer:
         self._start = body_at + size
         self._small_frames += 1
         if self._small_frames == _SMALL_FRAMES_MAX:
-            self._rooms.clear()
+            self._large_buffers.clear()
         with memoryview(self._buffer) as view:
             return bytes(view[body_at : body_at + size])
 
     def _begin_large(self, size: int, body_at: int) -> None:
         """Receive the rest of a large frame into memory of its own."""
         self._small_frames = 0
-        self._large, self._large_end = self._rooms.take(size), self._end - body_at
+        self._large, self._large_end = self._large_buffers.take(size), self._end - body_at
         self._large[: self._large_end] = self._buffer[body_at : self._end]
         self._start = self._end = 0
 
@@ -274,7 +274,7 @@ class FrameConnection:
     @property
     def keeps_memory(self) -> bool:
         """True if memory for large frames is kept."""
-        return self._buffer.has_rooms
+        return self._buffer.has_large_buffers
 
     async def run(self) -> None:
         """Read frames until the connection ends. Tasks of this connection run in `nursery()` and end with it."""
@@ -364,11 +364,11 @@ class FrameConnection:
         if awaited_bytes != self._awaited_bytes:
             self._awaited_bytes = awaited_bytes
             self._wire.await_bytes(awaited_bytes)
-        if self._buffer.has_rooms:
-            with trio.move_on_after(IDLE_ROOMS_S):
+        if self._buffer.has_large_buffers:
+            with trio.move_on_after(IDLE_BUFFERS_S):
                 await self._wire.wait_readable()
                 return
-            self._buffer.give_up_rooms()
+            self._buffer.free_large_buffers()
         await self._wire.wait_readable()
 
     async def _deliver(self) -> bool:

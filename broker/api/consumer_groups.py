@@ -21,7 +21,20 @@ from kraftlab.rpc.versions import version_of
 
 from ..groups import offset_jobs
 from ..groups.coordinator import Coordinator
-from ..groups.group import Beaten, Group, Heartbeat, Join, Joined, Leave, Leaver, Left, Protocol, State, Sync, Synced
+from ..groups.group import (
+    Group,
+    Heartbeat,
+    HeartbeatAnswer,
+    Join,
+    JoinAnswer,
+    Leave,
+    LeaveAnswer,
+    Leaver,
+    Protocol,
+    State,
+    Sync,
+    SyncAnswer,
+)
 from ..groups.shard import Shard
 
 GROUP_KEY = 0
@@ -54,7 +67,7 @@ class GroupMembership:
         session_ms, rebalance_ms = message.session_timeout_ms, message.rebalance_timeout_ms
         given = message.HasField("rebalance_timeout_ms") and rebalance_ms >= 0
         answer = await shard.send(
-            Joined,
+            JoinAnswer,
             message.group_id,
             lambda token: Join(
                 token=token,
@@ -91,7 +104,7 @@ class GroupMembership:
             raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "The protocol's type and name are required from version 5 on.")
         shard = self._coordinator.shard_of(_named(message.group_id))
         answer = await shard.send(
-            Synced,
+            SyncAnswer,
             message.group_id,
             lambda token: Sync(
                 token=token,
@@ -116,7 +129,7 @@ class GroupMembership:
         shard = self._coordinator.shard_of(_named(message.group_id))
         try:
             answer = await shard.send(
-                Beaten,
+                HeartbeatAnswer,
                 message.group_id,
                 lambda token: Heartbeat(
                     token=token,
@@ -129,7 +142,7 @@ class GroupMembership:
         except ApiError as error:
             if error.code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 raise
-            answer = Beaten()
+            answer = HeartbeatAnswer()
         return admin_pb2.HeartbeatResponse(header=_header(answer.error))
 
     async def leave(self, message: Message) -> Message:
@@ -140,7 +153,7 @@ class GroupMembership:
         leavers = tuple(
             Leaver(each.member_id, each.group_instance_id if each.HasField("group_instance_id") else None) for each in members
         )
-        answer = await shard.send(Left, message.group_id, lambda token: Leave(token=token, members=leavers))
+        answer = await shard.send(LeaveAnswer, message.group_id, lambda token: Leave(token=token, members=leavers))
         if is_single:
             return admin_pb2.LeaveGroupResponse(header=_header(answer.errors[0]))
         response = admin_pb2.LeaveGroupResponse()

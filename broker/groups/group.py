@@ -197,7 +197,7 @@ Event = Join | Sync | Heartbeat | Leave | Alarm
 # --- answers ----------------------------------------------------------------------------------------------------------------
 
 
-class Joined(msgspec.Struct, frozen=True, kw_only=True):
+class JoinAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Answer to JoinGroup. `members`: for the leader only."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -211,7 +211,7 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
     """Member id, instance id and metadata of each member."""
 
 
-class Synced(msgspec.Struct, frozen=True, kw_only=True):
+class SyncAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Answer to SyncGroup."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -220,19 +220,19 @@ class Synced(msgspec.Struct, frozen=True, kw_only=True):
     assignment: bytes = b""
 
 
-class Beaten(msgspec.Struct, frozen=True):
+class HeartbeatAnswer(msgspec.Struct, frozen=True):
     """Answer to Heartbeat."""
 
     error: ErrorCode = ErrorCode.NONE
 
 
-class Left(msgspec.Struct, frozen=True):
+class LeaveAnswer(msgspec.Struct, frozen=True):
     """Answer to LeaveGroup: one code for each named member."""
 
     errors: tuple[ErrorCode, ...]
 
 
-Answer = Joined | Synced | Beaten | Left
+Answer = JoinAnswer | SyncAnswer | HeartbeatAnswer | LeaveAnswer
 
 
 class Limits(NamedTuple):

@@ -32,22 +32,22 @@ from .group import (
     NEXT,
     Alarm,
     Answer,
-    Beaten,
     Event,
     Group,
     Heartbeat,
+    HeartbeatAnswer,
     Join,
-    Joined,
+    JoinAnswer,
     Leave,
+    LeaveAnswer,
     Leaver,
-    Left,
     Limits,
     Member,
     Protocol,
     State,
     Step,
     Sync,
-    Synced,
+    SyncAnswer,
     Token,
 )
 
@@ -145,7 +145,7 @@ def _member_fault(group: Group, member_id: str, instance_id: str | None) -> Erro
 def _join(turn: _Turn, event: Join) -> None:
     group, limits = turn.group, turn.limits
     if not _has_room(group, event.member_id, limits.size_max):
-        turn.answer(event.token, Joined(error=ErrorCode.GROUP_MAX_SIZE_REACHED))
+        turn.answer(event.token, JoinAnswer(error=ErrorCode.GROUP_MAX_SIZE_REACHED))
         _drop(turn, event.member_id)
         _complete_if_all_joined(turn)
         return
@@ -154,7 +154,7 @@ def _join(turn: _Turn, event: Join) -> None:
     if not fault and event.member_id != NO_ID and not is_used:
         fault = _member_fault(group, event.member_id, event.instance_id)
     if fault:
-        turn.answer(event.token, Joined(error=fault, member_id=event.member_id))
+        turn.answer(event.token, JoinAnswer(error=fault, member_id=event.member_id))
     elif event.member_id == NO_ID:
         _join_new(turn, event)
     elif is_used:
@@ -204,7 +204,7 @@ def _join_new(turn: _Turn, event: Join) -> None:
         _replace_static(turn, event, known)
     elif event.needs_id and event.instance_id is None:
         turn.set(pending={**turn.group.pending, event.new_member_id: turn.now_ms + event.session_timeout_ms})
-        turn.answer(event.token, Joined(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=event.new_member_id))
+        turn.answer(event.token, JoinAnswer(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=event.new_member_id))
     else:
         _add(turn, event, event.new_member_id)
 
@@ -246,11 +246,11 @@ def _join_again(turn: _Turn, event: Join, member: Member) -> None:
             turn.put(_updated(turn, event, member))
             _rebalance(turn)
         case _:
-            turn.answer(event.token, Joined(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=member.member_id))
+            turn.answer(event.token, JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=member.member_id))
 
 
 def _updated(turn: _Turn, event: Join, member: Member) -> Member:
-    turn.answer(member.join_token, Joined(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id))
+    turn.answer(member.join_token, JoinAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id))
     return replace(
         member,
         protocols=event.protocols,
@@ -263,8 +263,8 @@ def _updated(turn: _Turn, event: Join, member: Member) -> Member:
 def _replace_static(turn: _Turn, event: Join, old: Member) -> None:
     """Let a new process take the place of a static member, under a new member id."""
     group = turn.group
-    turn.answer(old.join_token, Joined(error=ErrorCode.FENCED_INSTANCE_ID, member_id=old.member_id))
-    turn.answer(old.sync_token, Synced(error=ErrorCode.FENCED_INSTANCE_ID))
+    turn.answer(old.join_token, JoinAnswer(error=ErrorCode.FENCED_INSTANCE_ID, member_id=old.member_id))
+    turn.answer(old.sync_token, SyncAnswer(error=ErrorCode.FENCED_INSTANCE_ID))
     member = replace(
         old,
         member_id=event.new_member_id,
@@ -296,9 +296,9 @@ def _replace_static(turn: _Turn, event: Join, old: Member) -> None:
     turn.answer(event.token, answer)
 
 
-def _joined(group: Group, member: Member, *, lists_members: bool) -> Joined:
+def _joined(group: Group, member: Member, *, lists_members: bool) -> JoinAnswer:
     listed = ((each.member_id, each.instance_id, each.metadata(group.protocol_name)) for each in group.members.values())
-    return Joined(
+    return JoinAnswer(
         member_id=member.member_id,
         generation=group.generation,
         protocol_type=group.protocol_type,
@@ -323,7 +323,7 @@ def _prepare(turn: _Turn) -> None:
     group, limits = turn.group, turn.limits
     if group.state is State.COMPLETING:
         for member in group.members.values():
-            turn.answer(member.sync_token, Synced(error=ErrorCode.REBALANCE_IN_PROGRESS))
+            turn.answer(member.sync_token, SyncAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS))
         reset = {key: replace(each, sync_token=None, assignment=b"") for key, each in group.members.items()}
         turn.set(members=reset)
     if group.state is State.EMPTY:
@@ -392,14 +392,14 @@ def _sync(turn: _Turn, event: Sync) -> None:
     group = turn.group
     fault = _sync_fault(group, event)
     if fault:
-        turn.answer(event.token, Synced(error=fault))
+        turn.answer(event.token, SyncAnswer(error=fault))
         return
     member = replace(group.members[event.member_id], has_synced=True)
     if group.state is State.STABLE:
         turn.put(_beating(member, turn.now_ms))
         turn.answer(event.token, _synced(group, member))
     else:
-        turn.answer(member.sync_token, Synced(error=ErrorCode.REBALANCE_IN_PROGRESS))
+        turn.answer(member.sync_token, SyncAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS))
         turn.put(replace(member, sync_token=event.token))
         if event.member_id == group.leader:
             _assign(turn, event.assignments)
@@ -430,8 +430,8 @@ def _assign(turn: _Turn, assignments: Mapping[str, bytes]) -> None:
     turn.must_write = True
 
 
-def _synced(group: Group, member: Member) -> Synced:
-    return Synced(protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment)
+def _synced(group: Group, member: Member) -> SyncAnswer:
+    return SyncAnswer(protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment)
 
 
 def _heartbeat(turn: _Turn, event: Heartbeat) -> None:
@@ -442,12 +442,12 @@ def _heartbeat(turn: _Turn, event: Heartbeat) -> None:
     if not fault:
         turn.put(_beating(group.members[event.member_id], turn.now_ms))
         fault = ErrorCode.REBALANCE_IN_PROGRESS if group.state is State.PREPARING else fault
-    turn.answer(event.token, Beaten(fault))
+    turn.answer(event.token, HeartbeatAnswer(fault))
 
 
 def _leave(turn: _Turn, event: Leave) -> None:
     before = turn.group
-    turn.answer(event.token, Left(tuple(_leave_one(turn, leaver) for leaver in event.members)))
+    turn.answer(event.token, LeaveAnswer(tuple(_leave_one(turn, leaver) for leaver in event.members)))
     _close_ranks(turn, before)
 
 
@@ -481,8 +481,8 @@ def _drop(turn: _Turn, member_id: str) -> None:
     member = group.members.get(member_id)
     if member is None:
         return
-    turn.answer(member.join_token, Joined(error=ErrorCode.UNKNOWN_MEMBER_ID))
-    turn.answer(member.sync_token, Synced(error=ErrorCode.UNKNOWN_MEMBER_ID))
+    turn.answer(member.join_token, JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID))
+    turn.answer(member.sync_token, SyncAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID))
     members = _without(group.members, member_id)
     leader = next(iter(members), None) if group.leader == member_id else group.leader
     turn.set(members=members, leader=leader)

@@ -15,7 +15,7 @@ import trio
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.wire.frames import (
-    IDLE_ROOMS_S,
+    IDLE_BUFFERS_S,
     MAX_FRAME_BYTES,
     REQUEST,
     Frame,
@@ -25,9 +25,9 @@ from kraftlab.wire.frames import (
     encode_frame,
     frame_parts,
 )
+from kraftlab.wire.large_frames import BUFFERS_MAX, LargeFrameBuffers
 from kraftlab.wire.network import Wire
 from kraftlab.wire.parts import NOTHING, PartLost, around, bin_header, in_memory, joined
-from kraftlab.wire.rooms import ROOMS_MAX, Rooms
 from kraftlab.wire.transport import PeerIdentity, PeerPool, PeerRequest, PeerServer, PeerUnreachable
 
 FILE, LOST, SMALL = 1, 2, 3
@@ -105,27 +105,27 @@ def test_large_frames_between_small_ones_survive_any_cut_of_the_stream(step: int
     assert [frame for frame, _ in frames_of(b"".join(encode_frame(frame) for frame in frames), step)] == frames
 
 
-def test_a_room_is_used_again_only_when_nobody_has_a_view_of_it() -> None:
-    rooms = Rooms()
-    first = rooms.take(100_000)
+def test_a_buffer_is_used_again_only_when_nobody_has_a_view_of_it() -> None:
+    buffers = LargeFrameBuffers()
+    first = buffers.take(100_000)
     first[:3] = b"abc"
-    kept, second = first[10:20], rooms.take(100_000)
+    kept, second = first[10:20], buffers.take(100_000)
     second[:3] = b"xyz"
     assert (bytes(first[:3]), first.obj is second.obj) == (b"abc", False)
     place = id(first.obj)
     del first
-    assert id(rooms.take(50_000).obj) != place, "a slice is a view too"
+    assert id(buffers.take(50_000).obj) != place, "a slice is a view too"
     kept.release()
-    assert id(rooms.take(50_000).obj) == place
+    assert id(buffers.take(50_000).obj) == place
 
 
-def test_more_views_than_rooms_are_no_obstacle() -> None:
-    rooms = Rooms()
-    views = [rooms.take(70_000) for _ in range(3 * ROOMS_MAX)]
-    assert len({id(view.obj) for view in views}) == 3 * ROOMS_MAX
+def test_there_may_be_more_views_than_buffers() -> None:
+    buffers = LargeFrameBuffers()
+    views = [buffers.take(70_000) for _ in range(3 * BUFFERS_MAX)]
+    assert len({id(view.obj) for view in views}) == 3 * BUFFERS_MAX
 
 
-async def test_memory_of_large_frames_is_given_up_by_an_idle_connection(autojump_clock: Any) -> None:
+async def test_an_idle_connection_frees_the_memory_of_large_frames(autojump_clock: Any) -> None:
     frame, seen = bytes(encode_frame(head(1, bytes(200_000)))), list[int]()
 
     class Readable:
@@ -154,7 +154,7 @@ async def test_memory_of_large_frames_is_given_up_by_an_idle_connection(autojump
         nursery.start_soon(connection.run)
         await trio.sleep(1)
         assert (seen, connection.keeps_memory) == ([200_000], True)
-        await trio.sleep(IDLE_ROOMS_S)
+        await trio.sleep(IDLE_BUFFERS_S)
         assert not connection.keeps_memory
         nursery.cancel_scope.cancel()
 

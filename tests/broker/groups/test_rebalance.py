@@ -14,21 +14,21 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from kraftlab.broker.groups.group import (
     Alarm,
     Answer,
-    Beaten,
     Event,
     Group,
     Heartbeat,
+    HeartbeatAnswer,
     Join,
-    Joined,
+    JoinAnswer,
     Leave,
+    LeaveAnswer,
     Leaver,
-    Left,
     Limits,
     Member,
     Protocol,
     State,
     Sync,
-    Synced,
+    SyncAnswer,
     Token,
 )
 from kraftlab.broker.groups.rebalance import NEW_MEMBER_TIMEOUT_MS, can_commit, step
@@ -73,14 +73,14 @@ class Life:
         token = next(self._tokens)
         self.send(Heartbeat(token=token, member_id=member_id, generation=generation, **fields))
         answer = self.answers[token]
-        assert isinstance(answer, Beaten)
+        assert isinstance(answer, HeartbeatAnswer)
         return answer.error
 
     def leave(self, *members: Leaver) -> tuple[ErrorCode, ...]:
         token = next(self._tokens)
         self.send(Leave(token=token, members=members))
         answer = self.answers[token]
-        assert isinstance(answer, Left)
+        assert isinstance(answer, LeaveAnswer)
         return answer.errors
 
     def wait(self, duration_ms: int) -> None:
@@ -93,14 +93,14 @@ class Life:
             assert self.group != before, "an alarm that is due changes the group"
         self.now_ms = end_ms
 
-    def joined(self, token: Token) -> Joined:
+    def joined(self, token: Token) -> JoinAnswer:
         answer = self.answers[token]
-        assert isinstance(answer, Joined)
+        assert isinstance(answer, JoinAnswer)
         return answer
 
-    def synced(self, token: Token) -> Synced:
+    def synced(self, token: Token) -> SyncAnswer:
         answer = self.answers[token]
-        assert isinstance(answer, Synced)
+        assert isinstance(answer, SyncAnswer)
         return answer
 
     def new_member(self, **fields: Any) -> str:
@@ -136,7 +136,7 @@ def test_a_member_joins_syncs_and_leaves() -> None:
     token = life.join(member_id)
     assert token not in life.answers
     life.wait(DELAY_MS)
-    assert life.joined(token) == Joined(
+    assert life.joined(token) == JoinAnswer(
         member_id=member_id,
         generation=1,
         protocol_type="consumer",
@@ -147,7 +147,7 @@ def test_a_member_joins_syncs_and_leaves() -> None:
     assert life.group.state is State.COMPLETING
     assert life.writes == 0
     token = life.sync(member_id, 1, {member_id: b"\x07"}, protocol_type="consumer", protocol_name="range")
-    assert life.synced(token) == Synced(protocol_type="consumer", protocol_name="range", assignment=b"\x07")
+    assert life.synced(token) == SyncAnswer(protocol_type="consumer", protocol_name="range", assignment=b"\x07")
     assert (life.group.state, life.writes) == (State.STABLE, 1)
     assert life.beat(member_id, 1) is ErrorCode.NONE
     assert life.leave(Leaver(member_id)) == (ErrorCode.NONE,)
@@ -168,7 +168,7 @@ def test_a_member_joins_syncs_and_leaves() -> None:
 )
 def test_an_empty_group_refuses(fields: dict[str, Any], error: ErrorCode) -> None:
     life = Life()
-    assert life.joined(life.join(**fields)) == Joined(error=error, member_id=fields.get("member_id", ""))
+    assert life.joined(life.join(**fields)) == JoinAnswer(error=error, member_id=fields.get("member_id", ""))
     assert life.group == Group(group_id="g")
 
 
@@ -178,7 +178,7 @@ def test_a_stable_group_refuses_other_protocols_also_of_its_members() -> None:
     for fields in ({"protocol_type": "connect"}, {"protocols": (Protocol("sticky", b"x"),)}):
         assert life.joined(life.join(**fields)).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     again = life.joined(life.join(member_id, (Protocol("roundrobin", b"x"),)))
-    assert again == Joined(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=member_id)
+    assert again == JoinAnswer(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=member_id)
     assert life.group.state is State.STABLE
 
 
@@ -302,7 +302,7 @@ def test_an_id_that_nobody_uses_is_forgotten() -> None:
 def test_a_full_group_refuses_and_keeps_its_members() -> None:
     life = Life(size_max=1)
     member_id = life.alone()
-    assert life.joined(life.join()) == Joined(error=ErrorCode.GROUP_MAX_SIZE_REACHED)
+    assert life.joined(life.join()) == JoinAnswer(error=ErrorCode.GROUP_MAX_SIZE_REACHED)
     assert life.beat(member_id, 1) is ErrorCode.NONE
 
 
@@ -459,7 +459,7 @@ class RandomLife(RuleBasedStateMachine):
             listing = {
                 (answer.generation, answer.member_id)
                 for answer in self.life.answers.values()
-                if isinstance(answer, Joined) and answer.members and not answer.skip_assignment
+                if isinstance(answer, JoinAnswer) and answer.members and not answer.skip_assignment
             }
             assert len({generation for generation, _ in listing}) == len(listing)
 
