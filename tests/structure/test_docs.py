@@ -8,7 +8,7 @@ import runpy
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 ROW = re.compile(r"^\| `([\w/-]+)` \| (.+) \| .+ \|$", re.MULTILINE)
 ROOMS = dict(ROW.findall(ARCHITECTURE))
@@ -25,6 +25,28 @@ def test_every_file_that_a_document_names_exists() -> None:
     assert [pair for pair in named if not (ROOT / pair[1]).is_file()] == []
     assert [pair for pair in linked if not (pair[0].parent / pair[1]).is_file()] == []
     assert len(named) > 20
+
+
+def test_each_recipe_lists_files_in_order_and_every_file_exists() -> None:
+    recipes = (ROOT / "CONTRIBUTING.md").read_text().partition("## Recipes")[2].split("\n### ")[1:]
+    assert [re.match(r"Add an? (\w+) ", recipe).group(1) for recipe in recipes] == [
+        "call",
+        "record",
+        "workload",
+        "fault",
+        "command",
+    ]
+    for recipe in recipes:
+        steps = re.findall(r"^(\d+)\. `([^`]+)`: ", recipe, re.MULTILINE)
+        assert [int(number) for number, _ in steps] == list(range(1, len(steps) + 1))
+        assert [path for _, path in steps if not (ROOT / path).is_file()] == []
+        assert len(steps) >= 5
+
+
+def test_the_table_of_commands_has_every_target_that_people_call() -> None:
+    (targets,) = re.findall(r"^# make (.+?)\. ", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| (`make .+?) \| ", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+    assert {name for row in rows for name in re.findall(r"`make ([\w-]+)`", row)} | {"clean"} == set(targets.split(" | "))
 
 
 def test_the_rooms_are_the_folders() -> None:
