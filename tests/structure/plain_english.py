@@ -1,7 +1,7 @@
-"""Counts sentences that keep readers out: docstrings that open with a relative clause, and banned phrases.
+"""Counts sentences that keep readers out: docstrings that open with a relative clause, banned phrases, and unclear class names.
 
 `make lint` runs this file. It fails above the ceilings, which are only ever lowered. `plain_english.py ROOM` lists the places in
-one room, as path:line.
+one room, as path:line. A row of `banned_phrases.txt` that ends with a number has that ceiling, in sources and documents together.
 
 Docstrings are those of modules, classes, functions and attributes. Phrases are looked for in comments and string literals of
 sources, and in the lines of Markdown files. Tests are not counted.
@@ -16,6 +16,7 @@ import sys
 import tokenize
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 OPENINGS_MAX = 0
@@ -24,11 +25,18 @@ PHRASES_MAX = 5
 """Banned phrases in all sources."""
 READ_BY_ALL_MAX = 0
 """Banned phrases in README.md, docs/ and the help of commands."""
+CLASS_NAMES_MAX = 90
+"""Classes with a participle as their name (`Joined`, `Filling`): what is it that was joined?"""
 
 ROOT = Path(__file__).parents[2]
 OPENING = re.compile(r"(What|Whether|Who|Whoever|Whose|Those|Of|Where|How|Which)\b")
 ROWS = [line.split(" → ") for line in Path(__file__).with_name("banned_phrases.txt").read_text().splitlines() if line[0] != "#"]
-PHRASE = re.compile("|".join(rf"\b(?:{pattern})\b" for pattern, _ in ROWS), re.IGNORECASE)
+PHRASE = re.compile("|".join(rf"\b(?:{row[0]})\b" for row in ROWS if len(row) == 2), re.IGNORECASE)
+COUNTED = {row[0]: (re.compile(rf"\b(?:{row[0]})\b", re.IGNORECASE), int(row[2])) for row in ROWS if len(row) == 3}
+"""Pattern of a phrase with a ceiling of its own → the compiled pattern, its ceiling."""
+PARTICIPLE = re.compile(r"_?(?:[A-Z][a-z]*(?:ed|ing)|Unheard|Drawn|Found|Held|Kept|Left|Lost|Made|Sent|Taken|Torn|Told|Written)")
+NOUNS = {"Fencing", "Finding", "Opening", "Recording", "Seed", "Setting", "Standing"}
+"""Class names that look like participles and are nouns here."""
 TEXT_TOKENS = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
 ROOMS_LEFT_OUT = {"tests", "src", "build", "dist"}
 
@@ -42,16 +50,28 @@ def openings(source: str) -> Iterator[int]:
                 yield statement.lineno
 
 
-def phrases_in_text(text: str) -> Iterator[int]:
+def class_names(source: str) -> Iterator[int]:
+    """Yield the line of each class that has a participle as its name."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ClassDef) and PARTICIPLE.fullmatch(node.name) and node.name.lstrip("_") not in NOUNS:
+            yield node.lineno
+
+
+def phrases_in_text(text: str, phrase: re.Pattern[str] = PHRASE) -> Iterator[int]:
     """Yield the line of each banned phrase in a text."""
-    yield from (text.count("\n", 0, match.start()) + 1 for match in PHRASE.finditer(text))
+    yield from (text.count("\n", 0, match.start()) + 1 for match in phrase.finditer(text))
 
 
-def phrases(source: str) -> Iterator[int]:
+@cache
+def texts(source: str) -> list[tuple[int, str]]:
+    """Return (line, text) of each comment and string literal of a Python source."""
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    return [(token.start[0], token.string) for token in tokens if token.type in TEXT_TOKENS]
+
+
+def phrases(source: str, phrase: re.Pattern[str] = PHRASE) -> Iterator[int]:
     """Yield the line of each banned phrase in comments and string literals of a Python source."""
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type in TEXT_TOKENS:
-            yield from (token.start[0] + line - 1 for line in phrases_in_text(token.string))
+    yield from (start + line - 1 for start, text in texts(source) for line in phrases_in_text(text, phrase))
 
 
 def sources() -> list[Path]:
@@ -83,6 +103,22 @@ def helps() -> Iterator[tuple[str, str]]:
     yield from walk(build(), "kraftlab")
 
 
+def counted(rooms: list[str]) -> bool:
+    """Print the number of each kind with a ceiling of its own, and its places in `rooms`; return True if one is exceeded."""
+    code = [(path.relative_to(ROOT), path.read_text()) for path in sources()]
+    pages = [(path.relative_to(ROOT), path.read_text()) for path in documents() if "reference" not in path.parts]
+    is_exceeded = False
+    for name, (phrase, most) in {**COUNTED, "class names": (None, CLASS_NAMES_MAX)}.items():
+        found = [(place, line) for place, text in code for line in (phrases(text, phrase) if phrase else class_names(text))]
+        found += [(place, line) for place, text in pages for line in (phrases_in_text(text, phrase) if phrase else ())]
+        is_exceeded |= len(found) > most
+        print(f"{len(found):>5} of at most {most:<4} {name}")
+        for place, line in found:
+            if place.parts[0] in rooms:
+                print(f"      {place}:{line}")
+    return is_exceeded
+
+
 def main(rooms: list[str]) -> int:
     """Print the counts per room and every place in `rooms`; return 1 if a ceiling is exceeded."""
     found: dict[str, list[str]] = {"openings": [], "phrases": []}
@@ -103,8 +139,12 @@ def main(rooms: list[str]) -> int:
     )
     for place in read_by_all:
         print(place)
+    is_exceeded = counted(rooms)
     numbers = (len(found["openings"]), len(found["phrases"]), len(read_by_all))
-    return int(any(number > most for number, most in zip(numbers, (OPENINGS_MAX, PHRASES_MAX, READ_BY_ALL_MAX), strict=True)))
+    return int(
+        is_exceeded
+        or any(number > most for number, most in zip(numbers, (OPENINGS_MAX, PHRASES_MAX, READ_BY_ALL_MAX), strict=True))
+    )
 
 
 if __name__ == "__main__":
