@@ -3,7 +3,7 @@
 One controller and one broker with two log directories run as processes on loopback. All directories are on one disk; the page
 cache is warm and is not dropped. `cp -r` of the replica's directory and `sync` of the copied files alternate with moves there and
 back; before each, everything is synced and former copies are gone. The time of a move is from the request until DescribeLogDirs
-shows the replica in its new directory, and no copy any more.
+shows the replica in its new directory, and no copy.
 
 Throttle: N replicas move at once under one limit; bytes per second over ten seconds, from the sizes of the copies, and the
 smallest and largest share of a mover. Producer: one batch of 64 KiB every few milliseconds with acks=all, to the partition

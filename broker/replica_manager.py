@@ -594,7 +594,7 @@ class ReplicaManager:
     async def log_ended(self, error: LogEnded) -> None:
         """Take the replica of an ended log offline, or end the move whose copy has ended. Other replicas go on.
 
-        The report to the controller names the directory as lost: then the replica is neither leader nor in the ISR any more.
+        The report to the controller names the directory as lost: then the replica leaves leadership and ISR.
         """
         log = error.log
         replica = log.topic_id, log.partition

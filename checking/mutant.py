@@ -2,7 +2,7 @@
 
 Theory of operation. A checker that has never failed proves nothing, so bugs are planted, and the checkers must find them. A
 `Mutant` replaces one function or table of the code under test from outside, while it is `planted`. Production code has no switch
-for it. A mutant whose target does not exist any more raises MutantDoesNotApply. Each room keeps its mutants in a `Table`. A row
+for it. A mutant whose target no longer exists raises MutantDoesNotApply. Each room keeps its mutants in a `Table`. A row
 of it is a decorated function:
 
     @MUTANTS.row(Outbox, "put", Seeds("S17"))

@@ -93,7 +93,7 @@ class HistoryChanged(Exception):
 
 
 class _AnotherLeads(Exception):
-    """The source of the bytes so far is not the leader any more."""
+    """The source of the bytes so far is no longer the leader."""
 
 
 def observer_named(name: str) -> ReplicaKey:

@@ -78,7 +78,7 @@ class ErrorCode(enum.IntEnum):
     )
     LOG_DIR_NOT_FOUND = 57, "The broker has no such log directory; use one of its log.dirs."
     SASL_AUTHENTICATION_FAILED = 58, "The caller could not be authenticated; check user and password."
-    UNKNOWN_PRODUCER_ID = 59, "The producer id is not known here any more; the producer must start again."
+    UNKNOWN_PRODUCER_ID = 59, "The producer id is no longer known here; the producer must start again."
     REASSIGNMENT_IN_PROGRESS = 60, "A reassignment of the partition is in progress."
     NON_EMPTY_GROUP = 68, "The group has members; stop them first."
     GROUP_ID_NOT_FOUND = 69, "There is no such group."

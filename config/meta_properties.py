@@ -112,7 +112,7 @@ def read_own(directory: Path, owner: Owner, *, is_log_dir: bool = True) -> MetaP
     check_formatted(directory, owner, is_log_dir=is_log_dir)
     meta = read(directory, owner)
     if meta is None:
-        raise ConfigError(f"{directory} is not formatted any more; {_mount_it(directory, owner, is_log_dir)}")
+        raise ConfigError(f"{directory} is no longer formatted; {_mount_it(directory, owner, is_log_dir)}")
     if meta.cluster_id != owner.cluster_id:
         raise ConfigError(
             f"{directory} belongs to another cluster: to node {meta.node_id} of cluster {meta.cluster_id}, but this is node "

@@ -1,5 +1,5 @@
 """Opening and reading files that a node finds in its directories: only regular ones, up to a size. A reader or writer would wait
-for ever for a FIFO in a file's place, and a huge file would take all memory.
+forever for a FIFO in a file's place, and a huge file would take all memory.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class PortClaims:
         self._held: dict[int, IO[bytes]] = {}
 
     def take(self, ports: Iterable[int]) -> int | None:
-        """Claim all ports, or none: then return the first that another cluster has. Its own ports count as free."""
+        """Claim all ports, or none: then return the first port that another cluster has. Its own ports count as free."""
         taken: dict[int, IO[bytes]] = {}
         for port in ports:
             if port in self._held or port in taken:

@@ -326,7 +326,7 @@ class MetadataDelta:
         self._brokers[record.broker_id] = None
 
     def _replay_registration_change(self, record: BrokerRegistrationChange, offset: int) -> None:
-        """A directory that goes offline is not cordoned any more."""
+        """A directory that goes offline is no longer cordoned."""
         broker = self._broker(record.broker_id, record.broker_epoch)
         log_dirs = broker.log_dirs if record.log_dirs is None else record.log_dirs
         cordoned = broker.cordoned_log_dirs if record.cordoned_log_dirs is None else record.cordoned_log_dirs

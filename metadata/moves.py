@@ -10,7 +10,7 @@ lists, or that removes the topic. There is no record of its own, so no path that
 it.
 
 A move's id is `<offset>.<index>`: the metadata offset of the request's first record, and the partition's index in the request.
-It is unique for ever, is known when the request is answered, and sorts by age.
+It is unique forever, is known when the request is answered, and sorts by age.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ class UserScramCredential(Record, frozen=True, array_like=True, tag=11):
 
 
 class FeatureLevel(Record, frozen=True, array_like=True, tag=12):
-    """Finalizes a feature's level; 0 removes it. Its version stays 0 for ever: it is read before versions are known."""
+    """Finalizes a feature's level; 0 removes it. Its version stays 0 forever: it is read before versions are known."""
 
     TYPE: ClassVar[int] = 12
     name: str
@@ -274,8 +274,8 @@ class RegisterController(Record, frozen=True, array_like=True, tag=27):
 
 
 class ClearElr(Record, frozen=True, array_like=True, tag=28):
-    """The effective min ISR of a topic (of all topics: name "") has changed, so its eligible leader replicas are not eligible
-    any more. Partitions with an empty in-sync set keep theirs: nothing can be committed there.
+    """The effective min ISR of a topic (of all topics: name "") has changed, so its eligible leader replicas are no longer
+    eligible. Partitions with an empty in-sync set keep theirs: nothing can be committed there.
     """
 
     TYPE: ClassVar[int] = 28
@@ -375,7 +375,7 @@ class MovePlan(Record, frozen=True, array_like=True, tag=1014):
 
 
 class RemovePlan(Record, frozen=True, array_like=True, tag=1015):
-    """The plan cannot be rolled back any more."""
+    """The plan can no longer be rolled back."""
 
     TYPE: ClassVar[int] = 1015
     plan_id: str

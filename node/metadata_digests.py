@@ -1,7 +1,7 @@
 """DescribeMetadata: digests of the image that a node has published, and of the image in its metadata log on disk.
 
 The log is read again from the newest valid snapshot (`history.py`), read-only and beside the running node. Everything below the
-committed offset does not change any more, and nothing above it is read.
+committed offset no longer changes, and nothing above it is read.
 """
 
 from __future__ import annotations

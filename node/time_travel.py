@@ -76,7 +76,8 @@ class TimeTravel:
         self._check(offset, newest)
         moment = Moment(time_ms=request.time_ms) if request.HasField("time_ms") else Moment(offset=offset)
         if request.first_record < 0:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"first_record is {request.first_record}; it is 0, or what an answer said")
+            expected = "expected 0 or `next_record` of the previous response"
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"first_record is {request.first_record}: {expected}")
         exactly = request.HasField("offset")
         return await self._in_thread(lambda: self._describe(moment, newest, request.first_record, exactly))
 

@@ -151,7 +151,7 @@ class Lifecycle:
         return frozenset(self._registration.log_dirs)
 
     def is_reported(self, directory_id: Uuid) -> bool:
-        """Return True if the metadata does not count a failed directory as working any more."""
+        """Return True if the metadata no longer counts a failed directory as working."""
         return directory_id not in self._offline
 
     def directories_cordoned(self, directory_ids: tuple[Uuid, ...]) -> None:
@@ -232,7 +232,7 @@ class Lifecycle:
     # --- registration --------------------------------------------------------------------------------------------------------
 
     async def _register(self) -> None:
-        """Return once registered, or once the broker may stop: an unregistered broker has nothing to hand over."""
+        """Register. Return early on shutdown: an unregistered broker leads nothing."""
         deadline = trio.current_time() + self._config.initial_broker_registration_timeout_ms / 1000
         backoff_s, refusal = REGISTRATION_BACKOFF_S, "no controller answered"
         while not self._may_stop():

@@ -467,7 +467,7 @@ def _leave_one(turn: _Turn, leaver: Leaver) -> ErrorCode:
 
 
 def _close_ranks(turn: _Turn, before: Group) -> None:
-    """Rebalance if members have gone. If only unused ids have, a running rebalance may have nothing to wait for any more."""
+    """Rebalance if members have gone. If only an unused member id expired, check whether the running rebalance can complete."""
     if len(turn.group.members) < len(before.members):
         _rebalance(turn)
     else:

@@ -38,7 +38,7 @@ RETRY_S = 5.0
 
 
 class LeadershipOver(Exception):
-    """This broker does not lead the partition in this epoch any more."""
+    """This broker no longer leads the partition in this epoch."""
 
 
 class NotWritten(Exception):

@@ -34,7 +34,7 @@ class LogDigest(msgspec.Struct, frozen=True):
     """Offset after the last batch, -1 if there is none."""
 
 
-class Digesting:
+class RangeDigest:
     """A digest of the whole batches within [`start_offset`, `end_offset`), made piece by piece."""
 
     def __init__(self, start_offset: int, end_offset: int) -> None:
@@ -100,7 +100,7 @@ def _digest_of_one_time(log: DigestibleLog, end_offset: int | None) -> LogDigest
     with log.pinned() as view:
         cuts, offset = log.cuts, view.log_start_offset
         end = view.log_end_offset if end_offset is None else end_offset
-    digesting = Digesting(offset, end)
+    digesting = RangeDigest(offset, end)
     while offset < end:
         with log.pinned() as view, log.reading():
             if log.cuts != cuts or view.log_start_offset > offset:

@@ -3,8 +3,8 @@
 Theory of operation. An error that nobody expected, a bug, may have left anything behind in the log at which it happened, and
 nothing elsewhere. So that log answers every later call with LogEnded, its stack is logged, and the replica goes offline like one
 in a directory that failed: the controller is informed, and another replica leads. A bug that depends on the records meets every
-replica of the partition; then this partition is unavailable, and all others go on. The files stay as they are. The directory does
-not count as cleanly shut down any more, so the next start checks the log before it serves the log again.
+replica of the partition; then this partition is unavailable, and all others go on. The files stay as they are. The directory no
+longer counts as cleanly shut down, so the next start checks the log before it serves the log again.
 """
 
 from __future__ import annotations

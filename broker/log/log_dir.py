@@ -66,7 +66,7 @@ class LogDir:
         self._all_lock = Lock()
         self._tickets = itertools.count(1)
         self._served = 0
-        """Ticket of the last write of all checkpoints: earlier calls have got what they want."""
+        """Ticket of the newest full checkpoint write. Calls with a lower ticket need no write of their own."""
 
     @classmethod
     def open(cls, path: Path, owner: Owner) -> LogDir:
@@ -123,7 +123,7 @@ class LogDir:
         fsync_directory(self.path)
 
     def check_in_place(self) -> None:
-        """LogDirFailed if the path does not lead to this directory any more: its disk was unmounted, or another one mounted."""
+        """LogDirFailed if the path no longer leads to this directory: its disk was unmounted, or another one mounted."""
         with disk_errors(self.path):
             locked = os.fstat(self._lock_descriptor)
             try:

@@ -95,7 +95,7 @@ class LogView(msgspec.Struct, frozen=True):
         return total
 
     def batches_from(self, offset: int) -> tuple[int, bytes, Batches] | None:
-        """Return position, bytes and headers of some batches, from the first that reaches beyond `offset`; None at the end."""
+        """Return position, bytes and headers of batches, from the first batch that reaches beyond `offset`; None at the end."""
         for segment in self.segments_from(offset):
             size_bytes = self.size_of(segment)
             found = segment.locate(offset, size_bytes)
@@ -110,7 +110,7 @@ def bytes_of(slices: Sequence[Slice]) -> bytes:
 
 
 def ages_of(segments: Sequence[Segment], log_end_offset: int) -> Iterator[Aging]:
-    """Yield the segments for retention, up to the first whose timestamps are not known. May read a little of each."""
+    """Yield the segments for retention, up to the first segment with unknown timestamps. May read a little of each."""
     ends = (*(segment.base_offset for segment in segments[1:]), log_end_offset)
     for segment, end_offset in zip(segments, ends, strict=True):
         latest = segment.latest

@@ -6,7 +6,7 @@ replicas. Cordoned directories come last: they get a replica only if there are n
 Free bytes are asked of the file system once every few seconds for each volume, not for every replica of a burst. Meanwhile each
 replica that was placed is charged to its volume with the bytes that it will soon have: those of the copy for a move, one full
 segment for a new replica. So a burst of creations is spread over volumes by their free bytes, and over the directories of one
-volume by their numbers of replicas. The charges end when the free bytes are asked again; by then the file system knows better.
+volume by their numbers of replicas. The charges end when the free bytes are asked again.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ sequence if there is a producer id, at most max.message.bytes. For each record: 
 timestamp within message.timestamp.before.max.ms and after.max.ms. With LogAppendTime the leader sets the batch's timestamp
 instead.
 
-Records that cannot be read would stop each consumer for ever, so every batch is decompressed, to `DECOMPRESSED_BYTES_MAX` at
+Records that cannot be read would stop each consumer forever, so every batch is decompressed, to `DECOMPRESSED_BYTES_MAX` at
 most, and its records are walked once (`check_records`). That is most of the work here. Keys and timestamps cost far more, so they
 are read only on compacted topics and where `before.max.ms` is set; otherwise the largest timestamp of the header counts for all.
 
@@ -217,7 +217,7 @@ def _check_header(header: BatchHeader) -> None:
 
 
 def _check_sequences(headers: list[BatchHeader]) -> None:
-    """Batches of one request are of no producer, or of one that numbers them one after the other."""
+    """All batches of a request have no producer id, or one producer id and consecutive sequences."""
     if all(header.producer_id < 0 for header in headers):
         return
     if len(headers) > BATCHES_KEPT:

@@ -498,7 +498,7 @@ class Segment:
         return len(self._index) >= offsets_max or len(self._time_index) >= times_max - 1
 
     def seal(self) -> None:
-        """Note the latest timestamp in the time index, since nothing is appended any more. OSError."""
+        """Note the latest timestamp in the time index once nothing more is appended. OSError."""
         self._index_latest()
         self.flush_index()
 

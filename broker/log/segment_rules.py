@@ -68,7 +68,7 @@ class Aging(NamedTuple):
 
 
 def expired_count(segments: Iterable[Aging], log_bytes: int, high_watermark: int, config: LogConfig, now_ms: int) -> int:
-    """Return the number of oldest segments that retention deletes. `segments` are consumed only up to the first that stays.
+    """Return the number of oldest segments that retention deletes. `segments` are consumed up to the first segment that stays.
 
     An empty segment is passed over: it is active, or the log begins with a gap.
     """

@@ -5,7 +5,7 @@ while the replica goes on as leader or follower. Each chunk begins by making the
 epochs): if the current log was truncated meanwhile, or while the broker was down, the copy loses the same records. When the ends
 meet, `move_state.py` decides the next step: first the target is reported to the controller, and only when the metadata names the
 target does the future log become the current one. For that the last chunk is copied under the partition's lock, so that a busy
-producer cannot keep the ends apart for ever.
+producer cannot keep the ends apart forever.
 
 A copy that fails is parked with its reason, which DescribeLogDirs shows, and tried again after a growing pause; a new request for
 the same directory retries it at once. At most as many moves copy at a time as there are mover threads, in the order of their

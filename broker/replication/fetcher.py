@@ -135,9 +135,7 @@ class _Source:
         self.answered = ErrorCode.NONE
 
     def position(self, max_bytes: int) -> FetchPartition | None:
-        """The position for the leader; None without a log, or with one whose directory has failed: the leader must not count on
-        it any more.
-        """
+        """The position for the leader; None without a log, or on a failed directory: the leader must not count on it."""
         log = self.partition.log
         if log is None or not log.is_open:
             return None

@@ -13,7 +13,7 @@ LogClosed, so that the read is repeated on the current log.
 A task that waits for news (a fetch session, a producer with acks=all, a mover) leaves an event with `watch`; it is set at the
 next change, once.
 
-Followers that have all records send their position once and then rest: their fetches do not name the partition any more. Before
+Followers that have all records send their position once and then rest: their fetches no longer name the partition. Before
 an append, a follower at the log's end is noted as caught up as of its last fetch of any partition.
 
 Not kept here: which bytes are durable. As in Kafka an append counts once the log has it; replication makes it safe.

@@ -31,7 +31,7 @@ from ..replica_manager import ReplicaManager
 logger = logging.getLogger("kraftlab.broker.directories")
 
 SETTLED_WITHIN_S = 15.0
-"""The controller has to know by then that the directory failed, or that it is back."""
+"""The controller must know at that time that the directory failed, or that it is back."""
 
 
 class DirectoryReturns:

@@ -33,7 +33,7 @@ class PartitionFiles(msgspec.Struct, frozen=True):
     size_bytes: int
 
 
-class Imported(msgspec.Struct, frozen=True):
+class ImportResult(msgspec.Struct, frozen=True):
     """Result of the import into one partition. `records` includes control records."""
 
     topic: str
@@ -103,7 +103,9 @@ def _append(data: DataClient, source: PartitionFiles, content: bytes) -> Produce
         raise
 
 
-def import_partition(data: DataClient, source: PartitionFiles, advance: Callable[[int], None] = lambda size: None) -> Imported:
+def import_partition(
+    data: DataClient, source: PartitionFiles, advance: Callable[[int], None] = lambda size: None
+) -> ImportResult:
     """Import one partition's files. `advance` is called with the size of each answered request. BadInput, ApiError."""
     batches = records = size_bytes = 0
     end = 0
@@ -115,4 +117,4 @@ def import_partition(data: DataClient, source: PartitionFiles, advance: Callable
             size_bytes += len(content)
             end = response.log_end_offset
             advance(len(content))
-    return Imported(source.topic, source.partition, batches, records, size_bytes, end)
+    return ImportResult(source.topic, source.partition, batches, records, size_bytes, end)

@@ -30,7 +30,7 @@ from .directories import (
     move_failures,
 )
 from .plan import ANY, Placement, Plan, TopicPartition, TopicPartitionReplica, format_plan
-from .text import Answer, LogDirMoveState, Ongoing, PartitionState
+from .text import Answer, LogDirMoveState, OngoingReassignment, PartitionState
 
 PrintLines = Callable[[Iterable[str]], None]
 
@@ -41,15 +41,15 @@ def describe(client: AdminClient, topics: Iterable[str]) -> dict[str, pb.Describ
     return {topic.name: topic for topic in response.topics if not topic.error_code}
 
 
-def ongoing(client: AdminClient) -> dict[TopicPartition, Ongoing]:
+def ongoing(client: AdminClient) -> dict[TopicPartition, OngoingReassignment]:
     """Return every running reassignment."""
     return ongoing_of(client.list_partition_reassignments())
 
 
-def ongoing_of(response: pb.ListPartitionReassignmentsResponse) -> dict[TopicPartition, Ongoing]:
+def ongoing_of(response: pb.ListPartitionReassignmentsResponse) -> dict[TopicPartition, OngoingReassignment]:
     """Return the running reassignments of a listing."""
     return {
-        (topic.name, partition.partition_index): Ongoing(
+        (topic.name, partition.partition_index): OngoingReassignment(
             tuple(partition.replicas),
             tuple(partition.adding_replicas),
             tuple(partition.removing_replicas),
@@ -232,7 +232,9 @@ class Execution:
             )
         )
 
-    def _set_throttles(self, current: Mapping[TopicPartition, Sequence[int]], running: Mapping[TopicPartition, Ongoing]) -> None:
+    def _set_throttles(
+        self, current: Mapping[TopicPartition, Sequence[int]], running: Mapping[TopicPartition, OngoingReassignment]
+    ) -> None:
         if self._options.throttle is not None:
             self._print([*text.throttle_lines(-1, self._log_dir_rate), text.own_throttle_line(self._options.throttle)])
             self._rate = -1
@@ -388,7 +390,7 @@ class Cancelled(msgspec.Struct, frozen=True):
 
     partitions: list[TopicPartition]
     moves: dict[TopicPartitionReplica, str]
-    others: dict[TopicPartition, Ongoing]
+    others: dict[TopicPartition, OngoingReassignment]
     silent: dict[int, str]
 
 
@@ -420,7 +422,7 @@ def cancel(
 
 def preview_cancel(
     client: AdminClient, plan: Plan | None, topics: Sequence[str] | None, options: MoveOptions
-) -> dict[TopicPartition, Ongoing]:
+) -> dict[TopicPartition, OngoingReassignment]:
     """Return the reassignments after a cancel. `options` have validate_only: nothing is cancelled."""
     response = _request_cancel(client, plan, topics, options)
     if response is None:
@@ -446,10 +448,10 @@ def _request_cancel(
         raise ReassignmentFailed(f"Error: {error.message or error}") from None
 
 
-def after_of(response: pb.AlterPartitionReassignmentsResponse) -> dict[TopicPartition, Ongoing]:
+def after_of(response: pb.AlterPartitionReassignmentsResponse) -> dict[TopicPartition, OngoingReassignment]:
     """Return the partitions of an answer as they are after the request; as they would be after a validation."""
     return {
-        (topic.name, entry.partition_index): Ongoing(
+        (topic.name, entry.partition_index): OngoingReassignment(
             tuple(entry.replicas), tuple(entry.adding_replicas), tuple(entry.removing_replicas)
         )
         for topic in response.responses

@@ -259,7 +259,7 @@ Exit codes: 0 done, 1 error (or not as planned), 2 still in progress (--verify a
     help="Like --throttle-ends-with-move, but remove the throttle at the latest this long after a move's start.",
 )
 @click.option("--details", is_flag=True, help="With --list: add progress, blockers, the queue, plans, and log directory moves.")
-@click.option("--watch", is_flag=True, help="With --progress: refresh until no replica catches up or moves any more.")
+@click.option("--watch", is_flag=True, help="With --progress: refresh until every replica has caught up and no move is left.")
 @click.option("--kafka-exit-code", is_flag=True, help="With --verify: exit 0 whatever the state, as Kafka's tool does.")
 @caller_options
 @linearizable_option

@@ -17,7 +17,7 @@ from . import text
 from .actions import after_of, describe, partition_errors
 from .directories import ReassignmentFailed, move_directories
 from .plan import Plan, TopicPartition, TopicPartitionReplica
-from .text import Ongoing, Progress, ReplicaState
+from .text import OngoingReassignment, Progress, ReplicaState
 
 IN_SYNC = "In sync"
 
@@ -25,7 +25,7 @@ IN_SYNC = "In sync"
 class RolledBack(msgspec.Struct, frozen=True):
     """Partitions after a rollback or its preview, the changed partitions, and the target directories of replicas."""
 
-    after: dict[TopicPartition, Ongoing]
+    after: dict[TopicPartition, OngoingReassignment]
     changed: list[TopicPartition]
     moves: dict[TopicPartitionReplica, str]
 
@@ -60,10 +60,10 @@ def _request_rollback(client: AdminClient, plan_id: str, options: MoveOptions) -
     return response
 
 
-def _sets_of(client: AdminClient, topics: Set[str]) -> dict[TopicPartition, Ongoing]:
+def _sets_of(client: AdminClient, topics: Set[str]) -> dict[TopicPartition, OngoingReassignment]:
     """Return the replicas of all partitions of the topics, with adding and removing replicas."""
     return {
-        (name, entry.partition_index): Ongoing(
+        (name, entry.partition_index): OngoingReassignment(
             tuple(entry.replica_nodes), tuple(entry.adding_replicas), tuple(entry.removing_replicas)
         )
         for name, topic in describe(client, topics).items()

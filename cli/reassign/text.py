@@ -36,7 +36,7 @@ class Progress(enum.Enum):
     WRONG = "not as planned"
 
 
-class Ongoing(msgspec.Struct, frozen=True):
+class OngoingReassignment(msgspec.Struct, frozen=True):
     """A running reassignment."""
 
     replicas: tuple[int, ...]
@@ -149,11 +149,13 @@ def queued_replica_lines(replicas: Mapping[TopicPartitionReplica, str]) -> list[
 
 def own_throttle_line(rate: int) -> str:
     if not rate:
-        return "These moves have no throttle any more."
+        return "These moves no longer have a throttle."
     return f"These moves are limited to {rate} B/s into each broker; the throttle ends with the moves."
 
 
-def preview_lines(after: Mapping[TopicPartition, Ongoing], moves: Mapping[TopicPartitionReplica, str] | None = None) -> list[str]:
+def preview_lines(
+    after: Mapping[TopicPartition, OngoingReassignment], moves: Mapping[TopicPartitionReplica, str] | None = None
+) -> list[str]:
     """Return one line for each partition with its replicas after the change, and one for each replica that the plan puts into a
     log directory.
     """
@@ -193,7 +195,7 @@ class Move(msgspec.Struct, frozen=True):
 
 
 def partition_moves(
-    plan: Plan, current: Mapping[TopicPartition, Sequence[int]], ongoing: Mapping[TopicPartition, Ongoing]
+    plan: Plan, current: Mapping[TopicPartition, Sequence[int]], ongoing: Mapping[TopicPartition, OngoingReassignment]
 ) -> dict[TopicPartition, Move]:
     """Return the moves that throttles have to cover: running moves and moves of the plan."""
     moves = {
@@ -352,14 +354,14 @@ def cancelled_move_lines(moves: Mapping[TopicPartitionReplica, str], silent: Ite
     return cancelled + lines
 
 
-def list_lines(ongoing: Mapping[TopicPartition, Ongoing]) -> list[str]:
+def list_lines(ongoing: Mapping[TopicPartition, OngoingReassignment]) -> list[str]:
     if not ongoing:
         return [NOTHING_RUNS]
     lines = (f"{name(partition)}: replicas: {state_text(ongoing[partition])}" for partition in sorted(ongoing))
     return ["Current partition reassignments:", *lines]
 
 
-def state_text(state: Ongoing) -> str:
+def state_text(state: OngoingReassignment) -> str:
     """Return the replica sets of a partition in the format of --list."""
     line = f"{ids(state.replicas)}."
     if state.adding:

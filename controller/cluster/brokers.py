@@ -56,7 +56,7 @@ def register(
     state: ControllerState, table: HeartbeatTable, request: BrokerRegistrationRequest, context: Context
 ) -> Outcome[BrokerRegistrationResponse]:
     """Register an incarnation. The same incarnation again is refreshed and keeps its epoch and flags; replicas in a directory
-    that it does not name any more leave ISRs and leaderships, as after a heartbeat that reports the directory offline, and
+    that it no longer names leave ISRs and leaderships, as after a heartbeat that reports the directory offline, and
     replicas in one that has come back may lead partitions that have no leader.
 
     ApiError, in this order: INCONSISTENT_CLUSTER_ID, INVALID_REGISTRATION (id, listeners, levels),
@@ -131,7 +131,7 @@ def _records_of_replaced(
 def _partitions_in_lost_directories(
     state: ControllerState, known: BrokerImage, request: BrokerRegistrationRequest
 ) -> list[TopicPartition]:
-    """Partitions with a replica in a directory that the registration does not name any more."""
+    """Partitions with a replica in a directory that the registration no longer names."""
     lost = [directory for directory in known.log_dirs if directory not in request.log_dirs]
     return _partitions_in_directories(state, known.broker_id, lost)
 

@@ -40,6 +40,6 @@ def _next_block(state: ControllerState, broker_id: int, broker_epoch: int) -> tu
     if start > HIGHEST_PRODUCER_ID - BLOCK_SIZE:
         raise ApiError(
             ErrorCode.UNKNOWN_SERVER_ERROR,
-            f"Exhausted all producer ids: the next one would be {start}. No producer can be given an id of its own any more.",
+            f"Exhausted all producer ids: the next one would be {start}. No further producer can be given an id.",
         )
     return start, ProducerIds(0, broker_id, broker.epoch, start + BLOCK_SIZE)

@@ -100,7 +100,7 @@ class LostConnections:
         self._fenced_epochs.clear()
 
     def heard(self, broker_id: int, broker_epoch: int, connection: object) -> None:
-        """Note the connection of a heartbeat of the registered epoch. The broker is not suspect any more."""
+        """Note the connection of a heartbeat of the registered epoch. The broker is no longer suspect."""
         self._heard[broker_id] = (broker_epoch, connection)
         self._acquit(broker_id)
 

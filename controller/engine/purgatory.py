@@ -100,7 +100,7 @@ class Purgatory:
         waiting.extend(reversed(moved))
 
     def fail_last(self, offset: int, error: ApiError) -> None:
-        """Fail the waiters for `offset`, the last offset that anything waits for: their change does not get there any more."""
+        """Fail the waiters for `offset`, the last offset that anything waits for: their change no longer gets there."""
         while self._waiting and self._waiting[-1].offset == offset:
             self._waiting.pop().fail(error)
 

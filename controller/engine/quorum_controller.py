@@ -20,7 +20,7 @@ busy for longer than its followers' fetch timeout would be deposed, and the next
 
 A manager that fails unexpectedly, or whose records cannot be replayed, has changed nothing: its caller gets
 UNKNOWN_SERVER_ERROR, and the controller goes on. Replay comes before the proposal because a committed record that cannot be
-replayed would stop every node that reads it, for ever.
+replayed would stop every node that reads it, forever.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class QuorumController:
         self.settings = settings
         self._offload = offload
         self._offloaded_write: object | None = None
-        """Token of the long write that is being computed. None: there is none, or its result is not needed any more."""
+        """Token of the long write that is being computed. None: there is none, or its result is no longer needed."""
         self.heartbeats = HeartbeatTable(settings.session_timeout_ms)
         self.queue = EventQueue(clock, on_timer_changed)
         self.failure: BaseException | None = None
@@ -309,7 +309,7 @@ class QuorumController:
         self._offload(work, done)
 
     def _abandon_offloaded(self) -> None:
-        """Drop the long write that is being computed: the state that it starts from does not hold any more."""
+        """Drop the long write that is being computed: the state that it starts from no longer holds."""
         if self._offloaded_write is not None:
             self._offloaded_write = None
             self.queue.unpause()
@@ -524,7 +524,7 @@ class QuorumController:
         return ControllerState(image, index_of(image))
 
     async def load_snapshot(self, position: OffsetAndEpoch, append_time_ms: int, state: ControllerState) -> None:
-        """Continue from a snapshot far ahead. A leader never needs one, so a node that loads one does not lead any more."""
+        """Continue from a snapshot far ahead. A leader never needs one, so a node that loads one no longer leads."""
         if self._claimed_epoch is not None:
             self._leader_id = NO_LEADER
             self._step_down(f"it has loaded a snapshot of another leader, at {position}")
@@ -568,7 +568,7 @@ class QuorumController:
     def _step_down(self, reason: str) -> None:
         lost = self._log.in_flight
         logger.info(
-            "node %d is not the active controller any more (%s); %d batches of epoch %s may or may not survive",
+            "node %d is no longer the active controller (%s); %d batches of epoch %s may or may not survive",
             self.settings.node_id,
             reason,
             lost,

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def on_a_thread(work: Callable[[], T], done: Callable[[Outcome[T]], None]) -> None:
-    """Run `work` on a thread, then `done` with its result on the event loop, unless the loop has ended by then."""
+    """Run `work` on a thread, then `done` with its result on the event loop, unless the loop has ended."""
     token = trio.lowlevel.current_trio_token()
 
     def deliver(result: Outcome[T]) -> None:

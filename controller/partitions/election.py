@@ -39,7 +39,7 @@ class Candidates(NamedTuple):
     last_known: tuple[int, ...] = ()
 
 
-class Elected(NamedTuple):
+class ElectionResult(NamedTuple):
     """The elected leader, NO_LEADER if none qualifies. `unclean`: it may lack records, since it was neither in sync nor
     eligible.
     """
@@ -48,20 +48,20 @@ class Elected(NamedTuple):
     unclean: bool = False
 
 
-def elect(mode: Election, candidates: Candidates, leader: int, acceptable: Callable[[int], bool]) -> Elected:
+def elect(mode: Election, candidates: Candidates, leader: int, acceptable: Callable[[int], bool]) -> ElectionResult:
     """Elect a leader. `leader` is the current one."""
     replicas, isr, elr, last_known = candidates
     valid = isr or elr
     first = first_in_sync(mode, replicas, valid, leader, acceptable)
     if first != NO_LEADER:
-        return Elected(first)
+        return ElectionResult(first)
     if not valid and len(last_known) == 1 and acceptable(last_known[0]):
-        return Elected(last_known[0], unclean=True)
+        return ElectionResult(last_known[0], unclean=True)
     if mode is Election.UNCLEAN:
         for broker_id in replicas:
             if acceptable(broker_id):
-                return Elected(broker_id, unclean=True)
-    return Elected(NO_LEADER)
+                return ElectionResult(broker_id, unclean=True)
+    return ElectionResult(NO_LEADER)
 
 
 def first_in_sync(

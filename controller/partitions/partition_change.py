@@ -34,7 +34,7 @@ from kraftlab.metadata.records import NO_LEADER, RECOVERING, PartitionChange
 
 from ..reassignment import arithmetic as reassignment
 from ..reassignment.arithmetic import Reassignment
-from .election import Candidates, Elected, Election, elect, first_in_sync
+from .election import Candidates, Election, ElectionResult, elect, first_in_sync
 
 Accepts = Callable[[PartitionImage, int], bool]
 """Returns True if a broker is active and its directory for the partition is online (KIP-858)."""
@@ -200,7 +200,7 @@ def _before_election(
 
 
 def _after_election(
-    partition: PartitionImage, replicas: tuple[int, ...], before: _Standing, elected: Elected, needed: int | None
+    partition: PartitionImage, replicas: tuple[int, ...], before: _Standing, elected: ElectionResult, needed: int | None
 ) -> _Standing:
     """In-sync and eligible replicas after the election."""
     isr, elr, last_known = before

@@ -110,7 +110,7 @@ def cancel(partition: PartitionImage, name: str, unclean_allowed: bool) -> Cance
 def check_target(target: tuple[int, ...], is_registered: Callable[[int], bool]) -> None:
     """Refuse a replica list (of a reassignment or a manual assignment) with INVALID_REPLICA_ASSIGNMENT.
 
-    Brokers are checked in the order of their ids. The refusal names the first that is unregistered or repeated. Fenced brokers
+    Brokers are checked in the order of their ids. The refusal names the first unregistered or repeated broker. Fenced brokers
     pass.
     """
     if not target:

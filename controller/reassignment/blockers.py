@@ -16,7 +16,7 @@ from .progress import ReplicaReport
 
 
 class BlockerState(enum.Enum):
-    """Reasons why a replica is not in sync. The first that applies is given."""
+    """Reasons why a replica is not in sync. The first applicable reason is given."""
 
     UNREGISTERED = "UNREGISTERED"
     FENCED = "FENCED"
@@ -77,7 +77,7 @@ def _state(
     broker = cluster.brokers.get(broker_id)
     subject = f"broker {broker_id}"
     if broker is None:
-        return BlockerState.UNREGISTERED, f"{subject} is not registered any more; cancel, or choose another target"
+        return BlockerState.UNREGISTERED, f"{subject} is no longer registered; cancel, or choose another target"
     if broker.fenced:
         return BlockerState.FENCED, f"{subject} is fenced; start it, or choose another target"
     if broker.in_controlled_shutdown:

@@ -4,7 +4,7 @@ Theory of operation. A move occupies the brokers that get or lose a replica by i
 (higher first), then by the cluster's order: *fifo*, or the size that the partition's leader reported (unknown sizes last), and
 then by age. `select` walks that order and takes each move that fits the caps of its brokers and of the cluster, together with
 everything taken before it. A move that does not fit is skipped, so one busy broker does not hold up the rest of the cluster.
-But the first skipped move keeps its slots reserved on its free brokers, so it cannot be overtaken for ever.
+But the first skipped move keeps its slots reserved on its free brokers, so it cannot be overtaken forever.
 
 Moves that were started without the queue count like any other and may exceed the caps. Then nothing is taken until they end.
 """

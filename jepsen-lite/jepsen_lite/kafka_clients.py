@@ -32,7 +32,7 @@ from kraftlab.common.errors import ErrorCode
 
 from .history import FAIL, INFO, Outcome
 from .outcomes import error_name, of_error_code
-from .workload import CallFailed, Polled
+from .workload import CallFailed, PollResult
 
 T = TypeVar("T")
 SESSION_TIMEOUT_MS = 6_000
@@ -98,7 +98,7 @@ class KafkaClients:
             raise CallFailed(FAIL, name_of(error)) from error
         return found
 
-    def poll(self, group: str, topics: Sequence[str]) -> Polled:
+    def poll(self, group: str, topics: Sequence[str]) -> PollResult:
         """Poll once as a member of a group that subscribes to topics, and commit the ends of the records."""
         if self._member is None:
             self._member = self._made(
@@ -125,8 +125,8 @@ class KafkaClients:
             if ends:
                 self._member.commit(ends, timeout_ms=self.timeout_ms)
         except KafkaError as error:
-            return Polled(generation, records, error=name_of(error))
-        return Polled(generation, records, is_committed=bool(ends))
+            return PollResult(generation, records, error=name_of(error))
+        return PollResult(generation, records, is_committed=bool(ends))
 
     def leave(self) -> None:
         """Leave the group. The next poll makes a new member."""

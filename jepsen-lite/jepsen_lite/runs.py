@@ -58,7 +58,7 @@ def _number(value: float) -> str:
     return repr(float(value)).removesuffix(".0")
 
 
-class Tried(NamedTuple):
+class TrialResult(NamedTuple):
     """A finished test. If its cluster was left running, `close` stops it; `endpoints` and `data` as in `Played`."""
 
     directory: RunDirectory
@@ -73,7 +73,7 @@ class Tried(NamedTuple):
         return self.record.verdicts
 
 
-def run_test(trial: Trial, store: str, listener: Listener) -> Tried:
+def run_test(trial: Trial, store: str, listener: Listener) -> TrialResult:
     """Run a test. UnknownWorkload, StoreError, WorldFailed, and any error of a world that cannot start."""
     workload = workload_named(trial.workload)
     directory = RunDirectory.new(store, trial.workload, trial.options.seed)
@@ -102,7 +102,7 @@ def run_test(trial: Trial, store: str, listener: Listener) -> Tried:
         if played.close is not None:
             played.close()
         raise
-    return Tried(directory, record, played.run, played.close, played.endpoints, played.data)
+    return TrialResult(directory, record, played.run, played.close, played.endpoints, played.data)
 
 
 def checkers_of(workload: Workload, options: Options, nodes: Path | None = None) -> Sequence[Checker]:

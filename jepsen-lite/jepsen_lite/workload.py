@@ -71,7 +71,7 @@ class DataPort(Port, Protocol):
         """Send a request of the peer protocol once; faults between nodes do not affect it. OSError, FrameError, ApiError."""
 
 
-class Polled(NamedTuple):
+class PollResult(NamedTuple):
     """Records of one poll, as (topic, offset, value), and the member's generation. `error`: why the poll or the commit failed.
 
     A commit that is not confirmed may count all the same.
@@ -92,7 +92,7 @@ class KafkaCalls(Protocol):
     def read(self, topic: str) -> list[tuple[int, str]]:
         """Return (offset, value) of all records of partition 0."""
 
-    def poll(self, group: str, topics: Sequence[str]) -> Polled:
+    def poll(self, group: str, topics: Sequence[str]) -> PollResult:
         """Poll once as a member of a group that subscribes to topics, and commit the ends of the records."""
 
     def leave(self) -> None:

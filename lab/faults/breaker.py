@@ -58,8 +58,9 @@ class Breaker:
             raise ClusterError(f"{order.order} takes {kind.takes}, not {len(order.names)}")
         if order.for_ms is not None and (not kind.stays or not 0 < order.for_ms <= 86_400_000):
             raise ClusterError(
-                f"{order.order} for {order.for_ms:g} ms: "
-                + ("expected more than 0 and at most a day" if kind.stays else "it is over at once, so leave the time out")
+                f"{order.order} for {order.for_ms:g} ms: expected more than 0 and at most a day"
+                if kind.stays
+                else f"--for does not apply to {order.order}, which has no duration"
             )
         with self._lock:
             if self._closed:

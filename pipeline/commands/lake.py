@@ -19,7 +19,7 @@ ROWS_MAX = (1 << 31) - 2
 
 @click.command(
     "vacuum",
-    short_help="Remove files of a lake that no table uses any more.",
+    short_help="Remove unused files of a lake.",
     epilog="""\b
 Example:
   kraftlab pipeline vacuum --lake /data/lake --keep 3

@@ -57,7 +57,7 @@ class OffsetRange(click.ParamType[tuple[int, int]]):
 
 
 def cluster_to_ask() -> str:
-    """Return the endpoints of the cluster that the options name, otherwise of the newest that is up here. WrongUse if none is."""
+    """Return the endpoints of the cluster that the options name, otherwise of the newest running cluster. WrongUse if none is."""
     servers = named_servers() or default_servers()
     if servers is None:
         raise WrongUse("no cluster is up on this machine; give --bootstrap-server, or a file with --input")

@@ -39,7 +39,7 @@ NOTHING = Version(0, 0, 0, ())
 """The version of a table that does not exist."""
 
 
-class Removed(NamedTuple):
+class VacuumResult(NamedTuple):
     """The result of `vacuum`."""
 
     files: int
@@ -140,7 +140,7 @@ class Lake:
         arrow_schema(table)
         if not self._tables and self._system.get_file_info(f"{self._root}/{OLD_FORMAT}").type != FileType.NotFound:
             raise WrongUse(
-                f"{self} has the format of an earlier version, which is not read any more; remove it, and build it again: "
+                f"{self} has the format of an earlier version, which is no longer read; remove it, and build it again: "
                 f"kraftlab pipeline ingest LOGDIR... --lake {self.place()}"
             )
         if table not in self._tables:
@@ -260,7 +260,7 @@ class Lake:
                 self._is_held = False
                 self._fresh.clear()
 
-    def vacuum(self, keep: int = 1, hours: int = 0) -> Removed:
+    def vacuum(self, keep: int = 1, hours: int = 0) -> VacuumResult:
         """Remove the files that the last `keep` versions of each table do not use, except those of the last `hours`: replaced
         files, and leftovers of killed writers. Takes the lock, unless the lake does not exist.
         """
@@ -269,11 +269,11 @@ class Lake:
         infos = self._system.get_file_info([f"{self._root}/{table_path(table)}" for table in SPARK_SCHEMAS])
         tables = [table for table, info in zip(SPARK_SCHEMAS, infos, strict=True) if info.type != FileType.NotFound]
         if not tables:
-            return Removed(0, 0)
+            return VacuumResult(0, 0)
         sizes: list[int] = []
         with self.writing():
             for table in tables:
                 # A writer that was killed before the first commit of a table left files without a table.
                 self._table(table).prepare(arrow_schema(table))
                 sizes += self._table(table).vacuum(keep, hours if self._is_local else max(hours, STAY_HOURS))
-        return Removed(len(sizes), sum(sizes))
+        return VacuumResult(len(sizes), sum(sizes))

@@ -34,7 +34,9 @@ def states_at(
         places = changes.select("offset", "ts_ms").union(topics.select("offset", "ts_ms"))
         (row,) = places.agg(appended.alias("at"), F.min("ts_ms").alias("first")).collect()
         if row["at"] is None:
-            raise WrongUse(f"no record was appended by {time_ms}; the first that {lake} has is of {row['first']} (ms since 1970)")
+            raise WrongUse(
+                f"no record was appended by {time_ms}; the first record of {lake} is of {row['first']} (ms since 1970)"
+            )
         offset = int(row["at"])
     at = end - 1 if offset is None else offset
     if not ranges[0].lo <= at < end:

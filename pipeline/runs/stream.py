@@ -87,7 +87,7 @@ class Step(msgspec.Struct, frozen=True):
     seconds: float
 
 
-class Followed(NamedTuple):
+class FollowedLog(NamedTuple):
     """The followed log: directories of a controller, or a quorum (`is_live`), and its cluster."""
 
     place: str
@@ -96,13 +96,13 @@ class Followed(NamedTuple):
     cluster_id: str | None
 
 
-def followed(lake: Lake, place: str) -> Followed:
+def followed(lake: Lake, place: str) -> FollowedLog:
     """Look up the place without Spark. WrongUse, Unreachable; CorruptInput if the log differs from the lake's."""
     is_live = place.startswith(QUORUM)
     form = FORMATS[KRAFTLAB] if is_live else detect([place])
     known = cluster_of(lake, form)
     if not is_live:
-        return Followed(uris.normalised(place), False, form, survey([place], form, known).cluster_id)
+        return FollowedLog(uris.normalised(place), False, form, survey([place], form, known).cluster_id)
     check_servers(place)
     try:
         with MetadataLog(place.removeprefix(QUORUM), timeout_ms=FIRST_ANSWER_MS) as log:
@@ -111,13 +111,13 @@ def followed(lake: Lake, place: str) -> Followed:
         raise Unreachable(str(error)) from error
     except ApiError as error:
         raise Fault(f"{place} cannot be followed: {error}") from error
-    return Followed(place, True, form, the_cluster({cluster_id: place}, known))
+    return FollowedLog(place, True, form, the_cluster({cluster_id: place}, known))
 
 
 def stream(
     spark: SparkSession,
     lake: Lake,
-    source: Followed,
+    source: FollowedLog,
     *,
     once: bool = False,
     max_records: int | None = None,
@@ -180,7 +180,7 @@ def follow(
 def _started(
     spark: SparkSession,
     lake: Lake,
-    source: Followed,
+    source: FollowedLog,
     follower: _Follower,
     once: bool,
     max_records: int | None,
@@ -203,7 +203,7 @@ def _started(
     return writer.start()
 
 
-def wait_for(source: Followed, pause_s: float) -> None:
+def wait_for(source: FollowedLog, pause_s: float) -> None:
     """Wait until a controller answers."""
     while True:
         try:
@@ -224,7 +224,7 @@ def _write(uri: str, directory: str, batches: Iterable[pa.RecordBatch]) -> Itera
 class _Follower:
     """Applies each micro-batch to the lake."""
 
-    def __init__(self, spark: SparkSession, lake: Lake, source: Followed, on_step: Callable[[Step], None]) -> None:
+    def __init__(self, spark: SparkSession, lake: Lake, source: FollowedLog, on_step: Callable[[Step], None]) -> None:
         self._spark, self._lake, self.source, self._on_step = spark, lake, source, on_step
         self.steps = 0
         self._failure: Exception | None = None

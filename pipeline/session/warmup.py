@@ -28,7 +28,7 @@ TRAINED = 999_000
 
 
 @dataclass(frozen=True, slots=True)
-class Warmed:
+class WarmUpResult:
     """Result of `warm_up`. `built` is False if the archive existed already."""
 
     archive: Archive
@@ -36,7 +36,7 @@ class Warmed:
     size_bytes: int
 
 
-def warm_up(*, again: bool = False, progress: Callable[[str], None]) -> Warmed:
+def warm_up(*, again: bool = False, progress: Callable[[str], None]) -> WarmUpResult:
     """Create the archive for this Java and this Spark, unless it exists. `progress` gets a line for each step.
 
     Raises NoJava; EnvironmentFault if the JVM wrote no archive; WrongUse in a Spark that another program started.
@@ -52,7 +52,7 @@ def warm_up(*, again: bool = False, progress: Callable[[str], None]) -> Warmed:
         with tempfile.TemporaryDirectory(prefix=".new-", dir=archive.directory) as scratch:
             write_base(found, archive.base, Path(scratch, "base.jsa"))
             _write_top(archive, Path(scratch), progress)
-    return Warmed(archive, built, sum(path.stat().st_size for path in (archive.base, archive.top)))
+    return WarmUpResult(archive, built, sum(path.stat().st_size for path in (archive.base, archive.top)))
 
 
 def write_base(found: java.Java, path: Path, scratch: Path) -> None:

@@ -83,7 +83,7 @@ class PendingRead(msgspec.Struct, frozen=True, gc=False):
 class VoterChange:
     """A voter change or leadership transfer in progress (reconfiguration.py).
 
-    `correlation` None: nobody waits for the answer any more. `end_offset` -1: nothing is appended so far; otherwise the change is
+    `correlation` None: nobody waits for the answer now. `end_offset` -1: nothing is appended so far; otherwise the change is
     complete when the high watermark reaches it. `probe_correlation` is that of the ProbeVoter in flight.
     """
 

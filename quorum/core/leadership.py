@@ -100,7 +100,7 @@ class Leadership:
     def _is_overloaded(self, leader: Leader, size_bytes: int, now_ms: int) -> bool:
         """Return True if a proposal of this size must wait.
 
-        A log without anything uncommitted takes any size: a proposal above the limit would otherwise wait for ever.
+        A log without anything uncommitted takes any size: a proposal above the limit would otherwise wait forever.
         """
         if leader.change is not None and leader.change.stops_proposals(now_ms):
             return True

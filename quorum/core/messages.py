@@ -150,7 +150,7 @@ class Records(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=0):
 
 
 class Diverging(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=1):
-    """The follower's log is not a prefix of the leader's. `epoch` is the largest that they may share, with its end."""
+    """The follower's log is not a prefix of the leader's. `epoch` is the largest epoch that they may share, with its end."""
 
     epoch: int
     end_offset: int

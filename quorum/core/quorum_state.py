@@ -15,7 +15,7 @@ which takes the same five steps for each, in this order:
 
 Timers belong to state objects and die with them, with one exception. A voter that is unattached (or requests pre-votes and has
 not been refused) and sees a higher epoch keeps the *remaining* election time, so that a stream of new epochs cannot put off its
-own election for ever.
+own election forever.
 
 Not checked here: if a vote may be granted (each state's `grants`) and if a peer tells the truth (the handlers first filter claims
 that contradict known facts).
@@ -189,7 +189,7 @@ class QuorumState:
 
     @property
     def is_last_epoch(self) -> bool:
-        """True if no epoch follows this one: nobody can be elected any more."""
+        """True if no epoch follows this one: nobody can be elected again."""
         return self.epoch >= EPOCH_LAST
 
     def note_resigned(self, epoch: int) -> None:

@@ -9,7 +9,7 @@ and draws randomness only from the given generator, so the same events always gi
 membership. `LocalLog` is the one writer of the log, `Membership` knows the voters, `RequestManager` the requests in flight.
 RaftNode itself only dispatches, learns the leader from every response, and polls the current state.
 
-*A step.* (1) The event goes to its handler. (2) The state is polled until it does not change any more: timers that have passed
+*A step.* (1) The event goes to its handler. (2) The state is polled until it no longer changes: timers that have passed
 fire, requests that are due leave. So a TimerFired event needs no handler, a timer can be late, and an event that arrives just
 after a deadline is handled before the deadline acts.
 

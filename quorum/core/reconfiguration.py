@@ -25,7 +25,7 @@ shows the change. The leader updates its own entry without a request.
 resigns; the others elect one of themselves. It replicates to a removed voter as to any observer.
 
 *Transfer*: the leader waits until the target holds its whole log, then resigns and names the target as the first to stand. After
-half of the timeout it takes no more proposals, so that a busy log cannot delay the transfer for ever.
+half of the timeout it takes no more proposals, so that a busy log cannot delay the transfer forever.
 
 An answer other than NONE names the obstacle and what to do. When the time is up, or the leadership ends, the request is answered,
 but a record that was appended stays: it may still be committed, and only the log can tell. Nothing here is durable, and all of it

@@ -25,7 +25,7 @@ digest detect a copy of another leader's, and the copy begins again.
 
 *A slow disk.* While the disk writes or verifies, the follower sends FetchSnapshot for no bytes, several times per fetch timeout.
 So the leader keeps counting it as alive, and the follower notices if the leader dies. A voter neither stands for election because
-its own disk is slow, nor waits for ever for a leader that has gone while its disk is busy.
+its own disk is slow, nor waits forever for a leader that has gone while its disk is busy.
 
 *Failures.* If the snapshot is gone at the leader, a position is out of range, the check fails or the size changes, the download
 is dropped, and a Fetch after a pause finds out what is needed now. The pause is longer if it was the same snapshot before: a

@@ -10,7 +10,7 @@ is being copied, even if only the read notices.
 
 If the read does not find a snapshot that should be there, the disk has lost it. If it is the newest, the one that followers are
 sent to, the shell is requested to write it again, once (RewriteSnapshot). Until then followers are answered as in step 3. The
-leader does not resign over it: the next leader's may be damaged as well, and the two would take turns for ever. It resigns if its
+leader does not resign over it: the next leader's may be damaged as well, and the two would take turns forever. It resigns if its
 disk has no room for another, which the shell reports as for any write (StorageFailed).
 """
 
@@ -75,7 +75,7 @@ class SnapshotServing:
         if event.size_bytes < 0:
             self._refuse(read.correlation, request, ErrorCode.SNAPSHOT_NOT_FOUND)
             if self._snapshots.lost(request.snapshot):
-                self._quorum.trace("snapshot", f"{request.snapshot} can not be read any more, and must be written again")
+                self._quorum.trace("snapshot", f"{request.snapshot} can no longer be read, and must be written again")
                 self._quorum.out.append(RewriteSnapshot(request.snapshot))
         elif request.position > event.size_bytes:
             self._refuse(read.correlation, request, ErrorCode.POSITION_OUT_OF_RANGE)

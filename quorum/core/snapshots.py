@@ -93,7 +93,7 @@ class Snapshots:
         return (KRaftVersion(0, version), KRaftVoters(0, history.at(offset))) if version else ()
 
     def taken(self, snapshot: OffsetAndEpoch, needed_from: int | None = None) -> None:
-        """Note that the snapshot is on the disk. The oldest ones go, and the log starts after the oldest that stays.
+        """Note that the snapshot is on the disk. The oldest ones go, and the log starts after the oldest remaining snapshot.
 
         `needed_from` is the offset of the observer that is furthest behind, None if there is none. A snapshot that was overtaken
         by another while it was written changes nothing, but is removed.

@@ -212,8 +212,8 @@ class Follower(EpochState):
     grants them; otherwise the followers of a dead leader could block each other. Only such a follower, whose leader may have
     moved, sends fetches to other nodes as well (fetching.py).
 
-    `fetch_timeout_ms` is the length of this follower's timer, random part included. `read_round` is the newest that the leader
-    named; the next fetch echoes it. `is_caught_up`: the last answer brought this log to the leader's high watermark.
+    `fetch_timeout_ms` is the length of this follower's timer, random part included. `read_round` is the newest round of the
+    leader; the next fetch echoes it. `is_caught_up`: the last answer brought this log to the leader's high watermark.
     `is_leader_missed`: the last fetch did not reach the leader, and the next goes to any node.
 
     `join_correlation` is the voter change request in flight (joining.py). After an answer, the next waits for `join_at_ms`. Each

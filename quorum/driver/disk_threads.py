@@ -1,8 +1,8 @@
-"""Threads for disk work. A disk that does not answer any more must not keep the process alive.
+"""Threads for disk work. A disk that no longer answers must not keep the process alive.
 
 Theory of operation. `DiskThreads.run` is `trio.to_thread.run_sync` for functions that read and write files. A cancelled caller
 waits for the function as usual, because files are best left in order, but not for long: a thread that hangs in the kernel is
-abandoned and ends with the process. A thread that had not begun does not touch a file any more. `is_stuck` while a thread is
+abandoned and ends with the process. A thread that had not begun does not touch a file. `is_stuck` while a thread is
 abandoned: the files that it may be using must not be closed, because their descriptors could be reused.
 """
 

@@ -1,8 +1,8 @@
 """The core's messages to other nodes, and theirs to it.
 
 Theory of operation. Requests and answers of the core arrive here in its order. One whose barrier is not reached waits in the
-core's `Outbox` until storage reports that it is. A request that waited so long that its answer would come too late is not sent
-any more. Arriving messages become events: a peer's request under a new correlation, which leads back to the peer, and an answer,
+core's `Outbox` until storage reports that it is. A request that waited so long that its answer would come too late is dropped.
+Arriving messages become events: a peer's request under a new correlation, which leads back to the peer, and an answer,
 or its absence, under the correlation of the request. Peers of another cluster and of a newer generation are detected here; the
 callbacks decide what follows. A generation is believed only in the answer of the controller that was asked.
 
@@ -250,7 +250,7 @@ class PeerDesk:
         return Standing.CONTROLLER if sender >= 0 and self._addresses.has_met(sender) else self._standing(request)
 
     def ask_own(self, request: VoterChangeRequest, asked: OwnRequest) -> Callable[[], None]:
-        """Pass a request of this node to its own core. Call the returned function when nobody waits for the answer any more."""
+        """Pass a request of this node to its own core. Call the returned function to abandon the request."""
         correlation = self._expect_answer(asked)
         self.step(RequestReceived(correlation, self._config.raft.key, request))
         return partial(self._abandoned, correlation)

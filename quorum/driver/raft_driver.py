@@ -252,7 +252,7 @@ class RaftDriver:
         return self._applier.applied_offset if self._core is not None else 0
 
     def committed(self, start_offset: int, max_bytes: int) -> bytes:
-        """Return whole batches from `start_offset` on that are known as committed; b"" if there are none, or not any more.
+        """Return whole batches from `start_offset` on that are known as committed; b"" if there are none (now).
 
         Batches that are not in memory are read from the disk at once.
         """
@@ -547,7 +547,7 @@ class RaftDriver:
 
     def _snapshot_damaged(self, snapshot: OffsetAndEpoch, reason: str) -> None:
         logger.error(
-            "node %d: snapshot %s is damaged on its disk and is not served any more (%s); another is written in its place. "
+            "node %d: snapshot %s is damaged on its disk and is no longer served (%s); another is written in its place. "
             "Nothing is lost while this node runs or another voter has the data: check the disk of %s",
             self.config.raft.node_id,
             snapshot,

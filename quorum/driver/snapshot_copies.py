@@ -4,13 +4,13 @@ Theory of operation. Reading needs no order: a few pieces are read at a time, ea
 the first piece will copy the whole file, and discard it if it is damaged. So the file is checked from its first byte to its last
 at that moment, once for all followers that come at about the same time. A small file is checked before anything is sent. A larger
 one is sent meanwhile, because the copy is checked where it arrives, and a follower that waits too long for an answer looks for
-another leader. A damaged file is not read for followers any more: the core treats it as missing, and another is written.
+another leader. A damaged file is no longer read for followers: the core treats it as missing, and another is written.
 
 A copy is one sequence of open, store, verify, in the core's order, so one task does them one after the other and reports each. A
 full disk delays it: the step is tried again until there is room. A disk that has become read-only cannot serve its snapshots
 either. That is reported like any refused write, so that another leader can serve them.
 
-Peers can still send requests while the node's tasks end. Pieces that are requested then are not read any more.
+Peers can still send requests while the node's tasks end. Pieces that are requested then are no longer read.
 """
 
 from __future__ import annotations

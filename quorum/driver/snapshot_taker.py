@@ -1,7 +1,7 @@
 """Decides when to take a snapshot of the state machine, and writes it to the disk (KIP-630).
 
 Theory of operation. A snapshot is due when enough bytes were applied since the last one, when anything was applied and the last
-one is old, on request, or when the newest cannot be read any more: then the next one replaces it, at the same position if nothing
+one is old, on request, or when the newest can no longer be read: then the next one replaces it, at the same position if nothing
 was applied since. The apply task offers the occasion between two applies: the state machine is frozen, which is cheap, consensus
 provides the beginning of the file, and a worker thread writes it while everything else continues. There is one at a time. A
 snapshot that is due but impossible now (a transaction is open, the log is being repaired) is tried again shortly.
@@ -78,7 +78,7 @@ class SnapshotTaker:
         self._append_time_ms = 0
         self._retry_at = 0.0
         self._to_replace: OffsetAndEpoch | None = None
-        """The newest, if it cannot be read any more: another is due as soon as possible."""
+        """The newest, if it can no longer be read: another is due as soon as possible."""
         self._hindrance = ""
         """The last logged reason why it is still there."""
         self._frozen: tuple[SnapshotContext, FrozenState] | None = None
@@ -162,7 +162,7 @@ class SnapshotTaker:
         return outcome
 
     def rewrite(self, effect: RewriteSnapshot) -> None:
-        """Replace the newest, which cannot be read any more, as soon as possible, at its position or at a later one."""
+        """Write a snapshot that replaces the unreadable newest one, at the same offset or later."""
         self._to_replace, self._hindrance = effect.id, ""
         self._wake()
 

@@ -200,7 +200,7 @@ class MetadataLog:
             self._written_position = self._clean_position = stream_position
 
     def clean(self, start: OffsetAndEpoch) -> None:
-        """Stage a new start of the log, the end of a finished snapshot: everything below is not read any more.
+        """Stage a new start of the log, the end of a finished snapshot: everything below is no longer read.
 
         In the next flush, the snapshots below it are removed first, then the segments that lie wholly below. If the log starts
         there already, only a snapshot that was overtaken while it was written is removed. If it starts later, nothing happens.
@@ -522,7 +522,7 @@ class MetadataLog:
         file.fdatasync()
 
     def close(self) -> None:
-        """Close the files. Flush first to keep staged changes. Nobody may read any more."""
+        """Close the files. Flush first to keep staged changes. Readers must have ended."""
         for segment in (*self._segments, *self._retired):
             segment.file.close()
         self._segments, self._retired = [], []

@@ -280,7 +280,7 @@ class SnapshotStore:
                 self._promised.discard(other)
 
     def remove_below(self, position: OffsetAndEpoch) -> None:
-        """Durably remove the snapshots that end below `position.offset`, and accept no own one there any more."""
+        """Durably remove the snapshots that end below `position.offset`, and accept no further own one there."""
         with self._lock:
             self._remove([other for other in self._finished if other.offset < position.offset])
             self._floor = max(self._floor, position.offset)

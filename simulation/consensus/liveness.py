@@ -1,7 +1,7 @@
 """Liveness after the fault phase: the heal, the conditions L1 to L6, and the excuses.
 
 Theory of operation. When the fault phase ends, either everything heals, or only a *core*: a random set of nodes with a majority
-of the voters (as in TigerBeetle's simulator). The nodes outside the core stay broken for ever, each in its own way: down, cut
+of the voters (as in TigerBeetle's simulator). The nodes outside the core stay broken forever, each in its own way: down, cut
 off, deaf, mute, without a link to the leader, paused, or with a full disk. The core has to get along without them.
 
 Then the conditions are checked at intervals, in the order of the table, until all are met. A condition that is not met in time
@@ -278,7 +278,7 @@ def _change_under_way(liveness: Liveness) -> str | None:
 
 
 CONDITIONS: tuple[Condition, ...] = (
-    Condition("L4", "nobody asks for pre-votes for ever", Liveness.stuck_prospective, lambda liveness: 0),
+    Condition("L4", "nobody asks for pre-votes forever", Liveness.stuck_prospective, lambda liveness: 0),
     Condition("L1", "somebody leads the core", _no_leader, lambda liveness: liveness.leader_limit_ms),
     Condition("L2", "every node of the core has committed and applied all, and has the same state", _not_caught_up, _to_catch_up),
     Condition("L3", "no change of the voters is under way", _change_under_way, _to_catch_up),
@@ -352,7 +352,7 @@ def _committed_data_is_gone(liveness: Liveness) -> str | None:
 
 
 def _led_from_outside(liveness: Liveness) -> str | None:
-    """Excuse a core with a leader outside that reaches a majority of voters, and so leads for ever, but not every node inside."""
+    """Excuse a core with a leader outside that reaches a majority of voters, and so leads forever, but not every node inside."""
     leader, network = liveness.leader(), liveness.world.network
     if leader is None or leader.machine in liveness.core:
         return None

@@ -121,7 +121,7 @@ class Machine:
         return self.rot is not None and not self.rot.is_fatal
 
     def found_sound(self) -> None:
-        """Forget the rot: the damaged data was repaired or is not needed any more."""
+        """Forget the rot: the damaged data was repaired or is no longer needed."""
         self.rot = self.before_rot = None
 
     @property

@@ -55,7 +55,7 @@ class SimulatedNetwork:
         self._cuts[source, target] = self._cuts.get((source, target), 0) + 1
 
     def cut_for_good(self, source: int, target: int) -> None:
-        """Lose messages from `source` to `target` for ever; no later `restore` ends that."""
+        """Lose messages from `source` to `target` forever; no later `restore` ends that."""
         self._cuts[source, target] = 1 << 30
 
     def is_cut(self, source: int, target: int) -> bool:
@@ -108,7 +108,7 @@ class SimulatedNetwork:
             after(self._replay_us(), arrive, inbound, target)
 
     def _anybody(self, caller: Peer) -> int:
-        """Return the node at one of the endpoints that the caller knows; -1: no node is there any more.
+        """Return the node at one of the endpoints that the caller knows; -1: no node is there now.
 
         The caller knows the endpoints in its configuration, which are up to date, and the voters' endpoints in its log.
         """

@@ -80,7 +80,7 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     auto_join: bool = False
     """True if observers make themselves voters."""
     heals_everything: bool = True
-    """False: only a random core with a majority heals, and all other nodes stay broken for ever."""
+    """False: only a random core with a majority heals, and all other nodes stay broken forever."""
     rots_in_the_end: bool = False
     """True if the leader's newest snapshot rots after all nodes have come together, and a node needs that snapshot."""
 

@@ -67,7 +67,7 @@ EVENT_KINDS: dict[type, int] = {kind: number for number, kind in enumerate(Event
 
 
 class SimulatedProcess:
-    """A process that Machine.boot has started. A process that has crashed or stopped is `dead` for ever."""
+    """A process that Machine.boot has started. A process that has crashed or stopped is `dead` forever."""
 
     def __init__(self, machine: Host, store: MetadataStore) -> None:
         world = machine.world

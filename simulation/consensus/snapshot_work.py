@@ -2,7 +2,7 @@
 
 Everything is done as in the driver. An own snapshot is frozen between two applications and then written batch by batch while
 everything else goes on. A copy is a sequence of open, store and verify. Chunks for followers are read in any order. The state
-machine loads the newest finished snapshot whenever the log begins beyond its position. A snapshot that cannot be read any more is
+machine loads the newest finished snapshot whenever the log begins beyond its position. A snapshot that can no longer be read is
 written again. Every step takes time, and power can go between two steps or during one.
 """
 

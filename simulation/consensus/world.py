@@ -244,7 +244,7 @@ class World:
 
     @property
     def is_healed(self) -> bool:
-        """True once the heal has begun: no fault strikes any more, and the workload has ended."""
+        """True once the heal has begun: no further fault strikes, and the workload has ended."""
         return self.liveness.healed_at_us is not None
 
     def run(self) -> None:

@@ -38,7 +38,7 @@ IN_THE_RUN = "the run itself"
 
 
 class Images(NamedTuple):
-    """Scripts in whose images to look for the bug, in this order. `masked_by`: why it does no harm alone, "" if it does."""
+    """Scripts to search for the bug, in order. `masked_by`: why the bug alone is harmless, "" if it is harmful."""
 
     scripts: tuple[str, ...] = ("idle", "dead-source", "changed-mind", "busy")
     masked_by: str = ""

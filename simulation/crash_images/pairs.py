@@ -33,7 +33,7 @@ def pairs(ids: Iterable[str] = ()) -> tuple[str, ...]:
 
 
 def shows(pair: str) -> bool:
-    """Return True if some image has to show the pair, as far as is known."""
+    """Return True if at least one crash image must detect this pair of bugs."""
     is_masked = all(bug.limits.masked_by for bug in bugs_of(pair))
     return pair in SHOW_TOGETHER or not (is_masked or pair in HIDE_EACH_OTHER)
 

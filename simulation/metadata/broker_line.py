@@ -2,7 +2,7 @@
 
 A process that dies ends its connections, and its port refuses from then on; a machine that vanishes does neither. A network can
 end a connection for no reason, can refuse connections to a broker that lives, and can hold up its heartbeats. In half of the
-seeds controllers hear of none of this, as if all connections lasted for ever: then only sessions end.
+seeds controllers hear of none of this, as if all connections lasted forever: then only sessions end.
 """
 
 from __future__ import annotations

@@ -183,7 +183,7 @@ def partition_epoch_unchecked(checks: tuple[tuple[str, object, object], ...]) ->
     """An in-sync set is changed as the partition was."""
     left = tuple(check for check in checks if check[0] != "partition epoch is over")
     if len(left) != len(checks) - 1:
-        raise MutantDoesNotApply("partition-epoch-unchecked: there is no check of the partition epoch any more")
+        raise MutantDoesNotApply("partition-epoch-unchecked: the check of the partition epoch no longer exists")
     return left
 
 

@@ -261,9 +261,7 @@ class RuntimeCluster:
         await self._lives[node_id].ended.wait()
 
     async def until_not_needed(self, broker_id: int) -> str:
-        """Wait until other brokers have replaced one that is down. Returns the partition that still needs it after
-        `LEFT_WITHIN_S`, "" if none does.
-        """
+        """Wait until no partition depends on the stopped broker; return one that still does after `LEFT_WITHIN_S`, or ""."""
         await self.until_ended(broker_id)
         deadline = trio.current_time() + LEFT_WITHIN_S
         while True:

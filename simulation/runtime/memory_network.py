@@ -346,7 +346,7 @@ class Place:
             del self.network.ports[port.endpoint]
 
     def die(self) -> None:
-        """Close all connections and ports; nothing leaves the node any more."""
+        """Close all connections and ports; nothing more leaves the node."""
         self._is_dead = True
         for port in [port for port in self.network.ports.values() if port.place is self]:
             self.give_up(port)

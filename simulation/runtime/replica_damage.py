@@ -2,7 +2,7 @@
 
 Theory of operation. A record is acknowledged when all in-sync replicas have it, synced or not: KIP-966 assumes that they never
 lose unsynced records all at once. So a broker's disk is damaged only when the cluster does not count on it: the broker is killed,
-and its disk is damaged when the broker is in no ISR or ELR any more, and others are in each ISR. It comes back after an unclean
+and its disk is damaged when the broker has left every ISR and ELR, and others are in each ISR. It comes back after an unclean
 shutdown, and must not lead before it has all records again.
 
 Rot goes into bytes that a start checks: the newest segment of each log, within the checksum of a batch (which covers neither base

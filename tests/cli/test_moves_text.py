@@ -6,7 +6,7 @@ import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.cli.reassign import moves_text, text
-from kraftlab.cli.reassign.text import Ongoing, Progress, ReplicaState
+from kraftlab.cli.reassign.text import OngoingReassignment, Progress, ReplicaState
 from kraftlab.cli.tables import bytes_text, time_text
 from kraftlab.cli.topics.text import NOT_THE_LAST, factor_lines
 from kraftlab.client.results import LogDirMove, LogDirMoves, LogDirReplica
@@ -160,7 +160,7 @@ def test_the_table_of_progress_has_rates_and_blockers_during_a_copy() -> None:
 
 
 def test_a_preview_shows_each_partition_as_the_list_does() -> None:
-    after = {("b", 1): Ongoing((2, 1), (2,), (1,)), ("a", 0): Ongoing((1,), (), ())}
+    after = {("b", 1): OngoingReassignment((2, 1), (2,), (1,)), ("a", 0): OngoingReassignment((1,), (), ())}
     assert text.preview_lines(after) == [
         "a-0: would be replicas: 1.",
         "b-1: would be replicas: 2,1. adding: 2. removing: 1.",

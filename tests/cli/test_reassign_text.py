@@ -11,7 +11,7 @@ from kraftlab.cli.output import CommandFailed
 from kraftlab.cli.reassign import text
 from kraftlab.cli.reassign.command import check_usage
 from kraftlab.cli.reassign.plan import Plan, parse_plan
-from kraftlab.cli.reassign.text import Answer, LogDirMoveState, Ongoing, PartitionState, Progress
+from kraftlab.cli.reassign.text import Answer, LogDirMoveState, OngoingReassignment, PartitionState, Progress
 
 BROKERS = (0, 1, 2, 3)
 
@@ -126,7 +126,7 @@ def test_throttled_replicas_are_those_of_the_recorded_run(transcript, captured) 
 
 def test_moves_that_run_keep_their_throttle_and_their_sources() -> None:
     plan = parse_plan(b'{"partitions":[{"topic":"t","partition":0,"replicas":[4,5]}]}')
-    running = {("t", 0): Ongoing((3, 1, 2), (3,), (2,)), ("u", 1): Ongoing((9, 8), (9,), ())}
+    running = {("t", 0): OngoingReassignment((3, 1, 2), (3,), (2,)), ("u", 1): OngoingReassignment((9, 8), (9,), ())}
     moves = text.partition_moves(plan, {("t", 0): (3, 1, 2)}, running)
     assert moves[("t", 0)] == text.Move((1, 2), (4, 5))
     assert moves[("u", 1)] == text.Move((8,), (9,))
@@ -139,10 +139,10 @@ def test_list_of_running_reassignments(transcript) -> None:
         match = re.fullmatch(r"(.+)-(\d+): replicas: ([\d,]+)\.(?: adding: ([\d,]+)\.)?(?: removing: ([\d,]+)\.)?", line)
         assert match is not None
         replicas, adding, removing = (tuple(map(int, (group or "").split(","))) if group else () for group in match.groups()[2:])
-        ongoing[match[1], int(match[2])] = Ongoing(replicas, adding, removing)
+        ongoing[match[1], int(match[2])] = OngoingReassignment(replicas, adding, removing)
     assert text.list_lines(ongoing) == recorded
     assert text.list_lines({}) == transcript("035").stdout
-    assert text.list_lines({("t", 0): Ongoing((1, 2), (), (2,))})[1] == "t-0: replicas: 1,2. removing: 2."
+    assert text.list_lines({("t", 0): OngoingReassignment((1, 2), (), (2,))})[1] == "t-0: replicas: 1,2. removing: 2."
 
 
 def test_cancelled_moves_are_not_said_to_be_started() -> None:
@@ -153,7 +153,7 @@ def test_cancelled_moves_are_not_said_to_be_started() -> None:
 
 
 def test_a_preview_shows_the_log_directories_of_the_plan() -> None:
-    assert text.preview_lines({("t", 0): Ongoing((1,), (), ())}, {("t", 0, 1): "/d1"}) == [
+    assert text.preview_lines({("t", 0): OngoingReassignment((1,), (), ())}, {("t", 0, 1): "/d1"}) == [
         "t-0: would be replicas: 1.",
         "t-0: would be in log directory /d1 on broker 1",
     ]

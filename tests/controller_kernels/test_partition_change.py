@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftlab.common.uuids import MIGRATING, UNASSIGNED, Uuid
-from kraftlab.controller.partitions.election import Candidates, Elected, Election, elect
+from kraftlab.controller.partitions.election import Candidates, Election, ElectionResult, elect
 from kraftlab.controller.partitions.partition_change import build_change
 from kraftlab.controller.reassignment.arithmetic import Reassignment, cancel
 from kraftlab.metadata.image import PartitionImage
@@ -179,23 +179,23 @@ class TestDirectories:
         assert build(before, reassign=at_rest(2, 1)) == change(replicas=(2, 1))
 
 
-def naive_election(mode: Election, candidates: Candidates, leader: int, alive: set[int]) -> Elected:
+def naive_election(mode: Election, candidates: Candidates, leader: int, alive: set[int]) -> ElectionResult:
     """Naive twin: the rules, one sentence at a time."""
     replicas = candidates.replicas
     holds_everything = candidates.isr if candidates.isr else candidates.elr
     valid = [replica for replica in replicas if replica in holds_everything and replica in alive]
     if mode is Election.PREFERRED and replicas[0] in valid:
-        return Elected(replicas[0])
+        return ElectionResult(replicas[0])
     if leader in valid:
-        return Elected(leader)
+        return ElectionResult(leader)
     if valid:
-        return Elected(valid[0])
+        return ElectionResult(valid[0])
     if not candidates.isr and not candidates.elr and len(candidates.last_known) == 1 and candidates.last_known[0] in alive:
-        return Elected(candidates.last_known[0], unclean=True)
+        return ElectionResult(candidates.last_known[0], unclean=True)
     reachable = [replica for replica in replicas if replica in alive]
     if mode is Election.UNCLEAN and reachable:
-        return Elected(reachable[0], unclean=True)
-    return Elected(NO_LEADER)
+        return ElectionResult(reachable[0], unclean=True)
+    return ElectionResult(NO_LEADER)
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=5, unique=True), st.sampled_from(Election), st.data())

@@ -11,7 +11,7 @@ from kraftlab.cli.output import CommandFailed, Output
 
 from ..command import HarnessError
 from ..history import FAIL, INFO, OK
-from ..runs import Trial, Tried
+from ..runs import Trial, TrialResult
 from ..seeds import Seed, Sum, play_seeds, sum_of
 from ..store import StoreError
 from ..verdicts import CRASH, HARNESS, LIVENESS, NOT_KNOWN, SAFETY, UNKNOWN, VALID, worst
@@ -28,12 +28,12 @@ _WORDS = {
 }
 
 
-def play_many(trials: Sequence[Trial], jobs: int, output: Output, keep: Callable[[Trial], Tried]) -> int:
+def play_many(trials: Sequence[Trial], jobs: int, output: Output, keep: Callable[[Trial], TrialResult]) -> int:
     """Play the trials and report; return the exit code. `keep` plays a trial again and keeps the run; a run that cannot be kept
     is reported and does not stop the others. Ctrl-C ends early.
     """
     played: list[Seed] = []
-    kept: list[Tried] = []
+    kept: list[TrialResult] = []
     more: list[int] = []
     progress = _Progress(len(trials))
     try:
@@ -101,7 +101,7 @@ def _lines(total: Sum, code: int, planned: int) -> list[str]:
     ]
 
 
-def _document(played: Sequence[Seed], total: Sum, code: int, kept: Sequence[Tried]) -> dict[str, Any]:
+def _document(played: Sequence[Seed], total: Sum, code: int, kept: Sequence[TrialResult]) -> dict[str, Any]:
     return {
         "valid": True if code == VALID else UNKNOWN if code in (NOT_KNOWN, HARNESS) else False,
         "ops": {outcome: total.counts.get(outcome, 0) for outcome in (OK, FAIL, INFO)},

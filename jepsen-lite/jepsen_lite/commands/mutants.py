@@ -15,7 +15,7 @@ from kraftlab.checking.mutant import MutantDoesNotApply
 from kraftlab.cli.output import Output, json_option, unknown_name
 
 from ..command import HarnessError, WrongUse
-from ..mutants.hunt import KILLED, NOT_HERE, SURVIVED, Hunted, hunt_all
+from ..mutants.hunt import KILLED, NOT_HERE, SURVIVED, HuntResult, hunt_all
 from ..mutants.smallest_example import Least, Size
 from ..mutants.table import CANARY, MUTATIONS, STRETCH, game_of
 from ..verdicts import HARNESS, SAFETY, VALID
@@ -85,7 +85,7 @@ def mutants(ids: str, budget: float, jobs: int, shrinks: bool, in_pairs: bool, a
     out = Output(as_json)
     if in_pairs:
         return hunt_chosen(chosen if ids else (), jobs, out)
-    hunted: list[Hunted] = []
+    hunted: list[HuntResult] = []
     ended = VALID
     begun = time.monotonic()
     try:
@@ -112,7 +112,7 @@ def _chosen(ids: str) -> list[str]:
     return names or list(MUTATIONS)
 
 
-def lines_of(one: Hunted) -> list[str]:
+def lines_of(one: HuntResult) -> list[str]:
     """Return the line of a mutation, and one line per bug if it has several."""
     oracle = ", ".join(one.oracles) or one.status
     lines = [f"{one.id:<4} {one.about:<62} {one.seeds:>5} seeds {one.seconds:>7.2f} s  {oracle}"]
@@ -138,7 +138,7 @@ def _least_line(least: Least) -> str:
     )
 
 
-def score_lines(hunted: Sequence[Hunted], real_s: float) -> list[str]:
+def score_lines(hunted: Sequence[HuntResult], real_s: float) -> list[str]:
     """Return the number of mutations killed and the time it took."""
     score = document(hunted, real_s)["score"]
     lines = []
@@ -169,7 +169,7 @@ def score_lines(hunted: Sequence[Hunted], real_s: float) -> list[str]:
     return lines
 
 
-def document(hunted: Sequence[Hunted], real_s: float) -> dict[str, Any]:
+def document(hunted: Sequence[HuntResult], real_s: float) -> dict[str, Any]:
     """Return the document for --json."""
     here = [one for one in hunted if one.status != NOT_HERE]
     core = [one for one in here if one.id != CANARY and not one.id.startswith(STRETCH)]

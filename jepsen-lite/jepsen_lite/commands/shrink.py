@@ -23,7 +23,7 @@ from ..command import FiniteRange, HarnessError, WrongUse
 from ..fault_plan import FaultPlan
 from ..faults.shrink import Case, smallest_case
 from ..report.page import write_page
-from ..runs import Trial, Tried
+from ..runs import Trial, TrialResult
 from ..store import DEFAULT_STORE, LEAST_RUN, SHRUNK, RunDirectory, StoreError
 from ..verdicts import Verdict
 from .replay import trial_of
@@ -38,12 +38,12 @@ REFUSALS_MAX = 3
 class Search:
     """Tries cases and keeps the last run that failed. `run` carries out a case."""
 
-    def __init__(self, failed: frozenset[Failure], tries: int, deadline: float, run: Callable[[Case], Tried]) -> None:
+    def __init__(self, failed: frozenset[Failure], tries: int, deadline: float, run: Callable[[Case], TrialResult]) -> None:
         self._failed, self._tries, self._deadline, self._run = failed, tries, deadline, run
         self._is_ended = False
         self._refusals = 0
         self.runs = 0
-        self.found: Tried | None = None
+        self.found: TrialResult | None = None
 
     @property
     def is_over(self) -> bool:
@@ -139,7 +139,7 @@ def shrink(run: str, store: str, tries: int | None, time_box: float, target: Pat
     def trial_with(case: Case) -> Trial:
         return trial._replace(options=case.options, plan=msgspec.structs.replace(plan, actions=case.actions))
 
-    def carry_out(case: Case) -> Tried:
+    def carry_out(case: Case) -> TrialResult:
         try:
             tried = run_trial(trial_with(case), tries_store, output)
         except (HarnessError, StoreError) as error:
@@ -157,7 +157,7 @@ def shrink(run: str, store: str, tries: int | None, time_box: float, target: Pat
     assert search.found is not None, "the whole run failed"
     test_file, plan_file = write(trial_with(least), search.found, target or directory.path / SHRUNK)
     write_page(directory)
-    is_least = "the smallest that fails" if not search.is_over else "not everything was tried, since the time was up"
+    is_least = "the smallest failing case" if not search.is_over else "not everything was tried, since the time was up"
     output.lines(
         [_size(whole), f"{_size(least)}: {is_least}, after {search.runs} runs", f"plan  {plan_file}", f"test  {test_file}"]
     )
@@ -182,7 +182,7 @@ def _size(case: Case) -> str:
     )
 
 
-def write(trial: Trial, tried: Tried, directory: Path) -> tuple[Path, Path]:
+def write(trial: Trial, tried: TrialResult, directory: Path) -> tuple[Path, Path]:
     """Write the test and the plan; return both paths. HarnessError."""
     test = directory / f"test_{trial.workload.replace('-', '_')}_{_file_name(trial.options.seed)}.py"
     plan = directory / "plan.json"

@@ -13,7 +13,7 @@ from kraftlab.cli.output import Output
 
 from ..command import FiniteRange, WrongUse
 from ..faults.kinds import ALL, KINDS
-from ..runs import Trial, Tried
+from ..runs import Trial, TrialResult
 from ..workloads import NAMES
 from .many_seeds import play_many
 from .trial_options import new_trial, seeds_from, shared_options, split_names
@@ -124,7 +124,7 @@ def test(
     raise SystemExit(report_runs(run_in_order(trials, store, output, jobs or 1), output))
 
 
-def _kept(trial: Trial, store: str, output: Output) -> Tried:
+def _kept(trial: Trial, store: str, output: Output) -> TrialResult:
     """Play one of many seeds again and keep the run. HarnessError."""
     tried = run_trial(trial, store, output, is_shown=False)
     output.lines(verdict_lines(tried))

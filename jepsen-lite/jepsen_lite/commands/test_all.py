@@ -19,7 +19,7 @@ from ..faults.kinds import ALL, KINDS
 from ..faults.networks.back_ends import LINKS, NETS
 from ..faults.networks.network import own_network
 from ..history import FAIL, INFO, OK
-from ..runs import Tried
+from ..runs import TrialResult
 from ..store import StoreError
 from ..verdicts import HARNESS, NOT_KNOWN, UNKNOWN, Validity, exit_code, word, worst
 from ..workload import KAFKA_PYTHON, OWN
@@ -171,7 +171,7 @@ def sum_line(rows: Sequence[Row], planned: int) -> str:
     return f"{len(rows)} runs: {counted or 'none'}{left}; operations: {totals}; acknowledged and lost: {lost}"
 
 
-def row_of(tried: Tried) -> Row:
+def row_of(tried: TrialResult) -> Row:
     reasons = [verdict.reason for verdict in tried.verdicts if verdict.valid is not True]
     return Row(
         tried.record.workload,

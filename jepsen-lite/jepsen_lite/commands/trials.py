@@ -19,7 +19,7 @@ from ..history import FAIL, INFO, OK
 from ..progress import Progress
 from ..report.index import Index
 from ..report.page import write_page
-from ..runs import Trial, Tried, run_test
+from ..runs import Trial, TrialResult, run_test
 from ..scheduler import GeneratorStuck
 from ..store import StoreError
 from ..verdicts import HARNESS, NOT_KNOWN, UNKNOWN, VALID, combined, exit_code, word, worst
@@ -29,13 +29,13 @@ from ..worlds.world import WorldFailed
 logger = logging.getLogger("kraftlab.chaos")
 
 
-def report_runs(runs: Iterable[Tried], output: Output) -> int:
+def report_runs(runs: Iterable[TrialResult], output: Output) -> int:
     """Report each run and all runs together; return the exit code.
 
     No run begins after one that was cut short, after Ctrl-C if nothing of the current run can be kept, or after a run that the
     harness cannot carry out. HarnessError or StoreError if that happens to the first run.
     """
-    tried: list[Tried] = []
+    tried: list[TrialResult] = []
     codes: list[int] = []
     try:
         for one in runs:
@@ -61,7 +61,7 @@ def report_runs(runs: Iterable[Tried], output: Output) -> int:
     return code
 
 
-def run_in_order(trials: Sequence[Trial], store: str, output: Output, jobs: int = 1) -> Iterator[Tried]:
+def run_in_order(trials: Sequence[Trial], store: str, output: Output, jobs: int = 1) -> Iterator[TrialResult]:
     """Yield the finished trials in order. HarnessError."""
     if jobs == 1:
         for trial in trials:
@@ -70,7 +70,7 @@ def run_in_order(trials: Sequence[Trial], store: str, output: Output, jobs: int 
     yield from done_by(jobs, partial(run_trial, store=store, output=output, is_shown=False), trials)
 
 
-def run_trial(trial: Trial, store: str, output: Output, *, is_shown: bool = True) -> Tried:
+def run_trial(trial: Trial, store: str, output: Output, *, is_shown: bool = True) -> TrialResult:
     """Run a trial and write its page; show its progress if `is_shown`. HarnessError."""
     progress = Progress(trial.workload) if is_shown else Progress(trial.workload, is_terminal=False, write=lambda text: None)
     try:
@@ -88,7 +88,7 @@ def run_trial(trial: Trial, store: str, output: Output, *, is_shown: bool = True
         progress.done()
 
 
-def _write_pages(tried: Tried) -> None:
+def _write_pages(tried: TrialResult) -> None:
     """Write the run's page and its store's index. Both can be written later as well, so an error here is only logged."""
     try:
         write_page(tried.directory)
@@ -103,7 +103,7 @@ def index_of(store: Path) -> Index:
     return Index(store)
 
 
-def _hold(tried: Tried, output: Output) -> None:
+def _hold(tried: TrialResult, output: Output) -> None:
     """Keep the cluster running until Ctrl-C."""
     assert tried.close is not None, "the cluster is running"
     try:
@@ -119,7 +119,7 @@ def _hold(tried: Tried, output: Output) -> None:
         tried.close()
 
 
-def verdict_lines(tried: Tried) -> Iterator[str]:
+def verdict_lines(tried: TrialResult) -> Iterator[str]:
     """Yield a run's verdicts as a table, the counts, and the paths."""
     rows = [("checker", "valid", "kind", "seconds", "reason")]
     rows += [
@@ -138,7 +138,7 @@ def verdict_lines(tried: Tried) -> Iterator[str]:
     yield f"again    {record.command}"
 
 
-def summary(tried: Sequence[Tried]) -> dict[str, object]:
+def summary(tried: Sequence[TrialResult]) -> dict[str, object]:
     """Return the document of `--json`: for several runs the total counts and the worst run."""
     worst_code = worst(exit_code(one.verdicts) for one in tried)
     shown = next(one for one in tried if exit_code(one.verdicts) == worst_code)

@@ -121,7 +121,7 @@ class ClusterUnderFaults:
 
     @asynccontextmanager
     async def kept_down(self, nodes: Iterable[int]) -> AsyncIterator[tuple[int, ...]]:
-        """Kill the nodes (kill -9); start them when nothing keeps them down any more. Yield those that were running. CannotStrike
+        """Kill the nodes (kill -9); start them when nothing keeps them down. Yield those that were running. CannotStrike
         if none was.
         """
         held = [node for node in nodes if Fault(DOWN, node) in self._holds or self.cluster.pid(node) is not None]

@@ -64,5 +64,5 @@ class ProcessTampering:
     def _pid(self, node: int) -> int:
         pid: int | None = self._cluster.pid(node)
         if pid is None:
-            raise CannotStrike(f"node {node} is not running any more")
+            raise CannotStrike(f"node {node} is no longer running")
         return pid

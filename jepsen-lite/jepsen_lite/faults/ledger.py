@@ -154,7 +154,7 @@ class Ledger:
 # -- leftovers of other harnesses ----------------------------------------------------------------------------------------
 
 
-class Cleaned(msgspec.Struct, frozen=True):
+class CleanupResult(msgspec.Struct, frozen=True):
     """The result for one ledger. `is_running`: its harness still runs and nothing was touched. `undone`: the things that existed.
     `faults`: the things that could not be undone.
     """
@@ -165,7 +165,7 @@ class Cleaned(msgspec.Struct, frozen=True):
     faults: tuple[str, ...] = ()
 
 
-def clean(home: Path | None = None, *, dry_run: bool = False) -> Iterator[Cleaned]:
+def clean(home: Path | None = None, *, dry_run: bool = False) -> Iterator[CleanupResult]:
     """Undo what dead harnesses have left. `dry_run`: only report it."""
     for path in sorted((home or state_directory()).glob("*.json")):
         try:
@@ -173,23 +173,25 @@ def clean(home: Path | None = None, *, dry_run: bool = False) -> Iterator[Cleane
         except FileNotFoundError:
             continue  # its harness has just ended
         except (OSError, BadJson) as error:
-            yield Cleaned(path.stem, False, faults=(f"{path} cannot be read: {error}; look at its contents, then remove it",))
+            yield CleanupResult(
+                path.stem, False, faults=(f"{path} cannot be read: {error}; look at its contents, then remove it",)
+            )
             continue
         if is_alive(page.harness):
-            yield Cleaned(page.run, True)
+            yield CleanupResult(page.run, True)
             continue
         after_reboot = page.boot != boot()
         entries = [entry for entry in page.entries if isinstance(entry, Directory) or not after_reboot]
         there = tuple(text(entry) for entry in reversed(entries) if is_there(entry))
         if dry_run:
-            yield Cleaned(page.run, False, undone=there)
+            yield CleanupResult(page.run, False, undone=there)
             continue
         left, faults = _undo_all(entries)
         if left:
             path.write_bytes(msgspec.json.encode(msgspec.structs.replace(page, entries=tuple(left), boot=boot())))
         else:
             path.unlink(missing_ok=True)
-        yield Cleaned(page.run, False, undone=there, faults=tuple(faults))
+        yield CleanupResult(page.run, False, undone=there, faults=tuple(faults))
 
 
 def _undo_all(entries: list[Entry]) -> tuple[list[Entry], list[str]]:

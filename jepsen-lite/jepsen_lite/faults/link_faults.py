@@ -67,7 +67,7 @@ def draw_late(random: Random, shape: Shape) -> list[Draft]:
 @asynccontextmanager
 async def late(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
     """Hold everything that is sent on one link between two controllers, and deliver it at the end: votes, requests and answers of
-    an epoch that may be over by then. The leader is the source or the target of the link.
+    an epoch that may be over. The leader is the source or the target of the link.
     """
     leads = await victim.find_leader()
     leader = leads.node if leads is not None and leads.node in hit.nodes else hit.random.choice(hit.nodes)

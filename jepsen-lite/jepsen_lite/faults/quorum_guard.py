@@ -58,7 +58,7 @@ class VoterSets:
         return change
 
     def end(self, change: VoterChange) -> None:
-        """Note that no request for the change will be begun any more."""
+        """Note that no further request for the change will begin."""
         change.ended_at = next(self._times)
 
     def begin_query(self) -> int:

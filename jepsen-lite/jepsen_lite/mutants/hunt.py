@@ -30,10 +30,10 @@ KILLED, SURVIVED, NOT_HERE = "killed", "survived", "not here"
 ASKING = Options(time_s=5, timeout_ms=1_000, rate=200)
 """The options of runs of workloads."""
 _FAULTS_OF_THE_PATCH = ("TypeError", "AttributeError", "NameError", "ImportError")
-"""A run that ends with one of these errors has found nothing: the bug does not fit the code any more."""
+"""A run that ends with one of these errors has found nothing: the bug no longer fits the code."""
 
 
-class Hunted(NamedTuple):
+class HuntResult(NamedTuple):
     """A mutation after the hunt. `status`: killed (all its bugs were found), survived, or not here (the machine lacks something).
 
     The rule of a finding is the oracle: a rule of the simulator, checkers, or an image. Its evidence is the smallest run that
@@ -123,22 +123,22 @@ def _on_processes(library: str) -> Shown[Least]:
     return Shown("+".join(verdict.checker for verdict in unsafe), unsafe[0].reason if unsafe else "")
 
 
-def hunt_mutation(mutation: Mutation, budget_s: float, *, shrinks: bool = False) -> Hunted:
+def hunt_mutation(mutation: Mutation, budget_s: float, *, shrinks: bool = False) -> HuntResult:
     """Hunt all bugs of a mutation, each within the budget, and shrink within as much time again if `shrinks`.
 
     MutantDoesNotApply.
     """
     if any(game_of(bug) == PROCESSES for bug in mutation.bugs) and (why := canary.means().why):
-        return Hunted(mutation.id, mutation.about, NOT_HERE, why, ())
+        return HuntResult(mutation.id, mutation.about, NOT_HERE, why, ())
     findings = tuple(hunt_bug(bug, budget_s, shrinks=shrinks) for bug in mutation.bugs)
     status = KILLED if all(finding.found for finding in findings) else SURVIVED
-    return Hunted(mutation.id, mutation.about, status, "", findings)
+    return HuntResult(mutation.id, mutation.about, status, "", findings)
 
 
-def hunt_all(ids: Iterable[str], *, budget_s: float, jobs: int = 1, shrinks: bool = False) -> Iterator[Hunted]:
+def hunt_all(ids: Iterable[str], *, budget_s: float, jobs: int = 1, shrinks: bool = False) -> Iterator[HuntResult]:
     """Hunt each mutation, in this process or in several; results come in the order of the ids. MutantDoesNotApply."""
     return done_by(jobs, partial(_hunt_by_id, budget_s=budget_s, shrinks=shrinks), ids)
 
 
-def _hunt_by_id(mutation_id: str, budget_s: float, shrinks: bool) -> Hunted:
+def _hunt_by_id(mutation_id: str, budget_s: float, shrinks: bool) -> HuntResult:
     return hunt_mutation(MUTATIONS[mutation_id], budget_s, shrinks=shrinks)

@@ -289,7 +289,7 @@ def _contradictions(verdict: Verdict) -> Iterable[tuple[int, ...]]:
 
 
 def _timeline(count: int, named: int) -> tuple[int, int]:
-    """Return the range of operations in the timeline: those around the first one that a verdict names, or the first ones."""
+    """Return the range of operations in the timeline: around the first operation that a verdict names, or the first ones."""
     first = min(max(named - TIMELINE // 2, 0), max(count - TIMELINE, 0))
     return first, min(first + TIMELINE, count)
 

@@ -36,7 +36,7 @@ class Lane(msgspec.Struct, frozen=True):
 
 
 def packed(intervals: Sequence[tuple[int, int]]) -> list[int]:
-    """Return, for each interval (begin, end) in order of begin, the lowest lane that is free by then."""
+    """Return, for each interval (begin, end) in order of begin, the lowest free lane."""
     free: list[int] = []
     ends: list[tuple[int, int]] = []
     lanes = []

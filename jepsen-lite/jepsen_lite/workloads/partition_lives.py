@@ -75,7 +75,7 @@ class _Watch:
         """Registered broker → (fenced, shutting down)."""
 
     def take(self, entry: Entry) -> set[tuple[str, int]]:
-        """Apply a record; return the partitions that it concerns, or whose leader it concerns."""
+        """Apply a record; return the partitions that the record changes, and those led by the broker that it changes."""
         record = entry.record
         match entry.kind:
             case "Partition":

@@ -1,6 +1,6 @@
 """Reassignments: begun, replaced and cancelled while brokers come and go.
 
-A key is the only partition of a topic. `alter` sets a target, `cas` sets one if the partition epoch is the last one that this
+A key is the only partition of a topic. `alter` sets a target, `cas` sets one if the partition epoch is the last epoch that this
 client saw, `cancel` cancels the move. `describe` is linearizable; `peek` and `moving` (ListPartitionReassignments) are the view
 of some node. In the final phase every move must end by itself (`settled`). Actions of the brokers are in the log, and every
 record of them is judged.

@@ -96,7 +96,7 @@ async def answer_to(future: Any) -> Any:
         try:
             token.run_sync_soon(over.set)
         except trio.RunFinishedError:
-            return  # no caller is waiting any more
+            return  # the caller no longer waits
 
     future.add_done_callback(wake)
     try:

@@ -170,7 +170,7 @@ def timer_runs_on(_: object, self: Follower, now_ms: int) -> None:
 
 @MUTANTS.row(Leadership, "poll_leader", Seeds("L7", faults=("partition", "isolate")))
 def never_resigns(poll: Callable[..., None], self: Leadership, leader: Leader, now_ms: int) -> None:
-    """A leader that nobody follows any more goes on leading."""
+    """A leader without followers goes on leading."""
     leader.check_quorum_deadline_ms = NEVER_MS
     poll(self, leader, now_ms)
 

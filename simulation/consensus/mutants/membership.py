@@ -76,7 +76,7 @@ def no_committed_in_epoch_gate(
 
 @MUTANTS.row(Leadership, "advance_high_watermark", Seeds("S8", "S6", most=150, faults=CHURN))
 def removed_leader_counts_itself(advance: Callable[..., None], self: Leadership, leader: Leader, now_ms: int) -> None:
-    """A leader that is not a voter any more counts its own log (KAFKA-16530)."""
+    """A leader that is no longer a voter counts its own log (KAFKA-16530)."""
     membership, voters = self._quorum.membership, leader.voters
     if not membership.is_voter:
         own = ReplicaProgress(membership.own_key)

@@ -15,14 +15,14 @@ from kraftlab.metadata import records as r
 from kraftlab.pipeline.errors import CorruptInput, WrongUse, fault_of_worker
 from kraftlab.pipeline.lake.commits import Lake
 from kraftlab.pipeline.runs import stream as streams
-from kraftlab.pipeline.runs.stream import Followed, Unreachable, followed
+from kraftlab.pipeline.runs.stream import FollowedLog, Unreachable, followed
 from kraftlab.pipeline.sources.formats import FORMATS, KRAFTLAB
 from kraftlab.pipeline.sources.streaming import LogMoved
 from kraftlab.pipeline.storage.schemas import arrow_schema
 from kraftlab.quorum.core import OffsetAndEpoch
 
 BATCHES, QUARANTINE, GAPS = streams.TABLES
-LIVE = Followed("quorum://127.0.0.1:1", True, FORMATS[KRAFTLAB], "here")
+LIVE = FollowedLog("quorum://127.0.0.1:1", True, FORMATS[KRAFTLAB], "here")
 DETAILS = {"format": KRAFTLAB, "cluster_id": "here", "controllers": "-1"}
 SNAPSHOT = "00000000000000000050-0000000003.checkpoint"
 
@@ -186,7 +186,7 @@ def test_wrong_use_and_corrupt_input_are_not_tried_again() -> None:
 
 
 def test_a_quorum_that_went_away_is_waited_for_unless_only_what_is_there_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    waited: list[Followed] = []
+    waited: list[FollowedLog] = []
     monkeypatch.setattr(streams, "wait_for", lambda source, pause_s: waited.append(source))
     gone = Unreachable("nobody answers")
     assert (
