@@ -70,7 +70,7 @@ def test_an_unknown_type_or_version_names_record_offset_and_next_step(
         msgpack.packb([[2, 0, 5, TOPIC_ID]]),
         codec.encode([NoOp(0)])[0] + b"\x00",
         b"\x91\x94\x02\x00\xa2\xff\xff\xc4\x10" + TOPIC_ID,
-        b"\x91\x95\x02\x00\xa1t\xc4\x10" + TOPIC_ID + b"\x91" * 5_000 + b"\xc0",
+        b"\x91\x95\x02\x00\xa1t\xc4\x10" + TOPIC_ID + b"\x91" * 100_000 + b"\xc0",
     ],
 )
 def test_a_body_that_is_no_list_of_records_is_unreadable(body: bytes) -> None:
