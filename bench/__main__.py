@@ -9,6 +9,8 @@ import sys
 import click
 
 from kraftlab.cli.command_groups import LazyGroup
+from kraftlab.cli.main import run
+from kraftlab.common.exit_codes import DONE
 
 MEASUREMENTS = {
     "commit": "bench.commit:main",
@@ -36,15 +38,17 @@ LONG = {"soak": "bench.soak:main"}
 """Takes minutes, and runs only by name."""
 
 
-@click.group("bench", cls=LazyGroup, modules=MEASUREMENTS | LONG, invoke_without_command=True)
+@click.group(
+    "bench", cls=LazyGroup, modules=MEASUREMENTS | LONG, invoke_without_command=True, epilog="Exit codes: docs/exit-codes.md."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document per measurement, a line each.")
 @click.option("--quick", is_flag=True, help="Measure less, as a smoke test.")
 @click.pass_context
 def bench(context: click.Context, /, as_json: bool, quick: bool) -> int:
     """Measure kraftlab on this machine: one measurement, with its own arguments, or all."""
     if context.invoked_subcommand is not None:
-        return 0
-    worst = 0
+        return DONE
+    worst = DONE
     for name in MEASUREMENTS:
         if not as_json:
             click.echo(f"\n{name}\n")
@@ -56,8 +60,4 @@ def bench(context: click.Context, /, as_json: bool, quick: bool) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(bench.main(prog_name="python -m bench", standalone_mode=False))
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
+    sys.exit(run(sys.argv[1:], bench, "python -m bench"))

@@ -57,14 +57,21 @@ def render(measured: dict[str, list[Seed]]) -> str:
     rows = [["runs", "not valid", "number", "operations", "runs/s", "simulated s per s"]]
     for name, seeds in measured.items():
         total = sum_of(seeds)
-        bad = ", ".join(f"{seed.trial.workload} {seed.trial.options.seed}" for seed in seeds if seed.code != VALID) or "none"
+        bad = (
+            ", ".join(f"{seed.trial.workload} {seed.trial.options.seed}" for seed in seeds if seed.ending is not VALID) or "none"
+        )
         operations = f"{sum(total.counts.values()):,}"
         rows.append([name, bad, str(total.seeds), operations, f"{total.seeds_per_s:.2f}", f"{total.simulated_s_per_s:,.0f}"])
     return table(rows)
 
 
 def plain(total: Sum) -> dict[str, object]:
-    return {**total._asdict(), "seeds_per_s": total.seeds_per_s, "simulated_s_per_s": total.simulated_s_per_s}
+    return {
+        **total._asdict(),
+        "ending": total.ending.name,
+        "seeds_per_s": total.seeds_per_s,
+        "simulated_s_per_s": total.simulated_s_per_s,
+    }
 
 
 @measurement("chaos", __doc__, quick="2 seconds for each case.")

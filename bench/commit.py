@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 
 import click
 
+from kraftlab.common.exit_codes import DONE, FAILED
+
 from . import commit_admin, commit_quorum, floor
 from .measure import CommitParameters, CommitResult, NoResult, Report, measurement, table
 
@@ -77,4 +79,4 @@ def main(quick: bool, seconds: float | None, doors: str) -> Report:
     results = measure(measured, parameters)
     least = floor.measure(parameters.seconds)
     text = f"{render(results, parameters)}\n{least}" if results else str(least)
-    return Report([{"commit": results, "floor": least}], text, 0 if len(results) == len(measured) else 1)
+    return Report([{"commit": results, "floor": least}], text, DONE if len(results) == len(measured) else FAILED)

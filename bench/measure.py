@@ -17,6 +17,7 @@ import msgspec
 import trio
 
 from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.exit_codes import DONE
 
 T = TypeVar("T")
 
@@ -79,7 +80,7 @@ class Report(NamedTuple):
 
     documents: Sequence[object]
     text: str
-    code: int = 0
+    code: int = DONE
 
 
 def measurement(name: str, about: str | None, *, quick: str) -> Callable[[Callable[..., Report]], click.Command]:

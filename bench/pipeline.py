@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from kraftlab.common.exit_codes import DONE, FAILED
 from kraftlab.metadata import records as r
 from kraftlab.metadata.codec import decode, encode
 from kraftlab.pipeline.audits.life_cycles import Change, PartitionKey, all_life_cycles
@@ -294,4 +295,4 @@ def main(quick: bool, changes: int, warm: int) -> Report:
     ]
     text = f"{result.records:,} records, {result.log_bytes / 1e6:.0f} MB of log; heap {result.heap}\n"
     text += f"Spark's first query after {result.session_seconds:.1f} s\n\n{table(rows)}"
-    return Report([result], text, 0 if all(step.right for step in result.steps) else 1)
+    return Report([result], text, DONE if all(step.right for step in result.steps) else FAILED)

@@ -28,6 +28,7 @@ import msgspec
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, ClusterUnreachable, DataClient
 from kraftlab.common.errors import ApiError
+from kraftlab.common.exit_codes import DONE, FAILED
 from kraftlab.lab import LocalCluster
 from kraftlab.lab.faults.failing_calls import FailingCalls, Rule
 from kraftlab.records.record_batch import Record, build_batch, decode_records
@@ -323,4 +324,4 @@ def render(result: SoakResult) -> str:
 @click.option("--seed", type=int, default=1, help="Seed of the troubles (default 1).")
 def main(quick: bool, seconds: float | None, seed: int) -> Report:
     result = measure(seconds or (20 if quick else 600), seed)
-    return Report([{"soak": result}], render(result), 1 if result.differences else 0)
+    return Report([{"soak": result}], render(result), FAILED if result.differences else DONE)

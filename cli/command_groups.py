@@ -1,4 +1,4 @@
-"""Groups of commands, loaded on demand, with suggestions for mistyped names and with their own exit codes."""
+"""Groups of commands, loaded on demand, with suggestions for mistyped names. A group can end commands for its own errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from .output import CommandFailed
+from kraftlab.common.exit_codes import MACHINE
+
+from .output import CommandFailed, WrongUse
 
 
 class CommandGroup(click.Group):
@@ -28,16 +30,12 @@ class CommandGroup(click.Group):
 
 @dataclass(frozen=True, slots=True)
 class Endings:
-    """Exit codes of a group of commands that has its own. An error without a `text` is a bug and passes unchanged."""
+    """Errors of a group of commands, and how they end a command. An error without a `text` is a bug and passes unchanged."""
 
-    usage: int
-    """Exit code for a command line that cannot be parsed."""
     codes: Sequence[tuple[type[Exception], int]]
     """Kind of error → exit code. The first row that fits counts."""
     text: Callable[[Exception], str | None]
     """Sentence for the user: the fault and the next step."""
-    not_installed: int
-    """Exit code if a package of `extra` is missing."""
     extra: str
     """The extra that installs the packages of the group: pip install 'kraftlab[extra]'."""
     packages: frozenset[str]
@@ -53,7 +51,7 @@ class Endings:
         package = self.missing(error)
         if package is not None:
             advice = f"{package} is not installed; install it with: {self.install}"
-            return CommandFailed(f"Error: {advice}", exit_code=self.not_installed)
+            return CommandFailed(f"Error: {advice}", exit_code=MACHINE)
         code = next((code for kind, code in self.codes if isinstance(error, kind)), None)
         text = None if code is None else self.text(error)
         return None if code is None or text is None else CommandFailed(f"Error: {text}", exit_code=code)
@@ -120,13 +118,13 @@ class LazyGroup(CommandGroup):
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
-            raise self._usage(error) from None
+            raise wrong_use(error, ctx.command_path) from None
 
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
         except click.UsageError as error:
-            raise self._usage(error) from None
+            raise wrong_use(error, ctx.command_path) from None
         except _PASSING:
             raise
         except Exception as error:
@@ -134,13 +132,6 @@ class LazyGroup(CommandGroup):
             if not failure:
                 raise
             raise failure from error
-
-    def _usage(self, error: click.UsageError) -> Exception:
-        if self._endings is None:
-            return error
-        if isinstance(error, click.exceptions.NoArgsIsHelpError):
-            return CommandFailed(error.format_message(), exit_code=self._endings.usage)
-        return wrong_use(error, f"kraftlab {self.name}", self._endings.usage)
 
 
 class _NotInstalled(click.Command):
@@ -156,10 +147,13 @@ class _NotInstalled(click.Command):
         return []
 
 
-def wrong_use(error: click.UsageError, command: str, exit_code: int) -> CommandFailed:
-    """Return the failure for a command line that cannot be parsed. It names `command` if click does not know the command."""
-    where = error.ctx.command_path if error.ctx else command
-    return CommandFailed(f"Error: {error.format_message()}\nSee: {where} --help", exit_code=exit_code)
+def wrong_use(error: click.UsageError, command: str) -> WrongUse:
+    """Return the failure for a command line that cannot be parsed: the help of a command that lacks all its words, otherwise a
+    line that names the command, `command` if click does not know it.
+    """
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        return WrongUse(error.format_message())
+    return WrongUse(f"Error: {error.format_message()}\nSee: {error.ctx.command_path if error.ctx else command} --help")
 
 
 def _did_you_mean(name: str, known: Iterable[str]) -> str:

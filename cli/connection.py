@@ -27,7 +27,7 @@ import click
 
 from kraftlab.config.endpoints import KAFKA
 
-from .output import CommandFailed
+from .output import CommandFailed, WrongUse
 
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient
@@ -48,11 +48,24 @@ def _remembered(name: str, key: str, metavar: str, help: str, **details: Any) ->
     """Return an option whose value goes into the context under `key`, and with `expose_value` to the command too."""
 
     def remember(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+        if value is not None and key in (_SERVERS, _CONTROLLERS):
+            _check_servers(value)
         if value is not None:
             context.meta[key] = value
         return value
 
     return click.option(name, metavar=metavar, help=help, callback=remember, **({"expose_value": False} | details))
+
+
+def _check_servers(text: str) -> None:
+    """WrongUse unless the text names servers."""
+    from kraftlab.config.endpoints import parse_servers
+    from kraftlab.config.errors import ConfigError
+
+    try:
+        parse_servers(text)
+    except ConfigError as error:
+        raise WrongUse(f"Error: {error}") from None
 
 
 def server_option(**details: Any) -> Callable[[F], F]:
@@ -108,12 +121,12 @@ def named_servers() -> str | None:
     """
     context = click.get_current_context()
     if _SERVERS in context.meta and _CONTROLLERS in context.meta:
-        raise _failed("Exactly one of --bootstrap-server and --bootstrap-controller is needed")
+        raise _refused("Exactly one of --bootstrap-server and --bootstrap-controller is needed")
     servers: str | None = context.meta.get(_SERVERS, context.meta.get(_CONTROLLERS))
     if (data := context.meta.get(_DATA)) is None:
         return servers
     if servers is not None:
-        raise _failed("Error: --data names the cluster already; leave --bootstrap-server and --bootstrap-controller out")
+        raise _refused("Error: --data names the cluster already; leave --bootstrap-server and --bootstrap-controller out")
     return _servers_on(Path(data))
 
 
@@ -129,7 +142,7 @@ def default_servers(*, changes: bool = False) -> str | None:
     directories = contexts.running()
     if len(directories) > 1 and changes:
         listed = "\n".join(f"  --data {directory}" for directory in directories)
-        raise _failed(
+        raise _refused(
             f"Error: {len(directories)} clusters are up, and this command would change one; name it with --bootstrap-server "
             f"HOST:PORT, or with one of:\n{listed}"
         )
@@ -205,8 +218,10 @@ def required_servers(*, changes: bool = False) -> str:
     """Return the endpoints that the options name, otherwise the default (`default_servers`). CommandFailed if there is none."""
     servers = named_servers() or default_servers(changes=changes)
     if servers is None:
-        raise _failed(
-            "Error: no cluster is up on this machine; start one with kraftlab up, or name a node: --bootstrap-server HOST:PORT"
+        path = click.get_current_context().command_path
+        raise CommandFailed(
+            "Error: no cluster is up on this machine; start one with kraftlab up, or name a node: --bootstrap-server HOST:PORT\n"
+            f"See: {path} --help"
         )
     return servers
 
@@ -218,8 +233,8 @@ def endpoint_of(client: AdminClient, node_id: int | None) -> Endpoint:
     return parse_servers(required_servers())[0] if node_id is None else client.endpoint_of(node_id)
 
 
-def _failed(message: str) -> CommandFailed:
-    return CommandFailed(f"{message}\nSee: {click.get_current_context().command_path} --help")
+def _refused(message: str) -> WrongUse:
+    return WrongUse(f"{message}\nSee: {click.get_current_context().command_path} --help")
 
 
 def _caller(meta: dict[str, Any]) -> tuple[str | None, str | None]:
@@ -229,7 +244,7 @@ def _caller(meta: dict[str, Any]) -> tuple[str | None, str | None]:
         return _caller_in(path) if path is not None else (None, None)
     password = os.environ.get(PASSWORD_VARIABLE)
     if password is None:
-        raise CommandFailed(
+        raise WrongUse(
             f"Error: --user {user}: no password is in the environment; set {PASSWORD_VARIABLE}, or write username and password "
             "into a file for --command-config"
         )

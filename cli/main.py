@@ -9,6 +9,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
+from kraftlab.common.exit_codes import DONE, FAILED, INTERRUPTED
+
 if TYPE_CHECKING:
     import click
 
@@ -62,15 +64,12 @@ COMPLETION = "_KRAFTLAB_COMPLETE"
 """Environment variable with which a shell asks for completions; the arguments are empty then."""
 _EXPECTED = ("ClusterError", "ClusterUnreachable", "CorruptBatch")
 """Names of further errors that a user can act on, whose modules are not loaded for every command."""
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as in shells."""
 OUT_OF_RANGE = "Value out of range: "
 """Beginning of protobuf's message about a number that a field cannot hold."""
 
 
 def main() -> NoReturn:
-    """Run the command line of this process. Exit codes: 0 done, 1 error or usage, 2 still in progress, 130 after Ctrl-C. Groups
-    of commands may have their own."""
+    """Run the command line of this process, and end it with one of `common/exit_codes.py`."""
     arguments = sys.argv[1:]
     if arguments[:1] in (["controller"], ["broker"]) and not {"--help", "-h"} & set(arguments):
         from kraftlab.lab import node
@@ -83,34 +82,33 @@ def main() -> NoReturn:
     sys.exit(code)
 
 
-def run(arguments: list[str] | None = None) -> int:
-    """Run a command line and return its exit code. Every failure is printed here, as one line with the next step."""
+def run(arguments: list[str] | None = None, command: click.Command | None = None, name: str = "kraftlab") -> int:
+    """Run a command line, of `kraftlab` without a `command`, and return its exit code. Every failure is printed here, as one
+    line with the next step.
+    """
     import click
 
     from .command_groups import wrong_use
-    from .output import DONE, FAILED, CommandFailed, print_failure
+    from .output import CommandFailed, WrongUse, print_failure
 
     if COMPLETION in os.environ:
         from .completion import shells
 
         shells.register()
-    elif not (sys.argv[1:] if arguments is None else arguments):
+    elif command is None and not (sys.argv[1:] if arguments is None else arguments):
         from .start_page import page
 
         click.echo(page())
         return DONE
     as_json = "--json" in (sys.argv[1:] if arguments is None else arguments)
     try:
-        code = build().main(arguments, "kraftlab", standalone_mode=False) or 0
+        code = (command or build()).main(arguments, name, standalone_mode=False) or DONE
         sys.stdout.flush()
         return code
     except CommandFailed as error:
         failure = error
-    except click.exceptions.NoArgsIsHelpError as error:
-        error.show()
-        return FAILED
     except click.UsageError as error:
-        failure = wrong_use(error, "kraftlab", FAILED)
+        failure = wrong_use(error, name)
     except click.ClickException as error:
         failure = CommandFailed(f"Error: {error.format_message()}")
     except (click.Abort, KeyboardInterrupt):
@@ -122,7 +120,7 @@ def run(arguments: list[str] | None = None) -> int:
         text = known_failure(error)
         if text is None:
             raise
-        failure = CommandFailed(f"Error: {text}")
+        failure = WrongUse(f"Error: {text}") if _is_wrong_use(error) else CommandFailed(f"Error: {text}")
     try:
         sys.stdout.flush()
         print_failure(failure, as_json)
@@ -167,6 +165,13 @@ def known_failure(error: Exception) -> str | None:
     return None
 
 
+def _is_wrong_use(error: Exception) -> bool:
+    """Return True if a value on the command line is at fault: a number or a text that no request can hold."""
+    from .output import BadArgument
+
+    return isinstance(error, BadArgument | UnicodeEncodeError) or str(error).startswith(OUT_OF_RANGE)
+
+
 def build() -> click.Group:
     """Return the command with its subcommands, each of which is loaded on its first use."""
     import click
@@ -187,8 +192,8 @@ Examples:
   kraftlab COMMAND --help
 
 \b
-Exit codes: 0 done, 1 error or usage, 2 still in progress, 130 ended by Ctrl-C. `chaos` and `pipeline` have their own: see
-kraftlab chaos --help, kraftlab pipeline --help.""",
+Exit codes: 0 done, 1 error or findings, 2 in progress or undecided, 64 wrong use, 70 missing on this machine, 130 ended by
+Ctrl-C (docs/exit-codes.md).""",
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     )
     return click.version_option(__version__, prog_name="kraftlab")(group)

@@ -1,6 +1,6 @@
 """Output of commands: lines for people, one JSON document for programs, errors as one line with the next step.
 
-Exit codes: 0 done, 1 error or usage, 2 still in progress.
+A command returns its exit code (`common/exit_codes.py`), or raises an error that has one.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ from collections.abc import Iterable, Mapping
 import click
 import msgspec
 
-DONE = 0
-FAILED = 1
-IN_PROGRESS = 2
+from kraftlab.common.exit_codes import DONE, FAILED, USAGE
 
 
 class CommandFailed(Exception):
@@ -27,8 +25,19 @@ class CommandFailed(Exception):
         self.on_stdout = on_stdout
 
 
+class WrongUse(CommandFailed):
+    """A command line that a command refuses, before it does anything."""
+
+    def __init__(self, text: str, *, on_stdout: bool = False) -> None:
+        super().__init__(text, exit_code=USAGE, on_stdout=on_stdout)
+
+
 class BadInput(ValueError):
-    """Arguments or a file that a command cannot use. The text names them, the fault and the next step, and ends the command."""
+    """Input that a command cannot use. The text names it, the fault and the next step, and ends the command."""
+
+
+class BadArgument(BadInput):
+    """A value of an option that cannot be meant: wrong use of the command."""
 
 
 class Output:

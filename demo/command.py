@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kraftlab.cli.output import FAILED, CommandFailed, json_option
+from kraftlab.cli.output import CommandFailed, json_option
+from kraftlab.common.exit_codes import DONE, FAILED, INTERRUPTED
 
 if TYPE_CHECKING:
     from .recording import Recording
     from .report import Report
-
-INTERRUPTED = 130
 
 
 @click.command(
@@ -79,7 +78,7 @@ def _play(report: Report, recording: Recording) -> int:
     finally:
         signal.signal(signal.SIGTERM, before)
         report.finish()
-    return 0 if report.ok else FAILED
+    return DONE if report.ok else FAILED
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:

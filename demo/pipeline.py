@@ -13,6 +13,7 @@ import lzma
 import pathlib
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -24,9 +25,10 @@ import msgspec
 from kraftlab.cli.main import run
 from kraftlab.client.errors import ClusterUnreachable
 from kraftlab.common.errors import ApiError
+from kraftlab.common.exit_codes import DONE, FAILED, INTERRUPTED
 from kraftlab.lab import ClusterError, LocalCluster
 
-from .command import INTERRUPTED, interrupt
+from .command import interrupt
 from .lab import Lab, StoryError, wait_until
 from .recording import DEFAULT_CAPTURE, Recording, RecordingError
 from .report import Report
@@ -169,7 +171,8 @@ class PipelineStory:
         counted = ", ".join(f"{count} {status}" for status, count in statuses.items())
         self.report.check("reassignments", held, f"{counted}; the slowest that was completed took {slowest / 1000:.1f} s")
         findings = {
-            name: self._command("audit", name, *self._lake(), "--json", codes=(0, 1))["rows"] for name in ("rf", "divergence")
+            name: self._command("audit", name, *self._lake(), "--json", codes=(DONE, FAILED))["rows"]
+            for name in ("rf", "divergence")
         }
         drifts, divergences = (len(rows) for rows in findings.values())
         seen = f"{drifts} replication factors drifted, the controllers' logs differ in {divergences} places"
@@ -200,7 +203,7 @@ class PipelineStory:
         """Write one static page with plots."""
         self.report.chapter(8, "a report")
         page = self.directory / "report.html"
-        self._command("report", *self._lake(), "--out", str(page), "--json", codes=(0, 1))
+        self._command("report", *self._lake(), "--out", str(page), "--json", codes=(DONE, FAILED))
         text = page.read_text()
         plots = text.count(PLOT)
         self.report.check("page", plots > 0, f"{page}, {len(text) / 1e6:.1f} MB, {plots} plots")
@@ -208,11 +211,14 @@ class PipelineStory:
     def _lake(self) -> tuple[str, str]:
         return ("--lake", str(self.lake))
 
-    def _command(self, *arguments: str, codes: tuple[int, ...] = (0,)) -> Any:
+    def _command(self, *arguments: str, codes: tuple[int, ...] = (DONE,)) -> Any:
         """Run a command of the pipeline and return its JSON."""
-        return msgspec.json.decode(self._text("pipeline", *arguments, codes=codes))
+        document = msgspec.json.decode(self._text("pipeline", *arguments, codes=codes))
+        if isinstance(document, dict) and "error" in document:  # findings have the same exit code
+            raise CommandEnded(f"kraftlab pipeline {' '.join(arguments)}: {document['error']['message']}")
+        return document
 
-    def _text(self, *arguments: str, codes: tuple[int, ...] = (0,)) -> str:
+    def _text(self, *arguments: str, codes: tuple[int, ...] = (DONE,)) -> str:
         """Run a command line in this process and return its output. CommandEnded for another exit code."""
         self.report.print(f"  [dim]$ kraftlab {' '.join(self._shown(word) for word in arguments if word != '--json')}[/]")
         out, errors = io.TextIOWrapper(io.BytesIO()), io.StringIO()
@@ -235,11 +241,11 @@ class PipelineStory:
 @click.command(epilog="Example: make pipeline-demo ARGS=--json")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON report on stdout, and nothing else.")
 @click.option("--keep", type=click.Path(path_type=pathlib.Path), metavar="DIR", help="Keep the lakes and the page in DIR.")
-def main(as_json: bool, keep: pathlib.Path | None) -> None:
+def main(as_json: bool, keep: pathlib.Path | None) -> int:
     """Play the data pipeline: give a cluster a history, and turn it into tables, audits and a page with Spark. Needs no installed
     Java: pip brings one. Exit code 0 only if every check holds.
     """
-    raise SystemExit(play(as_json, keep))
+    return play(as_json, keep)
 
 
 def play(as_json: bool, keep: pathlib.Path | None) -> int:
@@ -264,8 +270,8 @@ def play(as_json: bool, keep: pathlib.Path | None) -> int:
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
         report.finish()
-    return 0 if report.ok else 1
+    return DONE if report.ok else FAILED
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run(sys.argv[1:], main, "python -m kraftlab.demo.pipeline"))

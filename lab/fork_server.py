@@ -30,6 +30,7 @@ from typing import NoReturn
 
 import msgspec
 
+from kraftlab.common.exit_codes import FAILED
 from kraftlab.config.private_files import PRIVATE_FILE
 
 from . import namespaces, node
@@ -182,7 +183,7 @@ class ForkServer:
             os.close(ended)
 
     def _become_node(self, request: Start, end: int) -> NoReturn:
-        code = 1
+        code = FAILED
         try:
             os.setsid()
             node.keep_files_private()

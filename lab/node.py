@@ -16,6 +16,8 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from kraftlab.common.exit_codes import DONE, FAILED, USAGE
+
 if TYPE_CHECKING:
     from trio.abc import Clock
 
@@ -24,7 +26,7 @@ _PATIENCE_S = 10.0
 
 
 def main(arguments: list[str]) -> NoReturn:
-    """Run the node until it is stopped: exit code 0 after a graceful stop, 1 after a fatal error (printed as one line)."""
+    """Run the node until it is stopped: DONE after a graceful stop, FAILED after a fatal error (printed as one line)."""
     parser = _ArgumentParser(
         prog=f"kraftlab {arguments[0]}" if arguments[:1] and arguments[0] in ROLES else "kraftlab",
         description="Runs one node in the foreground. SIGTERM or Ctrl-C stops it gracefully.",
@@ -49,11 +51,11 @@ def keep_files_private() -> None:
 
 
 class _ArgumentParser(argparse.ArgumentParser):
-    """Prints usage errors, and ends, like every other command; argparse's own exit code means 'in progress' here."""
+    """Prints usage errors, and ends, like every other command; argparse's own exit code means 'unfinished' here."""
 
     def error(self, message: str) -> NoReturn:
         print(f"Error: {message}\nSee: {self.prog} --help", file=sys.stderr)
-        sys.exit(1)
+        sys.exit(USAGE)
 
 
 def load(role: str) -> tuple[Callable[[str], Any], Callable[[Any], Awaitable[None]]]:
@@ -88,20 +90,20 @@ def run(role: str, path: str, *, until_stdin_closes: bool, clock_file: str = "")
         trio.run(run_node, config, clock=_clock(clock_file))
     except ConfigError as error:
         print(f"Error: {error}", file=sys.stderr)
-        return 1
+        return FAILED
     except SystemExit as error:
         if isinstance(error.code, str):
             print(error.code, file=sys.stderr)
-            return 1
-        return error.code or 0
+            return FAILED
+        return error.code or DONE
     except OSError as error:
         if error.filename is None:
             raise
         print(f"Error: cannot use {error.filename}: {error.strerror}; check the path and its permissions", file=sys.stderr)
-        return 1
+        return FAILED
     except KeyboardInterrupt:
-        return 0
-    return 0
+        return DONE
+    return DONE
 
 
 def _clock(file: str) -> Clock | None:
@@ -119,7 +121,7 @@ def _stop_when_stdin_closes() -> None:
         pass
     os.kill(os.getpid(), signal.SIGTERM)
     threading.Event().wait(_PATIENCE_S)
-    os._exit(1)
+    os._exit(FAILED)
 
 
 if __name__ == "__main__":

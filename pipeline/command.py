@@ -1,8 +1,7 @@
 """`kraftlab pipeline`: metadata logs as data.
 
 Each family of commands is a module of `commands/`, imported when it is called. A family imports Spark, Arrow and NumPy where it
-needs them, so that no command pays for another's imports. This module has the exit codes that all commands share, and the
-translation of faults into them.
+needs them, so that no command pays for another's imports. This module translates faults into exit codes.
 """
 
 from __future__ import annotations
@@ -14,8 +13,9 @@ from dataclasses import dataclass, field
 import click
 
 from kraftlab.cli.command_groups import Endings, LazyGroup
+from kraftlab.common.exit_codes import FAILED, MACHINE, USAGE
 
-from .errors import EXTRA, CorruptInput, EnvironmentFault, Fault, WrongUse
+from .errors import EXTRA, EnvironmentFault, Fault, WrongUse
 
 COMMANDS = {
     "doctor": "kraftlab.pipeline.commands.doctor:doctor",
@@ -34,12 +34,6 @@ COMMANDS = {
     "report": "kraftlab.pipeline.commands.report:report",
 }
 """Command → "module:attribute", in the order of `--help`."""
-
-CLEAN, FINDINGS, USAGE, ENVIRONMENT, CORRUPT = range(5)
-"""Exit codes of all commands: nothing found; findings (drift, a violation, a failed check); wrong use; a machine that cannot run
-the command (e.g. without Java); corrupt input, if the command must stop at it.
-"""
-
 
 _OF_FILES = frozenset({errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EROFS})
 
@@ -69,16 +63,13 @@ def _unusable(error: OSError) -> str | None:
 
 
 ENDINGS = Endings(
-    usage=USAGE,
     codes=(
         (WrongUse, USAGE),
-        (EnvironmentFault, ENVIRONMENT),
-        (CorruptInput, CORRUPT),
-        (Fault, FINDINGS),
-        (OSError, ENVIRONMENT),
+        (EnvironmentFault, MACHINE),
+        (Fault, FAILED),
+        (OSError, FAILED),
     ),
     text=_text,
-    not_installed=ENVIRONMENT,
     extra="pipeline",
     packages=EXTRA,
 )
@@ -96,7 +87,7 @@ Examples:
   kraftlab pipeline COMMAND --help
 
 \b
-Exit codes: 0 clean, 1 findings, 2 wrong use, 3 missing on this machine (e.g. Java), 4 corrupt input.""",
+Exit codes: 0 clean, 1 findings or error, 64 wrong use, 70 missing on this machine, e.g. Java (docs/exit-codes.md).""",
 )
 @click.option(
     "--master", metavar="URL", help="Where Spark runs: local[4], spark://host:7077, sc://host:15002 (default: this machine)."

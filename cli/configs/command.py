@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from kraftlab.common.exit_codes import DONE
 from kraftlab.config.resources import ConfigOperation, ResourceType
 
 from ..connection import bootstrap_option, command_config_option, connect
-from ..output import DONE, CommandFailed, Output, json_option
+from ..output import Output, WrongUse, json_option
 from .text import KINDS, Changes, Entity, check_are_set
 
 if TYPE_CHECKING:
@@ -128,8 +129,8 @@ def configs(
     return DONE
 
 
-def _usage(message: str) -> CommandFailed:
-    return CommandFailed(f"{message}\nSee: kraftlab configs --help")
+def _usage(message: str) -> WrongUse:
+    return WrongUse(f"{message}\nSee: kraftlab configs --help")
 
 
 def entities_of(types: Sequence[str], names: Sequence[str], defaults: Defaults, short: Mapping[str, Any]) -> list[Entity]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from kraftlab.config.effective import Source
 from kraftlab.config.resources import ResourceType
 
-from ..output import BadInput
+from ..output import BadArgument, BadInput
 
 SOURCES = {
     1: "DYNAMIC_TOPIC_CONFIG",
@@ -74,12 +74,12 @@ class Entity(NamedTuple):
 
 
 def parse_added(text: str) -> dict[str, str]:
-    """Parse `k=v,k2=[a,b]` into {"k": "v", "k2": "a,b"}: brackets keep the commas of a list. BadInput."""
+    """Parse `k=v,k2=[a,b]` into {"k": "v", "k2": "a,b"}: brackets keep the commas of a list. BadArgument."""
     configs: dict[str, str] = {}
     for item in split_outside_brackets(text):
         key, equals, value = item.partition("=")
         if not equals or not key.strip():
-            raise BadInput(
+            raise BadArgument(
                 f'{item!r} is not a config: all configs to be added must be in the format "key=val" or "key=[val,val]".'
             )
         value = value.strip()
@@ -90,13 +90,13 @@ def parse_added(text: str) -> dict[str, str]:
 
 
 def parse_quotas(configs: Mapping[str, str]) -> dict[str, float]:
-    """Return quotas with their values as numbers. BadInput."""
+    """Return quotas with their values as numbers. BadArgument."""
     quotas: dict[str, float] = {}
     for key, value in configs.items():
         try:
             quotas[key] = float(value)
         except ValueError:
-            raise BadInput(f"Cannot parse quota configuration value for {key}: {value!r} is not a number.") from None
+            raise BadArgument(f"Cannot parse quota configuration value for {key}: {value!r} is not a number.") from None
     return quotas
 
 

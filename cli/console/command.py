@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from kraftlab.common.exit_codes import DONE, FAILED
+
 from ..completion.values import complete_topics
 from ..connection import bootstrap_option, caller_options, connect
-from ..output import DONE, FAILED, CommandFailed, Output, json_option, print_json
+from ..output import CommandFailed, Output, WrongUse, json_option, print_json
 
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient, DataClient
@@ -179,7 +181,7 @@ def _properties(kind: type[P], texts: tuple[str, ...]) -> P:
     try:
         return properties_from(kind, texts)
     except ValueError as error:
-        raise CommandFailed(f"Error: --property {error}") from None
+        raise WrongUse(f"Error: --property {error}") from None
 
 
 @click.command(
@@ -250,17 +252,17 @@ def console_consumer(
 
 
 def _start(partition: int | None, from_beginning: bool, offset: str | None) -> int | str:
-    """Return the first offset, or earliest or latest. CommandFailed."""
+    """Return the first offset, or earliest or latest. WrongUse."""
     if offset is None:
         return _EARLIEST if from_beginning else _LATEST
     if partition is None:
-        raise CommandFailed("Error: the partition is required when --offset is given; add --partition")
+        raise WrongUse("Error: the partition is required when --offset is given; add --partition")
     if from_beginning:
-        raise CommandFailed("Error: --from-beginning and --offset exclude each other; give one of them")
+        raise WrongUse("Error: --from-beginning and --offset exclude each other; give one of them")
     if offset.lower() in (_EARLIEST, _LATEST):
         return offset.lower()
     if re.fullmatch(r"[0-9]{1,18}", offset) is None:
-        raise CommandFailed(
+        raise WrongUse(
             f"Error: invalid --offset {offset}: expected a number of at most 18 digits that is not negative, earliest or latest"
         )
     return int(offset)

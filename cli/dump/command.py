@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
-from ..output import DONE, FAILED, CommandFailed
+from kraftlab.common.exit_codes import DONE, FAILED
+
+from ..output import CommandFailed, WrongUse
 
 _METADATA_MAGIC = b"KLS1"
 
@@ -78,7 +80,7 @@ def _dump(path: str, wanted: Wanted) -> bool:
     kinds: dict[str, Callable[[str, Wanted], bool]] = {".log": _dump_log, ".checkpoint": _dump_metadata, ".index": _dump_index}
     suffix = Path(path).suffix
     if suffix not in kinds:
-        raise CommandFailed(f"Error: {path} does not end in {', '.join(kinds)}; give segments, snapshots or offset indexes")
+        raise WrongUse(f"Error: {path} does not end in {', '.join(kinds)}; give segments, snapshots or offset indexes")
     if not Path(path).is_file():
         raise CommandFailed(f"Error: {path} is not a file; give the path of a segment, snapshot or offset index")
     _line(wanted, f"Dumping {path}")

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kraftlab.common.exit_codes import DONE
+
 from ..completion.values import complete_features
 from ..connection import bootstrap_option, caller_options, connect
 from ..option_placement import AddressedGroup
-from ..output import DONE, CommandFailed, Output, json_option
+from ..output import CommandFailed, Output, WrongUse, json_option
 
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient
@@ -203,7 +205,7 @@ def _parsed(levels: tuple[str, ...], metadata: str | None, release: str | None) 
 
     wanted = parse_levels(levels, metadata, release)
     if not wanted:
-        raise CommandFailed("You must specify at least one feature with --feature or --metadata\nSee: kraftlab features --help")
+        raise WrongUse("You must specify at least one feature with --feature or --metadata\nSee: kraftlab features --help")
     return wanted
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kraftlab.metadata.features import KRAFT_VERSION, METADATA_VERSION, fresh_levels, level_text, metadata_version_from
 
-from ..output import BadInput
+from ..output import BadArgument
 
 _NAME_WIDTH, _VERSION_WIDTH = 42, 17
 
@@ -32,7 +32,7 @@ def feature_lines(features: Iterable[FeatureView]) -> list[str]:
 
 
 def parse_levels(features: Iterable[str], metadata: str | None, release: str | None) -> dict[str, int]:
-    """Return the levels of `NAME=LEVEL` texts, `--metadata VERSION` and `--release-version`. BadInput.
+    """Return the levels of `NAME=LEVEL` texts, `--metadata VERSION` and `--release-version`. BadArgument.
 
     A metadata.version may have a number or a name. A release sets the levels of its new clusters for features without a level.
     """
@@ -40,13 +40,13 @@ def parse_levels(features: Iterable[str], metadata: str | None, release: str | N
     for item in features:
         name, equals, text = item.partition("=")
         if not equals or not name:
-            raise BadInput(f"Can't parse feature=level string {item}: equals sign not found.")
+            raise BadArgument(f"Can't parse feature=level string {item}: equals sign not found.")
         if name in levels:
-            raise BadInput(f"Feature {name} was specified more than once.")
+            raise BadArgument(f"Feature {name} was specified more than once.")
         levels[name] = _level(name, text)
     if metadata is not None:
         if METADATA_VERSION in levels:
-            raise BadInput(f"Feature {METADATA_VERSION} was specified more than once.")
+            raise BadArgument(f"Feature {METADATA_VERSION} was specified more than once.")
         levels[METADATA_VERSION] = _level(METADATA_VERSION, metadata)
     if release is not None:
         levels = {**fresh_levels(_level(METADATA_VERSION, release)), **levels}
@@ -66,11 +66,11 @@ def _level(name: str, text: str) -> int:
         try:
             return metadata_version_from(text)
         except ValueError as error:
-            raise BadInput(str(error)) from None
+            raise BadArgument(str(error)) from None
     try:
         return int(text)
     except ValueError:
-        raise BadInput(f"Can't parse feature=level string {name}={text}: unable to parse {text} as a short.") from None
+        raise BadArgument(f"Can't parse feature=level string {name}={text}: unable to parse {text} as a short.") from None
 
 
 def done_lines(action: str, levels: Mapping[str, int], dry_run: bool) -> list[str]:

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from kraftlab.common.exit_codes import DONE
+
 from ..completion.values import offer_words
-from ..output import DONE, Output, json_option
+from ..output import Output, json_option
 
 if TYPE_CHECKING:
     from kraftlab.lab.faults.orders import Done

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kraftlab.common.exit_codes import DONE
+
 from ..completion.values import complete_brokers
 from ..connection import asks_controllers, connect, endpoint_options
 from ..option_placement import AddressedGroup
-from ..output import DONE, CommandFailed, Output, json_option
+from ..output import Output, WrongUse, json_option
 from . import break_commands
 
 CONTACTS_TIMEOUT_MS = 2000
@@ -75,7 +77,7 @@ Example:
 def list_endpoints(include_fenced_brokers: bool, is_long: bool, as_json: bool) -> int:
     """List the brokers, or with --bootstrap-controller the controllers."""
     if include_fenced_brokers and asks_controllers():
-        raise CommandFailed(
+        raise WrongUse(
             "The option --include-fenced-brokers is only supported with --bootstrap-server option\nSee: kraftlab cluster --help"
         )
     from .cluster_text import endpoint_lines

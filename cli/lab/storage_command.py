@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import click
 
+from kraftlab.common.exit_codes import DONE, FAILED
+
 from ..command_groups import CommandGroup
-from ..output import DONE, FAILED, Output, json_option
+from ..output import Output, json_option
 
 
 @click.group(

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..output import DONE, CommandFailed, json_option, print_json
+from kraftlab.common.exit_codes import DONE
+
+from ..output import WrongUse, json_option, print_json
 
 if TYPE_CHECKING:
     from kraftlab.lab import LocalCluster
@@ -83,7 +85,7 @@ def up(
     for item in properties:
         key, equals, value = item.partition("=")
         if not equals or not key.strip():
-            raise CommandFailed(f"Error: --property {item}: expected KEY=VALUE")
+            raise WrongUse(f"Error: --property {item}: expected KEY=VALUE")
         overrides[key.strip()] = value.strip()
     stop = StopRequest()
     for number in (signal.SIGINT, signal.SIGTERM):

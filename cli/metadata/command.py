@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from kraftlab.common.exit_codes import DONE, FAILED
 from kraftlab.config.secrets import is_secret
 from kraftlab.metadata.difference import BOOKKEEPING, change_documents, change_lines, changes_of, image_differences
 from kraftlab.metadata.image import MetadataImage
@@ -11,7 +12,7 @@ from kraftlab.metadata.tree import ALIASES, Directory, Node, image_tree, plain_d
 from kraftlab.node.history import NEWEST, Moment
 
 from ..option_placement import AddressedGroup
-from ..output import DONE, FAILED, CommandFailed, Output, json_option
+from ..output import CommandFailed, Output, json_option
 from .sources import SnapshotSource, Source, moment_options, open_source, parse_moment, parse_point, source_options
 from .text import (
     batch_documents,

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator
 import click
 
 from kraftlab import __version__
+from kraftlab.common.exit_codes import DONE, FAILED
 from kraftlab.config.secrets import is_secret
 from kraftlab.metadata.tree import Directory, Node, image_tree
 from kraftlab.node.history import NEWEST, Moment
 
-from ..output import DONE, FAILED, CommandFailed
+from ..output import CommandFailed, WrongUse
 from .shell_tree import Shell, ShellError, ShellExit
 from .sources import Source, moment_options, open_source, parse_moment, source_options
 from .text import place_text, warnings
@@ -62,9 +63,7 @@ def metadata_shell(
         raise click.NoSuchOption(command[0].partition("=")[0], possibilities=known, ctx=context)
     moment = parse_moment(offset, time)
     if watch_s is not None and (moment != NEWEST or not command):
-        raise CommandFailed(
-            "Error: --watch repeats a command on the newest metadata; give a command, without --offset and --time"
-        )
+        raise WrongUse("Error: --watch repeats a command on the newest metadata; give a command, without --offset and --time")
     with open_source(metadata_dir, node_id, snapshot) as source:
         if watch_s is not None:
             return _watch(source, list(command), watch_s)

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kraftlab.common.exit_codes import DONE, FAILED
+
 from ..completion.values import complete_nodes
 from ..connection import connect, endpoint_of, endpoint_options, named_servers
 from ..option_placement import AddressedGroup
-from ..output import DONE, FAILED, CommandFailed, Output, json_option
+from ..output import CommandFailed, Output, WrongUse, json_option
 from .snapshot_text import SnapshotView, snapshot_lines
 
 if TYPE_CHECKING:
@@ -93,9 +95,7 @@ def list_of_node(node_id: int | None, directory: str | None, as_json: bool) -> i
     out = Output(as_json)
     if directory is not None:
         if named_servers() or node_id is not None:
-            raise CommandFailed(
-                "Error: --directory is read without asking a node; leave --bootstrap-server, --data and --node out"
-            )
+            raise WrongUse("Error: --directory is read without asking a node; leave --bootstrap-server, --data and --node out")
         views = while_files_vanish(lambda: [_view_of_file(path) for path in snapshot_files(Path(directory))])
         out.lines(snapshot_lines(views))
         out.result({"directory": directory, "snapshots": views})

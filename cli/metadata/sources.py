@@ -29,7 +29,7 @@ from kraftlab.node.history import (
 from kraftlab.quorum.storage.survey import metadata_partition
 
 from ..connection import caller_options, connect, controller_option, endpoint_of, named_servers, server_option
-from ..output import CommandFailed
+from ..output import CommandFailed, WrongUse
 
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient
@@ -100,13 +100,13 @@ class SnapshotSource:
 
     def at(self, moment: Moment) -> Found:
         if moment != NEWEST:
-            raise CommandFailed(f"Error: {self.name} is one snapshot and has no other moment; leave --offset and --time out")
+            raise WrongUse(f"Error: {self.name} is one snapshot and has no other moment; leave --offset and --time out")
         found = read_snapshot(self.name)
         assert found is not None, "every snapshot is older than the newest moment"
         return Found(found[0], None, ())
 
     def batches(self, start: int, end: int) -> Iterator[LoggedBatch | str]:
-        raise CommandFailed(f"Error: {self.name} is a snapshot, which has no log; name the directory with --metadata-dir")
+        raise WrongUse(f"Error: {self.name} is a snapshot, which has no log; name the directory with --metadata-dir")
 
     def known_committed(self) -> int | None:
         return None
@@ -173,9 +173,9 @@ def open_source(metadata_dir: str | None, node_id: int | None, snapshot: str | N
     if sum(given is not None for given in (metadata_dir, servers, snapshot)) > 1:
         names = "--metadata-dir, --bootstrap-server, --bootstrap-controller" + (", --snapshot" if snapshot else "")
         command = click.get_current_context().command_path
-        raise CommandFailed(f"Error: at most one of {names} can be given\nSee: {command} --help")
+        raise WrongUse(f"Error: at most one of {names} can be given\nSee: {command} --help")
     if node_id is not None and (metadata_dir or snapshot):
-        raise CommandFailed("Error: --node names a running node to ask; leave it out, or leave the directory or snapshot out")
+        raise WrongUse("Error: --node names a running node to ask; leave it out, or leave the directory or snapshot out")
     try:
         if metadata_dir is not None:
             yield DirectorySource(metadata_dir)
@@ -194,24 +194,22 @@ def file_source(path: str) -> Source:
 
 
 def parse_time(text: str) -> int:
-    """Return the milliseconds since 1970 of an ISO time (UTC without a zone) or of a number of ms. CommandFailed."""
+    """Return the milliseconds since 1970 of an ISO time (UTC without a zone) or of a number of ms. WrongUse."""
     if re.fullmatch(r"[0-9]{1,15}", text):
         return int(text)
     try:
         moment = datetime.datetime.fromisoformat(text)
     except ValueError:
-        raise CommandFailed(
-            f"Error: invalid time {text!r}: expected 2026-11-21T17:06:35Z, milliseconds since 1970, or now"
-        ) from None
+        raise WrongUse(f"Error: invalid time {text!r}: expected 2026-11-21T17:06:35Z, milliseconds since 1970, or now") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)
     return round(moment.timestamp() * 1000)
 
 
 def parse_moment(offset: int | None, time: str | None) -> Moment:
-    """Return the moment of `--offset` or `--time`, the newest moment without either. CommandFailed for both."""
+    """Return the moment of `--offset` or `--time`, the newest moment without either. WrongUse for both."""
     if offset is not None and time is not None:
-        raise CommandFailed("Error: --offset and --time exclude each other; give one of them")
+        raise WrongUse("Error: --offset and --time exclude each other; give one of them")
     return NEWEST if time == NOW else Moment(offset, None if time is None else parse_time(time))
 
 
@@ -227,8 +225,8 @@ def parse_point(text: str) -> Moment | Source:
         return SnapshotSource(text)
     try:
         return Moment(time_ms=parse_time(text))
-    except CommandFailed:
-        raise CommandFailed(
+    except WrongUse:
+        raise WrongUse(
             f"Error: invalid moment {text!r}: expected an offset, newest, a time as 2026-11-21T17:06:35Z or @MILLISECONDS, or "
             "the path of a snapshot file"
         ) from None

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import click
 
+from kraftlab.common.exit_codes import DONE, FAILED
+
 from ..connection import bootstrap_option, caller_options, connect
-from ..output import DONE, FAILED, Output, json_option
+from ..output import Output, json_option
 from ..partition_files import read_partitions
 
 _EXAMPLE = '{"partitions":[{"topic":"t","partition":0,"offset":3}],"version":1}'

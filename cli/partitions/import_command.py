@@ -7,9 +7,11 @@ from pathlib import Path
 
 import click
 
+from kraftlab.common.exit_codes import DONE
+
 from ..completion.values import complete_topics
 from ..connection import bootstrap_option, caller_options, connect
-from ..output import DONE, Output, json_option
+from ..output import Output, json_option
 
 
 @click.command(

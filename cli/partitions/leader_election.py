@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kraftlab.common.exit_codes import DONE, FAILED
+
 from ..completion.values import complete_topics
 from ..connection import bootstrap_option, caller_options, connect
-from ..output import DONE, FAILED, CommandFailed, Output, json_option
+from ..output import Output, WrongUse, json_option
 from ..partition_files import read_partitions
 
 if TYPE_CHECKING:
@@ -19,8 +21,8 @@ _EXAMPLE = '{"partitions":[{"topic":"t","partition":0}]}'
 _TYPES = {"preferred": 0, "unclean": 1}
 
 
-def _refuse(message: str) -> CommandFailed:
-    return CommandFailed(f"{message}\nSee: kraftlab leader-election --help")
+def _refuse(message: str) -> WrongUse:
+    return WrongUse(f"{message}\nSee: kraftlab leader-election --help")
 
 
 def check_usage(topic: str | None, partition: int | None, path: Path | None, of_all: bool) -> None:

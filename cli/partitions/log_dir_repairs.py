@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..output import CommandFailed, Output
+from ..output import CommandFailed, Output, WrongUse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -111,7 +111,7 @@ def loss(copy: KeptReplicaCopy, *, promote: bool) -> str:
 def _confirm(as_json: bool, question: str) -> None:
     """CommandFailed unless the user agrees."""
     if as_json:
-        raise CommandFailed("Error: with --json there is no prompt; add --force")
+        raise WrongUse("Error: with --json there is no prompt; add --force")
     click.echo(f"{question}? (y/n) ", nl=False)
     if sys.stdin.readline().strip().lower() not in YES:
         raise CommandFailed("Error: not confirmed, nothing was changed; in scripts use --force")

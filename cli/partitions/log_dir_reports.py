@@ -16,7 +16,7 @@ from kraftlab.client import AdminClient, answer_of
 from kraftlab.client.log_dirs import LogDirFilter, moves_of
 from kraftlab.client.results import AllLogDirs, LogDirMoves
 
-from ..output import CommandFailed, Output, print_json
+from ..output import CommandFailed, Output, WrongUse, print_json
 from ..reassign.moves_text import silent_document
 from ..reassign.plan import PlanError, parse_brokers
 from . import log_dir_text as text
@@ -109,7 +109,7 @@ def _brokers(wanted: Wanted, existing: Iterable[int]) -> list[int]:
     try:
         named = sorted(parse_brokers(wanted.brokers))
     except PlanError as error:
-        raise CommandFailed(f"ERROR: {error}") from None
+        raise WrongUse(f"ERROR: {error}") from None
     unknown = [broker for broker in named if broker not in existing]
     if unknown:
         raise CommandFailed(text.unknown_brokers(unknown, existing))
@@ -137,7 +137,7 @@ def _filter(client: AdminClient, wanted: Wanted) -> LogDirFilter:
 def _partition(name: str) -> tuple[str, int]:
     topic, _, number = name.rpartition("-")
     if not topic or not number.isdecimal():
-        raise CommandFailed(f"ERROR: {name!r} in --partition-list is not TOPIC-PARTITION, for example orders-0")
+        raise WrongUse(f"ERROR: {name!r} in --partition-list is not TOPIC-PARTITION, for example orders-0")
     return topic, int(number)
 
 

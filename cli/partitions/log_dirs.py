@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import click
 
+from kraftlab.common.exit_codes import DONE
+
 from ..completion.values import complete_brokers, complete_log_dirs, complete_topics
 from ..connection import bootstrap_option, caller_options, connect
-from ..output import DONE, CommandFailed, Output, json_option
+from ..output import Output, WrongUse, json_option
 
 FORMATS = ("table", "kafka")
 READS = ("describe", "replicas", "moves")
@@ -95,9 +97,7 @@ def log_dirs(
             as_table = not as_json and (format_ or ("table" if out.width else "kafka")) == "table"
             return reports.describe(client, wanted, out, as_table=as_table)
     if broker is None:
-        raise CommandFailed(
-            "Error: --online, --promote and --drop need --broker ID; kraftlab log-dirs --describe shows the brokers"
-        )
+        raise WrongUse("Error: --online, --promote and --drop need --broker ID; kraftlab log-dirs --describe shows the brokers")
 
     from .log_dir_repairs import bring_online, resolve
 
@@ -111,10 +111,10 @@ def log_dirs(
 
 def _check_actions(actions: list[str], *, moves: bool, watch: bool, describe: bool, format_: str | None) -> None:
     if not actions:
-        raise CommandFailed('Missing required argument "[describe]"\nSee: kraftlab log-dirs --help')
+        raise WrongUse('Missing required argument "[describe]"\nSee: kraftlab log-dirs --help')
     if len(actions) > 1:
-        raise CommandFailed("Error: give one of --describe, --replicas, --moves, --online, --promote and --drop")
+        raise WrongUse("Error: give one of --describe, --replicas, --moves, --online, --promote and --drop")
     if watch and not moves:
-        raise CommandFailed("Error: --watch refreshes --moves; add --moves")
+        raise WrongUse("Error: --watch refreshes --moves; add --moves")
     if format_ is not None and not describe:
-        raise CommandFailed("Error: --format is the format of --describe; leave it out, or take --json")
+        raise WrongUse("Error: --format is the format of --describe; leave it out, or take --json")

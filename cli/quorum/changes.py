@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
+from kraftlab.common.exit_codes import DONE
+
 from ..completion.values import offer
 from ..connection import connect, required_servers
-from ..output import DONE, CommandFailed, Output, json_option
+from ..output import CommandFailed, Output, WrongUse, json_option
 
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient
@@ -75,7 +77,7 @@ def add_controller(command_config: str | None, /, config: str | None, dry_run: b
 
     path = config or command_config
     if path is None:
-        raise CommandFailed(
+        raise WrongUse(
             "You must supply the configuration file of the controller you are adding when using add-controller.\n"
             "Add: --config FILE"
         )
@@ -121,7 +123,7 @@ def remove_controller(controller_id: int, controller_directory_id: str, dry_run:
     """
     required_servers(changes=not dry_run)
     if controller_id < 0:
-        raise CommandFailed(f"Invalid negative --controller-id: {controller_id}")
+        raise WrongUse(f"Invalid negative --controller-id: {controller_id}")
     _check_directory_id("--controller-directory-id", controller_directory_id)
     if not dry_run:
         with connect(changes=True) as client:
@@ -139,7 +141,7 @@ def _check_directory_id(option: str, text: str) -> None:
     try:
         from_text(text)
     except ValueError as error:
-        raise CommandFailed(f"Failed to parse {option}: {error}") from None
+        raise WrongUse(f"Failed to parse {option}: {error}") from None
 
 
 @click.command(

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kraftlab.common.exit_codes import DONE
+
 from ..connection import command_config_option, connect, controller_option, server_option, user_option
 from ..option_placement import AddressedGroup
-from ..output import DONE, CommandFailed, Output, json_option, linearizable_option
+from ..output import Output, WrongUse, json_option, linearizable_option
 from . import changes as quorum_changes
 from .standalone_command import force_standalone
 
@@ -55,9 +57,9 @@ Examples:
 def describe(status: bool, replication: bool, human_readable: bool, linearizable: bool, as_json: bool) -> int:
     """Describe the quorum as its leader sees it. Give --status or --replication."""
     if status == replication:
-        raise CommandFailed("One of --status or --replication must be specified with describe sub-command")
+        raise WrongUse("One of --status or --replication must be specified with describe sub-command")
     if status and human_readable:
-        raise CommandFailed("The option --human-readable is only supported along with --replication")
+        raise WrongUse("The option --human-readable is only supported along with --replication")
 
     from .text import replication_lines, status_lines
 

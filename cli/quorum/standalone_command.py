@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..output import DONE, CommandFailed, Output, json_option
+from kraftlab.common.exit_codes import DONE
+
+from ..output import CommandFailed, Output, json_option
 from .standalone_text import ForcingView, VoterView, done_lines, plan_lines, warning_lines
 
 if TYPE_CHECKING:

@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from kraftlab.common.exit_codes import DONE, FAILED, UNFINISHED
+
 from ..completion.values import complete_plans, complete_topics
 from ..connection import caller_options, connect, controller_option, server_option
-from ..output import DONE, FAILED, IN_PROGRESS, CommandFailed, Output, given_options, json_option, linearizable_option
+from ..output import CommandFailed, Output, WrongUse, given_options, json_option, linearizable_option
 
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient, MoveOptions
 
     from .plan import Plan
 
+_HELP = "kraftlab reassign-partitions --help"
 KAFKAS_ACTIONS = ("generate", "execute", "verify", "cancel", "list")
 ACTIONS = (*KAFKAS_ACTIONS, "rollback", "forget", "progress")
 _NEEDED = {
@@ -131,13 +134,13 @@ def check_usage(given: Collection[str]) -> str:
     """Return the one action among the names of the options that were given. CommandFailed with Kafka's text."""
     actions = [action for action in ACTIONS if action in given]
     if len(actions) != 1:
-        _refuse("Command must include exactly one action: " + ", ".join(f"--{action}" for action in KAFKAS_ACTIONS))
+        _refuse_as_kafka("Command must include exactly one action: " + ", ".join(f"--{action}" for action in KAFKAS_ACTIONS))
     action = actions[0]
     if "bootstrap-server" in given and "bootstrap-controller" in given:
         _refuse("Please don't specify both --bootstrap-server and --bootstrap-controller")
     for option in _NEEDED[action]:
         if option not in given and not (action == "cancel" and ("all" in given or "topic" in given)):
-            _refuse(f'Missing required argument "[{option}]"')
+            _refuse_as_kafka(f'Missing required argument "[{option}]"')
     allowed = {*_NEEDED[action], *_ALSO_ALLOWED[action], *_ALWAYS, action}
     if action in _CONTROLLER_ACTIONS:
         allowed.add("bootstrap-controller")
@@ -152,7 +155,12 @@ def check_usage(given: Collection[str]) -> str:
 
 
 def _refuse(message: str) -> None:
-    raise CommandFailed(f"{message}\nSee: kraftlab reassign-partitions --help")
+    raise WrongUse(f"{message}\nSee: {_HELP}")
+
+
+def _refuse_as_kafka(message: str) -> None:
+    """Refuse with the text and the exit code of the recorded tool of Kafka."""
+    raise CommandFailed(f"{message}\nSee: {_HELP}", exit_code=FAILED)
 
 
 @click.command(
@@ -171,7 +179,7 @@ Examples:
   kraftlab reassign-partitions --cancel --all
 
 \b
-Exit codes: 0 done, 1 error (or not as planned), 2 still in progress (--verify and --progress only).""",
+Exit codes of --verify and --progress: 0 done, 1 not as planned, 2 still in progress.""",
 )
 @server_option(expose_value=True)
 @controller_option(expose_value=True)
@@ -402,7 +410,7 @@ def _progress(client: AdminClient, out: Output, options: Options) -> int:
             ],
         }
     )
-    return {text.Progress.DONE: DONE, text.Progress.RUNNING: IN_PROGRESS, text.Progress.WRONG: FAILED}[progress]
+    return {text.Progress.DONE: DONE, text.Progress.RUNNING: UNFINISHED, text.Progress.WRONG: FAILED}[progress]
 
 
 def _verify(client: AdminClient, out: Output, options: Options) -> int:
@@ -438,7 +446,7 @@ def _verify(client: AdminClient, out: Output, options: Options) -> int:
     )
     if options.kafka_exit_code:
         return DONE
-    return {text.Progress.DONE: DONE, text.Progress.RUNNING: IN_PROGRESS, text.Progress.WRONG: FAILED}[progress]
+    return {text.Progress.DONE: DONE, text.Progress.RUNNING: UNFINISHED, text.Progress.WRONG: FAILED}[progress]
 
 
 def _cancel(client: AdminClient, out: Output, options: Options) -> int:

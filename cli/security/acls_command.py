@@ -10,10 +10,11 @@ import click
 import msgspec
 
 from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.exit_codes import DONE
 from kraftlab.metadata.acls import Operation, PatternType, PermissionType, ResourceType
 
 from ..connection import connect, endpoint_options
-from ..output import DONE, CommandFailed, Output, given_options, json_option
+from ..output import CommandFailed, Output, WrongUse, given_options, json_option
 from .acls_text import (
     AclUsageError,
     Entry,
@@ -64,7 +65,7 @@ def check_usage(given: Collection[str], pattern_type: str) -> str:
 
 
 def _refuse(message: str) -> None:
-    raise CommandFailed(f"{message}\nSee: kraftlab acls --help")
+    raise WrongUse(f"{message}\nSee: kraftlab acls --help")
 
 
 def _operations(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[Operation, ...]:

@@ -15,7 +15,7 @@ from kraftlab.common.errors import ErrorCode
 from kraftlab.metadata.scram import ScramMechanism
 
 from ..configs.text import Changes, Entity, updated_line
-from ..output import BadInput, Output
+from ..output import BadArgument, Output
 
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient
@@ -42,13 +42,13 @@ def concerns(changes: Changes) -> bool:
 
 
 def alter(client: AdminClient, out: Output, entities: Sequence[Entity], changes: Changes) -> None:
-    """Set and remove credentials of one user. ApiError, BadInput."""
+    """Set and remove credentials of one user. ApiError, BadArgument."""
     user = entities[0]
     if len(entities) > 1 or user.kind.plural != "users" or user.name is None:
-        raise BadInput("SCRAM credentials belong to one user; give --user NAME")
+        raise BadArgument("SCRAM credentials belong to one user; give --user NAME")
     others = [key for key in (*changes.added, *changes.deleted) if key not in MECHANISMS]
     if others:
-        raise BadInput(f"SCRAM credentials are changed alone; change {', '.join(others)} with another command")
+        raise BadArgument(f"SCRAM credentials are changed alone; change {', '.join(others)} with another command")
     upsertions = [_upsertion(user.name, key, value) for key, value in changes.added.items()]
     deletions = [pb.ScramCredentialDeletion(name=user.name, mechanism=MECHANISMS[key]) for key in changes.deleted]
     client.alter_user_scram_credentials(upsertions, deletions)
@@ -57,7 +57,7 @@ def alter(client: AdminClient, out: Output, entities: Sequence[Entity], changes:
 
 
 def _upsertion(user: str, key: str, text: str) -> pb.ScramCredentialUpsertion:
-    """Return the request for `iterations=8192,password=secret`. BadInput."""
+    """Return the request for `iterations=8192,password=secret`. BadArgument."""
     given: dict[str, str] = {}
     head, found, password = text.partition("password=")
     if found:
@@ -72,7 +72,7 @@ def _upsertion(user: str, key: str, text: str) -> pb.ScramCredentialUpsertion:
         or not iterations.isdecimal()
         or len(iterations) > 9
     ):
-        raise BadInput(
+        raise BadArgument(
             f"{key} needs [iterations=NUMBER,password=PASSWORD]; the default number of iterations is {DEFAULT_ITERATIONS}"
         )
     return scram_credential(user, MECHANISMS[key], given["password"], int(iterations))

@@ -15,10 +15,11 @@ import click
 from click.core import ParameterSource
 
 from kraftlab.checking.workers import ends_with_its_workers
+from kraftlab.common.exit_codes import DONE, FAILED
 
 from ..command_groups import CommandGroup
 from ..completion.values import offer_words
-from ..output import DONE, FAILED, CommandFailed, Output, json_option, print_json, unknown_name
+from ..output import CommandFailed, Output, WrongUse, json_option, print_json, unknown_name
 from . import text as sim_text
 
 if TYPE_CHECKING:
@@ -140,13 +141,13 @@ def sim(
         _refuse_misplaced(context)
         return DONE
     if sum(given is not None for given in (seeds, seed, plan_file)) != 1:
-        raise CommandFailed(f"Error: give one of --seeds N, --seed S and --plan FILE\n{SEE}")
+        raise WrongUse(f"Error: give one of --seeds N, --seed S and --plan FILE\n{SEE}")
     single = {"--trace": trace, "--ndjson": ndjson, "--shrink": shrinks, "--write-plan": write_plan, "--write-test": write_test}
     if seeds is not None and any(single.values()):
         wrong = next(name for name, given in single.items() if given)
-        raise CommandFailed(f"Error: {wrong} is for one run: give --seed S or --plan FILE\n{SEE}")
+        raise WrongUse(f"Error: {wrong} is for one run: give --seed S or --plan FILE\n{SEE}")
     if (write_plan or write_test) and not shrinks:
-        raise CommandFailed(f"Error: --write-plan and --write-test need --shrink\n{SEE}")
+        raise WrongUse(f"Error: --write-plan and --write-test need --shrink\n{SEE}")
     out = Output(as_json)
     if plan_file is not None:
         plan, replay = _load(plan_file, refine), f"kraftlab sim --plan {plan_file}{' --refine' if refine else ''}"
@@ -168,7 +169,7 @@ def _refuse_misplaced(context: click.Context) -> None:
     name = context.invoked_subcommand
     for option in context.command.params:
         if option.name is not None and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
-            raise CommandFailed(f"Error: options of {name} come after it, {option.opts[0]} too\nSee: kraftlab sim {name} --help")
+            raise WrongUse(f"Error: options of {name} come after it, {option.opts[0]} too\nSee: kraftlab sim {name} --help")
 
 
 def _choose(metadata: bool, faults: str | None, mutant: str | None, refine: bool) -> Choice:
@@ -177,13 +178,13 @@ def _choose(metadata: bool, faults: str | None, mutant: str | None, refine: bool
     world = _world(metadata)
     mutants = _mutants_of(world)
     if mutant is not None and mutant not in mutants:
-        raise CommandFailed("Error: " + unknown_name("mutant", mutant, mutants))
+        raise WrongUse("Error: " + unknown_name("mutant", mutant, mutants))
     if faults is None:
         return Choice(world, None, mutant, refine)
     names = () if faults == "none" else tuple(name.strip() for name in faults.split(","))
     unknown = [name for name in names if name not in FAULTS]
     if unknown:
-        raise CommandFailed(f"Error: unknown fault {', '.join(unknown)}; known: {', '.join(FAULTS)}, or none")
+        raise WrongUse(f"Error: unknown fault {', '.join(unknown)}; known: {', '.join(FAULTS)}, or none")
     return Choice(world, names, mutant, refine)
 
 
@@ -372,7 +373,7 @@ def mutants(
     planted = _mutants_of(world)
     unknown = [name for name in only if name not in planted]
     if unknown:
-        raise CommandFailed("Error: " + unknown_name("mutant", unknown[0], planted))
+        raise WrongUse("Error: " + unknown_name("mutant", unknown[0], planted))
     names = only or tuple(planted)
     out = Output(as_json)
     processes = jobs or min(os.cpu_count() or 1, len(names))

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from kraftlab.common.exit_codes import DONE
 from kraftlab.config.resources import ResourceType
 
 from ..completion.values import complete_topics
 from ..connection import bootstrap_option, caller_options, connect
-from ..output import DONE, CommandFailed, Output, given_options, json_option, linearizable_option
+from ..output import CommandFailed, Output, WrongUse, given_options, json_option, linearizable_option
 
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 PARTITION_FILTERS = ("under-replicated", "unavailable", "under-min-isr", "at-min-isr")
 _FILTERS = tuple(f"{name}-partitions" for name in PARTITION_FILTERS)
 _MOVE_OPTIONS = ("validate-only", "queue", "throttle", "plan-id")
+_FAILED = "Error while executing topic command : "
 _ALLOWED = {
     "create": ("topic", "partitions", "replication-factor", "replica-assignment", "config", "if-not-exists"),
     "list": ("topic", "exclude-internal", "linearizable"),
@@ -62,7 +64,7 @@ class Options(msgspec.Struct, frozen=True):
 
 
 def check_usage(given: Collection[str]) -> str:
-    """Return the one action among the names of the options that were given. CommandFailed with Kafka's text."""
+    """Return the one action among the names of the options that were given. WrongUse with Kafka's text."""
     actions = [action for action in _ALLOWED if action in given]
     if len(actions) != 1:
         _refuse("Command must include exactly one action: " + ", ".join(f"--{action}" for action in _ALLOWED))
@@ -87,11 +89,11 @@ def check_usage(given: Collection[str]) -> str:
 
 
 def _refuse(message: str) -> None:
-    raise CommandFailed(f"{message}\nSee: kraftlab topics --help")
+    raise WrongUse(f"{message}\nSee: kraftlab topics --help")
 
 
 def _failed(message: str) -> CommandFailed:
-    return CommandFailed(f"Error while executing topic command : {message}", on_stdout=True)
+    return CommandFailed(f"{_FAILED}{message}", on_stdout=True)
 
 
 @click.command(
@@ -173,7 +175,7 @@ def topics(as_json: bool, **values: object) -> int:
         with connect(changes=action not in ("list", "describe"), linearizable=options.linearizable) as client:
             _RUN[action](client, Output(as_json), options)
     except TopicUsageError as error:
-        raise _failed(str(error)) from None
+        raise WrongUse(f"{_FAILED}{error}", on_stdout=True) from None
     except ApiError as error:
         raise _failed(error.message or str(error)) from None
     return DONE

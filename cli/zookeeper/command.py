@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from kraftlab.common.exit_codes import DONE
+
 from ..connection import caller_options, connect, named_servers, server_option
-from ..output import DONE, CommandFailed, Output, json_option
+from ..output import CommandFailed, Output, WrongUse, json_option
 from .znodes import (
     Override,
     PartitionImport,
@@ -104,18 +106,18 @@ def _read(
 ) -> tuple[list[TopicZnode], dict[TopicPartition, Override]]:
     """Read the znodes from a dump or from files. BadInput."""
     if (directory is None) == (not topic_files):
-        raise CommandFailed(
+        raise WrongUse(
             "Error: give --directory, or files with --topic-znode and --reassign-znode\nSee: kraftlab import-znode --help"
         )
     if directory is not None:
         if reassign_file is not None:
-            raise CommandFailed("Error: --directory has its own /admin/reassign_partitions; leave --reassign-znode out")
+            raise WrongUse("Error: --directory has its own /admin/reassign_partitions; leave --reassign-znode out")
         return read_dump(Path(directory))
     topics = []
     for given in topic_files:
         topic, equals, path = given.partition("=")
         if not equals:
-            raise CommandFailed(f"Error: --topic-znode {given!r} has no topic; expected TOPIC=FILE")
+            raise WrongUse(f"Error: --topic-znode {given!r} has no topic; expected TOPIC=FILE")
         topics.append(parse_topic(path, topic, Path(path).read_bytes()))
     overrides = {} if reassign_file is None else parse_reassignments(reassign_file, Path(reassign_file).read_bytes())
     return topics, overrides

@@ -13,9 +13,9 @@ from typing import Any
 import click
 
 from kraftlab.cli.command_groups import Endings, LazyGroup
+from kraftlab.common.exit_codes import FAILED, MACHINE, USAGE
 
 from .store import StoreError
-from .verdicts import HARNESS, USAGE
 
 COMMANDS = {
     "doctor": "jepsen_lite.commands.doctor:doctor",
@@ -38,6 +38,10 @@ class HarnessError(Exception):
 
 class WrongUse(HarnessError):
     """The request itself is invalid."""
+
+
+class MachineLacks(HarnessError):
+    """This machine lacks something that the request needs."""
 
 
 class FiniteRange(click.FloatRange):
@@ -63,14 +67,12 @@ def _text(error: Exception) -> str:
 
 
 ENDINGS = Endings(
-    usage=USAGE,
     codes=(
         (WrongUse, USAGE),
-        (StoreError, USAGE),
-        (Exception, HARNESS),
-    ),  # a bug would end as 1 otherwise, as if safety were violated
+        (MachineLacks, MACHINE),
+        (Exception, FAILED),
+    ),
     text=_text,
-    not_installed=HARNESS,
     extra="chaos",
     packages=frozenset({"pyarrow", "jinja2", "kafka"}),
 )
@@ -88,8 +90,8 @@ Examples:
   kraftlab chaos COMMAND --help
 
 \b
-Exit codes: 0 valid, 1 safety violated, 2 unknown, 3 liveness, 4 a node crashed, 5 not deterministic, 254 usage error, 255 the
-harness itself failed.""",
+Exit codes: 0 valid, 1 not valid or an error, 2 unknown, 64 wrong use, 70 missing on this machine, e.g. strace
+(docs/exit-codes.md). The verdict says what was violated.""",
 )
 def chaos() -> None:
     """Run workloads against clusters under faults, check every answer, and show what happened."""

@@ -16,7 +16,7 @@ from kraftlab.checking.workers import done_by
 from .checkers.judgement import judge
 from .runs import Trial, checkers_of
 from .scheduler import GeneratorStuck
-from .verdicts import HARNESS, Verdict, exit_code, worst
+from .verdicts import HARNESS, Ending, Verdict, ending, worst
 from .workloads import workload_named
 from .workloads.admin import SetupFailed
 from .worlds.simulated import run_simulated
@@ -41,16 +41,16 @@ class Seed(NamedTuple):
     history_hash: str = ""
 
     @property
-    def code(self) -> int:
-        """The exit code of this seed."""
-        return HARNESS if self.failure else exit_code(self.verdicts)
+    def ending(self) -> Ending:
+        """The ending of this seed's run."""
+        return HARNESS if self.failure else ending(self.verdicts)
 
 
 class Sum(NamedTuple):
     """Totals over many seeds. Rates are per second of processor time."""
 
     seeds: int
-    exit_code: int
+    ending: Ending
     counts: dict[str, int]
     steps: int
     simulated_s: float
@@ -105,7 +105,7 @@ def sum_of(seeds: Sequence[Seed]) -> Sum:
             counts[outcome] = counts.get(outcome, 0) + count
     return Sum(
         seeds=len(seeds),
-        exit_code=worst(seed.code for seed in seeds),
+        ending=worst(seed.ending for seed in seeds),
         counts=counts,
         steps=sum(seed.steps for seed in seeds),
         simulated_s=sum(seed.simulated_ms for seed in seeds) / 1_000,

@@ -6,18 +6,34 @@ invalid, even if others could not decide.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
 
+from kraftlab.common.exit_codes import DONE, FAILED, UNFINISHED
+
 Validity = bool | Literal["unknown"]
 UNKNOWN: Literal["unknown"] = "unknown"
 
-VALID, SAFETY, NOT_KNOWN, LIVENESS, CRASH, NOT_DETERMINISTIC, USAGE, HARNESS = 0, 1, 2, 3, 4, 5, 254, 255
-"""Exit codes. NOT_DETERMINISTIC: the same seed gave another result. HARNESS: the harness itself failed."""
-WORST_FIRST = (SAFETY, CRASH, NOT_DETERMINISTIC, LIVENESS, HARNESS, NOT_KNOWN, VALID)
-"""The exit code of many runs is the first of these that any of them has."""
+
+class Ending(enum.Enum):
+    """The ending of a run, worst first; many runs end as the worst of them. HARNESS: the harness itself failed."""
+
+    SAFETY = enum.auto()
+    CRASH = enum.auto()
+    LIVENESS = enum.auto()
+    HARNESS = enum.auto()
+    NOT_KNOWN = enum.auto()
+    VALID = enum.auto()
+
+    @property
+    def exit_code(self) -> int:
+        return {Ending.VALID: DONE, Ending.NOT_KNOWN: UNFINISHED}.get(self, FAILED)
+
+
+SAFETY, CRASH, LIVENESS, HARNESS, NOT_KNOWN, VALID = Ending
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,13 +62,13 @@ def combined(verdicts: Iterable[Verdict]) -> Validity:
     return False if False in found else UNKNOWN if UNKNOWN in found else True
 
 
-def exit_code(verdicts: Iterable[Verdict]) -> int:
-    """Return the exit code of a run with these verdicts."""
+def ending(verdicts: Iterable[Verdict]) -> Ending:
+    """Return the ending of a run with these verdicts."""
     codes = {"safety": SAFETY, "liveness": LIVENESS, "crash": CRASH}
     found = {NOT_KNOWN if verdict.valid == UNKNOWN else codes[verdict.kind] for verdict in verdicts if verdict.valid is not True}
     return worst(found)
 
 
-def worst(codes: Iterable[int]) -> int:
-    """Return the exit code of several runs."""
-    return min(codes, key=WORST_FIRST.index, default=VALID)
+def worst(endings: Iterable[Ending]) -> Ending:
+    """Return the ending of several runs."""
+    return min(endings, key=lambda one: one.value, default=VALID)

@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from ..command import CLEAN, FINDINGS
+from kraftlab.common.exit_codes import DONE, FAILED
+
 from .gold_rows import Row, format_options, fresh, print_rows, since_ms
 from .options import lake_option
 
@@ -122,7 +123,7 @@ Examples:
 
 \b
 Stale gold tables are built first; without any, Spark is not started.
-Exit codes: 0 nothing found, 1 findings, 2 wrong use, 3 no Java.""",
+Exit code 1: there are findings.""",
 )
 @click.argument("name", metavar="AUDIT", type=click.Choice(tuple(AUDITS)))
 @lake_option
@@ -160,7 +161,7 @@ def audit(name: str, lake_uri: str, since: str | None, topic: str | None, findin
         summary=f"{len(rows):,} rows{by_status}; {len(findings):,} findings",
         extra={"audit": name, "findings": len(findings)},
     )
-    return FINDINGS if findings else CLEAN
+    return FAILED if findings else DONE
 
 
 def _rows(lake: Any, table: str) -> list[Row]:

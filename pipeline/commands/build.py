@@ -10,8 +10,8 @@ import click
 import msgspec
 
 from kraftlab.cli.output import Output, json_option
+from kraftlab.common.exit_codes import DONE, FAILED
 
-from ..command import CLEAN, CORRUPT, FINDINGS
 from ..errors import WrongUse
 from .options import OffsetRange, lake_option
 
@@ -31,14 +31,14 @@ Examples:
 Without --range it builds new offsets, and offsets that were ingested again. A repeated range replaces the old one.
 
 \b
-Exit codes: 0 built, 1 built, but the logs of controllers disagree, 2 wrong use, 3 no Java, 4 --strict: records of unknown
-types or versions (they are in silver.other_records).""",
+Exit code 1: the logs of controllers disagree (the tables are built), or with --strict records have unknown types or versions
+(they are in silver.other_records).""",
 )
 @click.argument("layer", type=click.Choice(tuple(LAYERS)))
 @click.argument("tables", metavar="[TABLE...]", nargs=-1)
 @lake_option
 @click.option("--range", "offsets", metavar="LO-HI", type=OffsetRange(), help="Build offsets from LO up to but not including HI.")
-@click.option("--strict", is_flag=True, help="Exit with 4 if a record has an unknown type or version, or does not fit its type.")
+@click.option("--strict", is_flag=True, help="Exit with 1 if a record has an unknown type or version, or does not fit its type.")
 @json_option
 def build(
     layer: str, tables: tuple[str, ...], lake_uri: str, offsets: tuple[int, int] | None, strict: bool, as_json: bool
@@ -70,8 +70,8 @@ def build(
             f"a transaction begins at offset {report.open_from} and has not ended; the next build begins there", file=sys.stderr
         )
     if strict and undecodable:
-        return CORRUPT
-    return FINDINGS if disagreements else CLEAN
+        return FAILED
+    return FAILED if disagreements else DONE
 
 
 def _full(layer: str, table: str, known: tuple[str, ...]) -> str:

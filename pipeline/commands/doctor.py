@@ -9,8 +9,9 @@ import click
 import msgspec
 
 from kraftlab.cli.output import Output, json_option
+from kraftlab.common.exit_codes import DONE, MACHINE
 
-from ..command import CLEAN, ENVIRONMENT, SparkOptions
+from ..command import SparkOptions
 
 if TYPE_CHECKING:
     from ..session.doctor import Report
@@ -25,7 +26,7 @@ Examples:
   kraftlab pipeline --master spark://host:7077 doctor --run
 
 \b
-Exit codes: 0 this machine can run Spark, 3 it cannot: each line with "missing" names a remedy.""",
+Exit code 70: this machine cannot run Spark. Each line with "missing" names a remedy.""",
 )
 @click.option("--run", "try_it", is_flag=True, help="Also start Spark and run a small job in its Python workers.")
 @json_option
@@ -41,7 +42,7 @@ def doctor(options: SparkOptions, try_it: bool, as_json: bool) -> int:
     output = Output(as_json)
     output.lines(_lines(report))
     output.result(msgspec.to_builtins(report))
-    return CLEAN if report.can_run else ENVIRONMENT
+    return DONE if report.can_run else MACHINE
 
 
 def _lines(report: Report) -> Iterator[str]:

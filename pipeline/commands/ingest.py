@@ -10,8 +10,8 @@ import click
 import msgspec
 
 from kraftlab.cli.output import Output, json_option
+from kraftlab.common.exit_codes import DONE, FAILED
 
-from ..command import CLEAN, FINDINGS
 from .options import lake_option
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ and snapshots are read. Without --from it continues after the last run; without 
 to be committed. A repeated range replaces the old one.
 
 \b
-Exit codes: 0 ingested, 1 ingested with damages or gaps, 2 wrong use, 3 no Java, 4 logs of several clusters or of a cluster
-other than the lake's, or damage with --mode failfast: nothing was ingested.""",
+Exit code 1: there are damages or gaps. Nothing is ingested for logs of several clusters or of a cluster other than the lake's,
+and for damage with --mode failfast.""",
 )
 @click.argument("places", metavar="LOGDIR...", nargs=-1, required=True)
 @lake_option
@@ -83,7 +83,7 @@ def ingest(
     output.lines([f"next: kraftlab pipeline report --lake {lake_uri}      # builds silver and gold, and writes a page"])
     output.result(msgspec.to_builtins(report))
     _print_report(report)
-    return FINDINGS if report.faults or _lost(report) else CLEAN
+    return FAILED if report.faults or _lost(report) else DONE
 
 
 def _lost(report: IngestReport) -> int:

@@ -9,8 +9,7 @@ from pathlib import Path
 import click
 
 from kraftlab.cli.output import CommandFailed
-
-from ..command import CLEAN, CORRUPT, FINDINGS
+from kraftlab.common.exit_codes import DONE, FAILED
 
 STRICT_TEXT = "Error: stopped at the first fault because of --strict; without it the rest is read"
 PROGRESS_BYTES = 1 << 19
@@ -30,7 +29,7 @@ Unreadable parts are lines with "error" in their place, and lines on stderr; the
 The torn end of a segment, as during a write, is reported on stderr and does not count as a fault.
 
 \b
-Exit codes: 0 everything decoded, 1 something could not be (or no such file), 4 --strict: stopped there.""",
+Exit code 1: something could not be decoded, or there is no such file.""",
 )
 @click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--strict", is_flag=True, help="Stop at the first part that cannot be read, also at a torn end.")
@@ -88,12 +87,12 @@ def _dump(files: list[Path], *, strict: bool, file_names: bool) -> int:
                     _warn(line.faults + line.notes)
                     if strict:
                         out.flush()
-                        raise CommandFailed(STRICT_TEXT, exit_code=CORRUPT)
+                        raise CommandFailed(STRICT_TEXT, exit_code=FAILED)
     out.flush()
     if faults:
         text = f'Could not be read: {faults}; see the lines with an "error". Printed: {batches} lines with {records} records.'
         click.echo(text, err=True)
-    return FINDINGS if faults else CLEAN
+    return FAILED if faults else DONE
 
 
 def _warn(texts: Iterable[str]) -> None:

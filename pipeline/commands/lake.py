@@ -9,8 +9,8 @@ import click
 
 from kraftlab.cli.output import Output, json_option
 from kraftlab.cli.tables import aligned
+from kraftlab.common.exit_codes import DONE
 
-from ..command import CLEAN
 from .gold_rows import csv_text
 from .options import as_of_option, lake_as_of, lake_option, version_option
 
@@ -49,7 +49,7 @@ def vacuum(lake_uri: str, keep: int, as_json: bool) -> int:
     output = Output(as_json)
     output.lines([f"removed {removed.files} files of {removed.size_bytes:,} bytes"])
     output.result(removed._asdict())
-    return CLEAN
+    return DONE
 
 
 @click.command(
@@ -92,7 +92,7 @@ def sql(query: str, lake_uri: str, version: int | None, as_of: str | None, limit
     output.result([dict(zip(names, (_plain(value) for value in row), strict=True)) for row in rows])
     if is_cut:
         print(f"only the first {limit} rows; --limit shows more", file=sys.stderr)
-    return CLEAN
+    return DONE
 
 
 def _plain(value: Any) -> Any:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from kraftlab.cli.command_groups import CommandGroup
+from kraftlab.common.exit_codes import DONE, FAILED
 
-from ..command import CLEAN, FINDINGS
 from .gold_rows import format_options, fresh, print_rows, since_ms
 from .options import lake_option
 
@@ -35,7 +35,7 @@ Examples:
   kraftlab pipeline logdirs skew --lake /data/lake --brokers --since 7d --format csv
 
 \b
-Exit codes: 0 all within the band (1.1 times the mean), 1 some are over it or offline, 2 wrong use, 3 no Java.""",
+Exit code 1: some are over the band (1.1 times the mean) or offline.""",
 )
 @lake_option
 @click.option("--brokers", "of_brokers", is_flag=True, help="Compare brokers with the mean of all brokers instead.")
@@ -71,4 +71,4 @@ def skew(lake_uri: str, of_brokers: bool, since: str | None, form: str, as_json:
         summary=f"{len(shown)} rows; at the newest sample {len(over)} over the band or offline",
         extra={"as_of": newest, "findings": len(over)},
     )
-    return FINDINGS if over else CLEAN
+    return FAILED if over else DONE

@@ -10,7 +10,7 @@ import click
 
 from kraftlab.cli.connection import default_servers, named_servers
 
-from ..errors import WrongUse
+from ..errors import Fault, WrongUse
 
 if TYPE_CHECKING:
     from ..lake.commits import Lake
@@ -57,8 +57,8 @@ class OffsetRange(click.ParamType[tuple[int, int]]):
 
 
 def cluster_to_ask() -> str:
-    """Return the endpoints of the cluster that the options name, otherwise of the newest running cluster. WrongUse if none is."""
+    """Return the endpoints of the cluster that the options name, otherwise of the newest running cluster. Fault if none is."""
     servers = named_servers() or default_servers()
     if servers is None:
-        raise WrongUse("no cluster is up on this machine; give --bootstrap-server, or a file with --input")
+        raise Fault("no cluster is up on this machine; give --bootstrap-server, or a file with --input")
     return servers

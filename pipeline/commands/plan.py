@@ -15,8 +15,8 @@ import msgspec
 from kraftlab.cli.command_groups import CommandGroup
 from kraftlab.cli.connection import caller_options, connect, named_servers, server_option
 from kraftlab.cli.output import Output, json_option
+from kraftlab.common.exit_codes import DONE, FAILED
 
-from ..command import CLEAN, FINDINGS
 from ..errors import WrongUse
 from .options import cluster_to_ask
 
@@ -74,7 +74,7 @@ Examples:
   kraftlab reassign-partitions --execute --reassignment-json-file wave1.json
 
 \b
-Exit codes: 0 clean, 1 a hard goal is unmet, a request is not fulfilled, or a check failed, 2 wrong use.""",
+Exit code 1: a hard goal is unmet, a request is not fulfilled, or a check failed.""",
 )
 def plan() -> None:
     """Plan the placement of replicas. Sizes come from DescribeLogDirs, so brokers need no plug-in."""
@@ -96,8 +96,7 @@ Examples:
 The same cluster and options give the same plan, byte for byte.
 
 \b
-Exit codes: 0 clean, 1 a hard goal is unmet, or --drain, --drain-dir, --replace or --rf is not fulfilled (see notes),
-2 wrong use.""",
+Exit code 1: a hard goal is unmet, or --drain, --drain-dir, --replace or --rf is not fulfilled (see notes).""",
 )
 @source_options
 @click.option("--drain", multiple=True, type=int, metavar="BROKER", help="Move all replicas off this broker; repeatable.")
@@ -171,7 +170,7 @@ def propose(
     if as_json:
         sys.stdout.write(encode_plan(made).decode() + "\n")
     undone = made.is_incomplete or made.leaves_in_directories or made.misses_factors
-    return FINDINGS if made.breaks_hard_goals or undone else CLEAN
+    return FAILED if made.breaks_hard_goals or undone else DONE
 
 
 def _more(moves: Sequence[PartitionMove]) -> list[str]:
@@ -189,7 +188,7 @@ Examples:
   kraftlab pipeline plan check reassignment.json --input cluster.json
 
 \b
-Exit codes: 0 no errors (there may be warnings: soft goals), 1 errors, 2 wrong use.""",
+Exit code 1: there are errors. Warnings (soft goals) do not count.""",
 )
 @click.argument("file", metavar="FILE")
 @source_options
@@ -207,7 +206,7 @@ def check(file: str, input_file: str | None, lake: str | None, as_json: bool) ->
     errors = sum(finding.severity == ERROR for finding in findings)
     out.lines([f"{len(CHECKS)} checks of {len(targets)} partitions: {errors} failed, {len(findings) - errors} warnings"])
     out.result({"checked": len(targets), "findings": msgspec.to_builtins(findings)})
-    return FINDINGS if errors else CLEAN
+    return FAILED if errors else DONE
 
 
 def _finding_line(finding: Finding) -> str:
@@ -283,7 +282,7 @@ def explain(file: str | None, topic: str | None, partition: int | None, everythi
     if file is None:
         out.lines(goals_known())
         out.result({"goals": msgspec.to_builtins(GOALS), "not_done": [{"goals": names, "why": why} for names, why in NOT_DONE]})
-        return CLEAN
+        return DONE
     if partition is not None and topic is None:
         raise WrongUse(f"--partition {partition} needs --topic")
     made = _plan_of(file)
@@ -300,7 +299,7 @@ def explain(file: str | None, topic: str | None, partition: int | None, everythi
         sentences = Sentences(made)
         described = [msgspec.to_builtins(one) | {"sentences": [sentences.of(why) for why in one.why]} for one in moves]
         out.result({"plan_id": made.plan_id, "goals": msgspec.to_builtins(made.goals), "notes": made.notes, "moves": described})
-    return CLEAN
+    return DONE
 
 
 @plan.command(
@@ -312,7 +311,7 @@ Examples:
   kraftlab pipeline plan waves plan.json --per-broker 5 --cluster 200 --output plan.json
 
 \b
-Exit codes: 0 clean, 1 a wave would overfill a broker's disks before old replicas are gone, 2 wrong use.""",
+Exit code 1: a wave would overfill a broker's disks before old replicas are gone.""",
 )
 @click.argument("file", metavar="FILE")
 @click.option("--per-broker", type=click.IntRange(1), default=10, show_default=True, help="Maximum moves per broker in one wave.")
@@ -364,7 +363,7 @@ def waves(
         for wave in full
     )
     out.result({"plan_id": made.plan_id, "seconds": total, "waves": msgspec.to_builtins(found)})
-    return FINDINGS if full else CLEAN
+    return FAILED if full else DONE
 
 
 @plan.command(
@@ -391,7 +390,7 @@ def export(file: str, kind: str, wave: int | None) -> int:
     if not moves:
         raise WrongUse(f"{file} moves nothing; there is nothing to export")
     click.echo(format_plan(Placement(move.topic, move.partition, move.after, move.dirs) for move in moves))
-    return CLEAN
+    return DONE
 
 
 @plan.command(
@@ -437,7 +436,7 @@ def sweep(
     out = Output(as_json)
     out.lines(summary_lines(found))
     out.result({"scenarios": msgspec.to_builtins(found)})
-    return CLEAN
+    return DONE
 
 
 @plan.command(
@@ -453,7 +452,7 @@ def cluster(input_file: str | None, lake: str | None) -> int:
     from ..planning.documents import encode_cluster
 
     click.echo(encode_cluster(read_cluster_from(input_file, lake)).decode())
-    return CLEAN
+    return DONE
 
 
 # -- shared parts of the commands ----------------------------------------------------------------------------------------------

@@ -13,8 +13,7 @@ import click
 import msgspec
 
 from kraftlab.cli.output import Output, json_option
-
-from ..command import CLEAN, FINDINGS
+from kraftlab.common.exit_codes import DONE, FAILED
 
 if TYPE_CHECKING:
     from ..lake.commits import Lake
@@ -31,8 +30,7 @@ Examples:
   kraftlab pipeline report --lake /tmp/lake --json | jq .statuses
 
 \b
-Exit codes: 0 clean, 1 findings (drift, log dirs over the band, damage, divergence), 2 wrong use, 3 tables
-are missing and there is no Java to build them.""",
+Exit code 1: there are findings (drift, log dirs over the band, damage, divergence).""",
 )
 @click.argument("logs", metavar="[LOGDIR...]", nargs=-1)
 @click.option(
@@ -76,7 +74,7 @@ def report(logs: tuple[str, ...], place: str | None, path: Path, as_json: bool) 
     output = Output(as_json)
     output.lines(_lines(found, path))
     output.result({**msgspec.to_builtins(found), "findings": found.findings, "page": str(path)})
-    return FINDINGS if found.findings else CLEAN
+    return FAILED if found.findings else DONE
 
 
 @contextmanager

@@ -10,8 +10,8 @@ import msgspec
 
 from kraftlab.cli.connection import caller_options, connect, named_servers, server_option
 from kraftlab.cli.output import Output, json_option
+from kraftlab.common.exit_codes import DONE, FAILED
 
-from ..command import CLEAN, FINDINGS
 from ..errors import WrongUse
 from .options import cluster_to_ask, lake_option
 
@@ -33,7 +33,7 @@ Examples:
   kafka-log-dirs.sh --bootstrap-server kafka:9092 --describe | kraftlab pipeline samples --input - --lake /data/lake
 
 \b
-Needs no Spark. Exit codes: 0 sampled, 1 sampled, but a directory is offline, 2 wrong use.""",
+Needs no Spark. Exit code 1: a directory is offline (the sample is taken).""",
 )
 @lake_option
 @server_option()
@@ -71,7 +71,7 @@ def samples(lake_uri: str, file: BinaryIO | None, sampled_ms: int | None, as_jso
     output.lines([f"{rows.num_rows} rows of {len(set(rows.column('broker_id').to_pylist()))} brokers, sampled at {at_ms}"])
     output.lines([f"{offline} of them of offline directories"] if offline else [])
     output.result({"rows": rows.num_rows, "sampled_ms": at_ms, "offline": offline})
-    return FINDINGS if offline else CLEAN
+    return FAILED if offline else DONE
 
 
 def add(lake: Lake, rows: pa.Table, at_ms: int) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from ..command import CLEAN
+from kraftlab.common.exit_codes import DONE
+
 from .gold_rows import format_options, print_rows, time_ms
 from .options import as_of_option, lake_as_of, lake_option, version_option
 
@@ -21,10 +22,7 @@ Examples:
   kraftlab pipeline state --lake /data/lake --as-of 2026-11-21T14:05:00Z
   kraftlab pipeline state --lake /data/lake --json | jq '.rows[] | select(.leader < 0)'
 
---at-offset and --at-time choose a place in the log, --as-of and --version (of silver.partition_changes) a state of the lake.
-
-\b
-Exit codes: 0 shown, 2 wrong use (the lake does not reach that far), 3 no Java.""",
+--at-offset and --at-time choose a place in the log, --as-of and --version (of silver.partition_changes) a state of the lake.""",
 )
 @lake_option
 @click.option(
@@ -65,4 +63,4 @@ def state(
     rows = found.to_pylist()
     summary = f"{len(rows):,} partitions after the record at offset {at}"
     print_rows(rows, found.column_names, COLUMNS, "json" if as_json else form, summary=summary, extra={"at_offset": at})
-    return CLEAN
+    return DONE

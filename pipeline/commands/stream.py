@@ -10,8 +10,8 @@ import click
 import msgspec
 
 from kraftlab.cli.output import Output, json_option
+from kraftlab.common.exit_codes import DONE
 
-from ..command import CLEAN
 from .options import lake_option
 
 if TYPE_CHECKING:
@@ -32,8 +32,7 @@ A quorum is followed as an observer, up to the high watermark; its leader is fou
 command after the current micro-batch. However it ends, the next run continues without losing or repeating a row.
 
 \b
-Exit codes: 0 ended, 1 no controller answered at the start or with --once, 2 wrong use, 3 no Java, 4 the log differs from
-the lake's.""",
+Exit code 1: no controller answered at the start or with --once, or the log differs from the lake's.""",
 )
 @click.argument("place", metavar="LOGDIR|quorum://HOST:PORT")
 @lake_option
@@ -74,7 +73,7 @@ def stream(place: str, lake_uri: str, once: bool, max_records: int | None, trigg
         steps = run(spark, lake, source, once=once, max_records=max_records, trigger_s=trigger_s, on_step=show, on_warning=warn)
     if not steps:
         output.lines(["Nothing new."])
-    return CLEAN
+    return DONE
 
 
 def _seconds(text: str) -> float:

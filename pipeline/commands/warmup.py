@@ -24,10 +24,7 @@ class Report(msgspec.Struct, frozen=True):
     short_help="Make Spark start faster from now on.",
     epilog="""\b
 Example:
-  kraftlab pipeline warmup
-
-\b
-Exit codes: 0 done or existing already, 3 this machine cannot run Spark.""",
+  kraftlab pipeline warmup""",
 )
 @click.option("--again", is_flag=True, help="Make a new archive even if there is one.")
 @json_option

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from jepsen_lite.verdicts import SAFETY, USAGE, VALID
 from kraftlab.broker.log.files import write_durably
 from kraftlab.checking.mutant import Finding, planted
 from kraftlab.cli import main
+from kraftlab.common.exit_codes import DONE, FAILED, USAGE
 from kraftlab.simulation.crash_images import pairs as crash_pairs
 from kraftlab.simulation.crash_images.mutants import BUGS, IN_THE_RUN, hunt
 from kraftlab.simulation.crash_images.pairs import HIDE_EACH_OTHER, SHOW_TOGETHER, hunt_pair, pairs, shows
@@ -111,9 +111,9 @@ def test_the_command_reports_each_pair_and_fails_if_a_required_one_does_not_show
         return Finding(pair, is_found, 9, KILL if is_found else "", "gone" if is_found else "", 0.5, "busy")
 
     monkeypatch.setattr(crash_pairs, "hunt_pair", hunted)
-    assert main.run(["chaos", "mutants", "--ids", "m1", "--pairs", "--jobs", "1"]) == VALID
+    assert main.run(["chaos", "mutants", "--ids", "m1", "--pairs", "--jobs", "1"]) == DONE
     assert "1 of 1 pairs show; 9 images" in capsys.readouterr().out
-    assert main.run(["chaos", "mutants", "--ids", "m1,m5,m7", "--pairs", "--jobs", "1", "--json"]) == SAFETY
+    assert main.run(["chaos", "mutants", "--ids", "m1,m5,m7", "--pairs", "--jobs", "1", "--json"]) == FAILED
     document = json.loads(capsys.readouterr().out)
     assert (document["pairs"], document["shown"], document["images"]) == (6, 2, 54)
     assert document["missed"] == ["M1-swap+M7", "M1-ends+M7", "M5+M7"]

@@ -15,8 +15,9 @@ from jepsen_lite.recheck import Answers, KeyTask, answer, rechecked, tasks_of
 from jepsen_lite.runs import EVERY_RUN
 from jepsen_lite.spark_engine import dealt, judge_rows
 from jepsen_lite.store import RunDirectory, RunRecord, StoreError
-from jepsen_lite.verdicts import NOT_KNOWN, SAFETY, Verdict
+from jepsen_lite.verdicts import Verdict
 from jepsen_lite.workload import Options, Run
+from kraftlab.common.exit_codes import FAILED, UNFINISHED
 
 
 def op(index: int, f: str, key: str, value: object = None, result: object = None) -> Op:
@@ -99,11 +100,11 @@ def test_tasks_are_dealt_out_by_size(tmp_path: Path) -> None:
 def test_the_command_judges_runs_and_exits_with_the_worst(tmp_path: Path) -> None:
     bad, good = stored(tmp_path, "1", last_read=1), stored(tmp_path, "2", last_read=2)
     shown = CliRunner().invoke(check, [bad.name, good.name, "--store", str(tmp_path)])
-    assert shown.exit_code == SAFETY
+    assert shown.exit_code == FAILED
     assert f"INVALID  {bad.name}" in shown.output
     assert "linearizable: key 'values/a/0': these operations cannot have happened one at a time" in shown.output
     newest = CliRunner().invoke(check, ["--store", str(tmp_path), "--json"])
-    assert newest.exit_code == NOT_KNOWN
+    assert newest.exit_code == UNFINISHED
     (row,) = json.loads(newest.stdout.splitlines()[-1])
     assert (row["run"], row["valid"]) == (str(good.path), "unknown")
     assert "witness: the committed log was not kept" in CliRunner().invoke(check, ["--all", "--store", str(tmp_path)]).output
@@ -114,7 +115,7 @@ def test_one_that_cannot_be_judged_keeps_none_of_all_from_it(tmp_path: Path) -> 
     stored(tmp_path, "2", last_read=2, workload="forgotten")
     (stored(tmp_path, "3", last_read=2).path / "history.parquet").unlink()
     shown = CliRunner().invoke(check, ["--all", "--store", str(tmp_path)])
-    assert shown.exit_code == SAFETY, "the worst of them"
+    assert shown.exit_code == FAILED, "the worst of them"
     assert "not judged forgotten/" in shown.output and "unknown workload 'forgotten'" in shown.output
     assert shown.output.count("not judged registers/") == 1
     assert "linearizable: key 'values/a/0'" in shown.output
@@ -131,7 +132,7 @@ def test_nor_does_it_on_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (stored(tmp_path, "3", last_read=2).path / "history.parquet").unlink()
     words = ["--engine", "spark", "--store", str(tmp_path)]
     shown = CliRunner().invoke(check, ["--all", *words])
-    assert shown.exit_code == SAFETY, shown.exception
+    assert shown.exit_code == FAILED, shown.exception
     assert shown.output.count("not judged ") == 2
     assert "linearizable: key 'values/a/0'" in shown.output
     assert "unknown workload 'forgotten'" in str(CliRunner().invoke(check, [forgotten.name, *words]).exception)

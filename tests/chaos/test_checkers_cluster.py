@@ -13,7 +13,7 @@ from jepsen_lite.checkers.log_agreement import LogAgreement
 from jepsen_lite.checkers.node_crashes import LogScan, NodeCrashes
 from jepsen_lite.committed_log import CommittedLog, Entry
 from jepsen_lite.history import History, Op
-from jepsen_lite.verdicts import CRASH, LIVENESS, UNKNOWN, exit_code
+from jepsen_lite.verdicts import CRASH, LIVENESS, UNKNOWN, ending
 from jepsen_lite.workload import Checker, Options, Run
 from kraftlab.checking.facts import Observation, Strike
 
@@ -174,7 +174,7 @@ def test_a_cluster_that_does_not_come_back_is_not_available() -> None:
     ops = [*timed((0, SECOND)), op(1, 31 * SECOND, 33 * SECOND, "info")]
     verdict = Availability().check(run(*ops, healed_s=2, ended_ns=60 * SECOND))
     assert verdict.valid is False
-    assert exit_code([verdict]) == LIVENESS
+    assert ending([verdict]) == LIVENESS
     assert "not within 58.0 s after the faults were healed" in verdict.reason
     late = timed((0, SECOND), (20 * SECOND, 21 * SECOND))
     assert "19.0 s after" in Availability().check(run(*late, healed_s=2, ended_ns=60 * SECOND)).reason
@@ -188,7 +188,7 @@ def test_a_run_that_ended_too_early_is_unknown() -> None:
 def test_a_node_that_ended_by_itself_is_a_crash() -> None:
     verdict = NodeCrashes().check(run(op(0, 0, 1), node_exits={3: "loading\nInvariantViolation: two leaders\n"}))
     assert verdict.reason == "node 3 ended by itself: InvariantViolation: two leaders"
-    assert exit_code([verdict]) == CRASH
+    assert ending([verdict]) == CRASH
     assert NodeCrashes().check(run(op(0, 0, 1))).valid is True
 
 

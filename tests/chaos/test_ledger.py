@@ -14,11 +14,11 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from jepsen_lite import verdicts
 from jepsen_lite.command import chaos
 from jepsen_lite.faults import ledger
 from jepsen_lite.faults.ledger import Directory, Ledger, Mount, NotUndone, Page, Process
 from kraftlab.cli import main
+from kraftlab.common.exit_codes import FAILED
 from kraftlab.lab import ClusterError, locking
 from kraftlab.lab.locking import lock_of_nodes
 
@@ -128,11 +128,11 @@ def test_directories_without_the_mark_are_not_touched_and_stay_in_the_ledger(
     assert f"directory {mine} was not made by a harness" in cleaned.faults[0]
     assert mine.is_dir()
     assert path.exists()
-    assert main.run(["chaos", "clean"]) == verdicts.HARNESS
+    assert main.run(["chaos", "clean"]) == FAILED
     assert "Error: some leftovers could not be removed: " in capsys.readouterr().err
     with pytest.raises(SystemExit) as ended:
         main.run(["chaos", "clean", "--json"])
-    assert ended.value.code == verdicts.HARNESS
+    assert ended.value.code == FAILED
     assert "was not made by a harness" in json.loads(capsys.readouterr().out)["runs"][0]["faults"][0]
 
 

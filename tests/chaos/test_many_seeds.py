@@ -14,9 +14,10 @@ from jepsen_lite.commands import many_seeds
 from jepsen_lite.runs import Trial
 from jepsen_lite.seeds import Seed
 from jepsen_lite.store import StoreError
-from jepsen_lite.verdicts import HARNESS, SAFETY, UNKNOWN, Verdict
+from jepsen_lite.verdicts import HARNESS, UNKNOWN, Verdict
 from jepsen_lite.workload import Options
 from kraftlab.cli.output import Output
+from kraftlab.common.exit_codes import FAILED
 
 BAD = Verdict(checker="witness", valid=False, reason="a write is lost")
 NOT_SURE = Verdict(checker="stats", valid=UNKNOWN, reason="set never succeeded")
@@ -34,11 +35,11 @@ def seed(name: str, *verdicts: Verdict) -> Seed:
 
 
 @pytest.mark.parametrize(
-    ("error", "verdict", "code", "valid"),
+    ("error", "verdict", "valid"),
     [
-        (HarnessError("the harness failed: no reason"), BAD, SAFETY, False),
-        (StoreError("cannot keep runs in /full: No space left on device"), BAD, SAFETY, False),
-        (HarnessError("the harness failed: no reason"), NOT_SURE, HARNESS, UNKNOWN),
+        (HarnessError("the harness failed: no reason"), BAD, False),
+        (StoreError("cannot keep runs in /full: No space left on device"), BAD, False),
+        (HarnessError("the harness failed: no reason"), NOT_SURE, UNKNOWN),
     ],
 )
 def test_a_run_that_cannot_be_kept_costs_nothing_but_its_page(
@@ -46,7 +47,6 @@ def test_a_run_that_cannot_be_kept_costs_nothing_but_its_page(
     capsys: pytest.CaptureFixture[str],
     error: Exception,
     verdict: Verdict,
-    code: int,
     valid: Any,
 ) -> None:
     kept: list[str] = []
@@ -58,7 +58,7 @@ def test_a_run_that_cannot_be_kept_costs_nothing_but_its_page(
         return SimpleNamespace(directory=SimpleNamespace(path=f"runs/{trial.options.seed}"))
 
     trials = played(monkeypatch, seed("1"), seed("2", verdict), seed("3"), seed("4", verdict))
-    assert many_seeds.play_many(trials, 1, Output(True), keep) == code
+    assert many_seeds.play_many(trials, 1, Output(True), keep) == FAILED
     output = capsys.readouterr()
     document = json.loads(output.out)
     assert (document["seeds"], document["not_valid"], document["valid"]) == (4, ["2", "4"], valid)
@@ -73,4 +73,4 @@ def test_a_harness_that_fails_in_one_seed_plays_the_others(monkeypatch: pytest.M
     monkeypatch.setattr(seeds, "run_simulated", run)
     trial = seed("1").trial
     (played,) = seeds.play_seeds([trial])
-    assert (played.failure, played.code) == ("the harness failed: KeyError: 'partitions'", HARNESS)
+    assert (played.failure, played.ending) == ("the harness failed: KeyError: 'partitions'", HARNESS)

@@ -18,12 +18,13 @@ from jepsen_lite.mutants import hunt as hunting
 from jepsen_lite.mutants.hunt import KILLED, NOT_HERE, SURVIVED, hunt_bug, hunt_mutation
 from jepsen_lite.mutants.smallest_example import Least, Size, of_run
 from jepsen_lite.mutants.table import CANARY, LOG_DIRS, MUTATIONS, TABLES, Mutation, game_of
-from jepsen_lite.verdicts import SAFETY, USAGE, Verdict
+from jepsen_lite.verdicts import Verdict
 from jepsen_lite.workload import Options
 from jepsen_lite.workloads import workload_named
 from jepsen_lite.worlds.simulated import SimulatedRun, run_simulated
 from kraftlab.checking.mutant import MutantDoesNotApply, Shown
 from kraftlab.cli import main
+from kraftlab.common.exit_codes import FAILED, USAGE
 
 QUICK = {
     "R9": {"S19"},
@@ -112,7 +113,7 @@ def test_a_bug_that_does_not_fit_the_code_takes_nothing_from_those_before(
         return Shown("S8", "S8 says so")
 
     monkeypatch.setattr(hunting, "play", play)
-    assert main.run(["chaos", "mutants", "--ids", "R9,X12,R1", "--jobs", "1", "--json"]) == 255
+    assert main.run(["chaos", "mutants", "--ids", "R9,X12,R1", "--jobs", "1", "--json"]) == 1
     output = capsys.readouterr()
     assert [one["id"] for one in json.loads(output.out)["mutations"]] == ["R9"]
     assert "no longer fits the code: observers-count" in output.err
@@ -133,7 +134,7 @@ def test_the_command_names_the_oracle_of_each_bug_and_fails_for_a_missed_one(
     assert (score["core_killed"], score["core"], score["stretch_killed"], score["stretch"]) == (1, 1, 1, 1)
     assert score["survived"] == []
     assert score["median_s"] == score["worst_s"] <= score["seconds"]
-    assert main.run(["chaos", "mutants", "--ids", "r9,r10", "--budget", "0.01", "--jobs", "1"]) == SAFETY
+    assert main.run(["chaos", "mutants", "--ids", "r9,r10", "--budget", "0.01", "--jobs", "1"]) == FAILED
     assert "survived: R10" in capsys.readouterr().out
 
 

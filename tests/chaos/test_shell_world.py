@@ -19,7 +19,7 @@ from jepsen_lite.fault_plan import Action, FaultPlan
 from jepsen_lite.history import OK
 from jepsen_lite.runs import EVERY_RUN
 from jepsen_lite.store import RunDirectory
-from jepsen_lite.verdicts import USAGE, Verdict
+from jepsen_lite.verdicts import Verdict
 from jepsen_lite.workload import Options
 from jepsen_lite.workloads import workload_named
 from jepsen_lite.worlds import phases
@@ -30,6 +30,7 @@ from kraftlab.broker.log.log_dir import LogDir
 from kraftlab.broker.log.producer_state import ProducerState
 from kraftlab.checking import scratch_directory
 from kraftlab.cli import main
+from kraftlab.common.exit_codes import USAGE
 from kraftlab.common.signal import Signal
 from kraftlab.quorum.core.effects import Append
 from kraftlab.quorum.driver.storage_tasks import LogFlusher

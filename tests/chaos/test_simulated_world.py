@@ -23,7 +23,7 @@ from jepsen_lite.report.messages import from_trace
 from jepsen_lite.runs import EVERY_RUN, Trial
 from jepsen_lite.seeds import play_seeds
 from jepsen_lite.store import TRANSCRIPT, RunDirectory
-from jepsen_lite.verdicts import USAGE, Verdict, combined
+from jepsen_lite.verdicts import Verdict, combined
 from jepsen_lite.workload import CallFailed, Completion, Options, Port, Workload
 from jepsen_lite.workloads import WORKLOADS, workload_named
 from jepsen_lite.worlds.simulated import SimulatedRun, play, run_simulated
@@ -34,6 +34,7 @@ from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.checking.mutant import planted
 from kraftlab.cli import main
 from kraftlab.cli.output import Output
+from kraftlab.common.exit_codes import USAGE
 from kraftlab.simulation.clients.world import ClientWorld
 from kraftlab.simulation.consensus.fault_atlas import sets_in_force
 from kraftlab.simulation.consensus.faults import FAULTS

@@ -18,7 +18,7 @@ from jepsen_lite.history import History, Op
 from jepsen_lite.store import RunDirectory, StoreError
 from jepsen_lite.workload import Options, Run, Workload
 from jepsen_lite.workloads import KAFKA_CLIENTS, NAMES
-from jepsen_lite.worlds.world import Played, WorldFailed
+from jepsen_lite.worlds.world import NotOnThisMachine, Played, WorldFailed
 from kraftlab.checking.facts import Strike
 from kraftlab.cli.output import CommandFailed
 
@@ -91,11 +91,19 @@ def test_json_is_one_line(world, tmp_path):
     }
 
 
+def test_a_fault_that_this_machine_cannot_have_ends_with_70(world, tmp_path):
+    world.gives = {"topics": NotOnThisMachine("power-loss is not available on this machine")}
+    assert invoke(tmp_path, "test", "-w", "topics", "-n", "power-loss")[::2] == (
+        70,
+        "Error: power-loss is not available on this machine",
+    )
+
+
 @pytest.mark.parametrize(
     ("found", "code", "valid"),
     [
         ({"violations": ("two leaders in epoch 3",)}, 1, False),
-        ({"not_ready": "no controller leads"}, 3, False),
+        ({"not_ready": "no controller leads"}, 1, False),
         ({"cut_short": "SIGINT"}, 2, "unknown"),
     ],
 )
@@ -145,7 +153,7 @@ def test_a_workload_gets_its_own_number_of_controllers_by_default(world, tmp_pat
 )
 def test_unknown_names_are_answered_with_the_known_ones(tmp_path, words, text):
     code, _, said = invoke(tmp_path, "test", *words)
-    assert code == 254 and text in said
+    assert code == 64 and text in said
     assert list(tmp_path.iterdir()) == []
 
 
@@ -183,9 +191,9 @@ def test_ctrl_c_before_a_run_is_kept_still_reports_earlier_runs(world, tmp_path,
 
 def test_a_failed_harness_gives_the_error_and_exits_with_255(world, tmp_path):
     world.gives = {"topics": WorldFailed("the cluster did not come up"), "registers": ZeroDivisionError("by zero")}
-    assert invoke(tmp_path, "test", "-w", "topics")[::2] == (255, "Error: the cluster did not come up")
+    assert invoke(tmp_path, "test", "-w", "topics")[::2] == (1, "Error: the cluster did not come up")
     code, _, text = invoke(tmp_path, "test", "-w", "registers", "--seed", "3")
-    assert code == 255 and "the harness failed: ZeroDivisionError: by zero; run again: kraftlab chaos test -w registers" in text
+    assert code == 1 and "the harness failed: ZeroDivisionError: by zero; run again: kraftlab chaos test -w registers" in text
 
 
 def test_a_failed_harness_reports_earlier_runs(world, tmp_path):
@@ -195,9 +203,9 @@ def test_a_failed_harness_reports_earlier_runs(world, tmp_path):
     assert (code, found["valid"], found["ops"]["ok"], "/registers/" in found["run"]) == (1, False, 1, True)
     assert [given.workload.name for given in world.given] == ["registers", "exactly-once"]
     code, told, _ = invoke(tmp_path, "test", "-w", "topics,exactly-once")
-    assert (code, told.splitlines()[-1]) == (255, "Error: no cluster")
+    assert (code, told.splitlines()[-1]) == (1, "Error: no cluster")
     code, told, _ = invoke(tmp_path, "test", "-w", "topics,exactly-once", "--json")
-    assert (code, json.loads(told.splitlines()[-1])["valid"]) == (255, "unknown")
+    assert (code, json.loads(told.splitlines()[-1])["valid"]) == (1, "unknown")
 
 
 def test_a_nemesis_may_strike_in_one_world_only(world, tmp_path):
@@ -211,7 +219,7 @@ def test_a_matrix_prints_a_line_for_each_run_and_goes_on_after_one_that_failed(w
     monkeypatch.setitem(test_all.MATRICES, "ci", lambda: cells)
     world.gives = {"registers": WorldFailed("no cluster"), "topics": {"not_ready": "no controller leads"}}
     code, told, _ = invoke(tmp_path, "test-all", "--time", "2")
-    assert code == 3
+    assert code == 1
     *lines, last = told.splitlines()
     assert [line.split()[:3] for line in lines] == [
         ["unknown", "registers", "kill"],
@@ -227,10 +235,10 @@ def test_a_matrix_goes_on_after_a_run_that_could_not_be_kept_unless_it_is_the_fi
     monkeypatch.setitem(test_all.MATRICES, "ci", lambda: cells)
     world.gives = {"topics": StoreError("cannot keep runs in there: No space left on device")}
     code, told, _ = invoke(tmp_path, "test-all")
-    assert (code, told.splitlines()[-1].split(";")[0]) == (255, "3 runs: 2 valid, 1 unknown")
+    assert (code, told.splitlines()[-1].split(";")[0]) == (1, "3 runs: 2 valid, 1 unknown")
     world.gives = {"registers": StoreError("cannot keep runs in there: Permission denied")}
     code, told, text = invoke(tmp_path, "test-all")
-    assert (code, told, text) == (254, "", "Error: cannot keep runs in there: Permission denied")
+    assert (code, told, text) == (1, "", "Error: cannot keep runs in there: Permission denied")
 
 
 def test_a_matrix_without_time_begins_no_more_runs(world, tmp_path, monkeypatch):
@@ -285,7 +293,7 @@ def test_a_matrix_of_another_client_has_the_workloads_that_it_plays(world, tmp_p
 )
 def test_another_client_is_refused_where_it_cannot_play(words, reason, tmp_path):
     code, _, error = invoke(tmp_path, "test", "--client", "kafka-python", *words)
-    assert (code, error) == (254, f"Error: {reason}")
+    assert (code, error) == (64, f"Error: {reason}")
 
 
 @pytest.mark.parametrize("name", test_all.MATRICES)
@@ -311,14 +319,14 @@ def test_a_trial_has_the_command_that_runs_it_again():
 def test_a_store_that_cannot_be_written_is_wrong_use(world, tmp_path):
     (tmp_path / "file").write_text("")
     code, _, error = invoke(tmp_path / "file", "test", "-w", "registers", "--time", "1")
-    assert code == 254
+    assert code == 1
     assert error.startswith(f"Error: cannot keep runs in {tmp_path}/file: ")
     assert error.endswith("; choose another directory with --store")
 
 
 def test_an_empty_store_names_the_command_that_makes_a_run(tmp_path):
     code, _, error = invoke(tmp_path, "check")
-    assert code == 254
+    assert code == 1
     assert error.startswith(f"Error: no run latest in {tmp_path}, or it was cut short; make one with: kraftlab chaos test")
     assert error.endswith(f"--store {tmp_path}")
 

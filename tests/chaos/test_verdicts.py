@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from jepsen_lite.outcomes import of_broken_call, of_error_code
-from jepsen_lite.verdicts import CRASH, HARNESS, LIVENESS, NOT_KNOWN, SAFETY, VALID, Verdict, combined, exit_code, worst
+from jepsen_lite.verdicts import CRASH, HARNESS, LIVENESS, NOT_KNOWN, SAFETY, VALID, Ending, Verdict, combined, ending, worst
 from kraftlab.common.errors import ErrorCode
+from kraftlab.common.exit_codes import DONE, FAILED, UNFINISHED
 
 GOOD = Verdict(checker="a", valid=True)
 BAD = Verdict(checker="b", valid=False)
@@ -27,9 +28,20 @@ DEAD = Verdict(checker="e", valid=False, kind="crash")
         ([Verdict(checker="f", valid="unknown", kind="liveness")], "unknown", NOT_KNOWN),
     ],
 )
-def test_false_beats_unknown_beats_true(verdicts: list[Verdict], valid: object, code: int) -> None:
+def test_false_beats_unknown_beats_true(verdicts: list[Verdict], valid: object, code: Ending) -> None:
     assert combined(verdicts) == valid
-    assert exit_code(verdicts) == code
+    assert ending(verdicts) == code
+
+
+def test_an_ending_has_one_of_three_exit_codes() -> None:
+    assert {one.name: one.exit_code for one in Ending} == {
+        "SAFETY": FAILED,
+        "CRASH": FAILED,
+        "LIVENESS": FAILED,
+        "HARNESS": FAILED,
+        "NOT_KNOWN": UNFINISHED,
+        "VALID": DONE,
+    }
 
 
 def test_the_worst_of_many_runs_is_a_violation_then_a_failed_harness_then_unknown() -> None:

@@ -12,12 +12,12 @@ import pytest
 from jepsen_lite.checkers.judgement import judge
 from jepsen_lite.history import OK
 from jepsen_lite.runs import EVERY_RUN
-from jepsen_lite.verdicts import USAGE
 from jepsen_lite.workload import Options
 from jepsen_lite.workloads import WORKLOADS, workload_named
 from jepsen_lite.worlds.shell import run_shell
 from jepsen_lite.worlds.world import WORLDS
 from kraftlab.cli import main
+from kraftlab.common.exit_codes import USAGE
 
 DOCS = Path(__file__).parents[2] / "docs" / "chaos-reference.md"
 CELLS = [(name, world) for name in WORKLOADS for world in WORLDS]

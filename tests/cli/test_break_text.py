@@ -13,12 +13,12 @@ NODES = (NodeState("controller-3000", 4711, "running", True), NodeState("broker-
 
 @pytest.mark.parametrize("rate", ["nan", "inf", "fast"])
 def test_a_clock_has_a_rate_that_is_a_number(rate: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["cluster", "clock", "leader", "--rate", rate, "--data", "nowhere"]) == 1
+    assert main.run(["cluster", "clock", "leader", "--rate", rate, "--data", "nowhere"]) == 64
     assert f"invalid rate '{rate}': expected e.g. 3 or 0.5" in capsys.readouterr().err
 
 
 def test_an_overlong_duration_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["cluster", "kill", "leader", "--for", f"{'9' * 400}h", "--data", "nowhere"]) == 1
+    assert main.run(["cluster", "kill", "leader", "--for", f"{'9' * 400}h", "--data", "nowhere"]) == 64
     assert "expected e.g. 500ms, 5s, 2m or 1h" in capsys.readouterr().err
 
 

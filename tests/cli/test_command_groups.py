@@ -10,23 +10,23 @@ from kraftlab.cli.command_groups import Endings
 
 
 @pytest.mark.parametrize(
-    ("words", "says", "code"),
+    ("words", "says"),
     [
-        ("topicz", "No such command 'topicz'. Did you mean 'topics'?\nSee: kraftlab --help", 1),
-        ("Topics", "No such command 'Topics'. Did you mean 'topics'?\nSee: kraftlab --help", 1),
-        ("reassign", "No such command 'reassign'. Did you mean 'reassign-partitions'?\nSee: kraftlab --help", 1),
-        ("console", "No such command 'console'. Did you mean 'console-producer' or 'console-consumer'?\nSee: kraftlab --help", 1),
-        ("xyzzy", "No such command 'xyzzy'.\nSee: kraftlab --help", 1),
-        ("sim mutant", "No such command 'mutant'. Did you mean 'mutants'?\nSee: kraftlab sim --help", 1),
-        ("storage formt", "No such command 'formt'. Did you mean 'format'?\nSee: kraftlab storage --help", 1),
-        ("cluster killl leader", "No such command 'killl'. Did you mean 'kill'?\nSee: kraftlab cluster --help", 1),
-        ("chaos tst", "No such command 'tst'. Did you mean 'test'?\nSee: kraftlab chaos --help", 254),
-        ("pipeline biuld", "No such command 'biuld'. Did you mean 'build'?\nSee: kraftlab pipeline --help", 2),
-        ("pipeline plan propse", "No such command 'propse'. Did you mean 'propose'?\nSee: kraftlab pipeline plan --help", 2),
+        ("topicz", "No such command 'topicz'. Did you mean 'topics'?\nSee: kraftlab --help"),
+        ("Topics", "No such command 'Topics'. Did you mean 'topics'?\nSee: kraftlab --help"),
+        ("reassign", "No such command 'reassign'. Did you mean 'reassign-partitions'?\nSee: kraftlab --help"),
+        ("console", "No such command 'console'. Did you mean 'console-producer' or 'console-consumer'?\nSee: kraftlab --help"),
+        ("xyzzy", "No such command 'xyzzy'.\nSee: kraftlab --help"),
+        ("sim mutant", "No such command 'mutant'. Did you mean 'mutants'?\nSee: kraftlab sim --help"),
+        ("storage formt", "No such command 'formt'. Did you mean 'format'?\nSee: kraftlab storage --help"),
+        ("cluster killl leader", "No such command 'killl'. Did you mean 'kill'?\nSee: kraftlab cluster --help"),
+        ("chaos tst", "No such command 'tst'. Did you mean 'test'?\nSee: kraftlab chaos --help"),
+        ("pipeline biuld", "No such command 'biuld'. Did you mean 'build'?\nSee: kraftlab pipeline --help"),
+        ("pipeline plan propse", "No such command 'propse'. Did you mean 'propose'?\nSee: kraftlab pipeline plan --help"),
     ],
 )
-def test_a_mistyped_command_gets_a_suggestion(words: str, says: str, code: int, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(words.split()) == code
+def test_a_mistyped_command_gets_a_suggestion(words: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(words.split()) == 64
     assert capsys.readouterr().err == f"Error: {says}\n"
 
 
@@ -47,7 +47,7 @@ def test_completion_after_an_unknown_command_is_silent(capsys: pytest.CaptureFix
     ],
 )
 def test_a_mistyped_option_gets_a_suggestion(words: str, meant: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(words.split()) == 1
+    assert main.run(words.split()) == 64
     said = capsys.readouterr().err
     assert said.startswith("Error: No such option")
     assert "Did you mean" in said
@@ -56,10 +56,8 @@ def test_a_mistyped_option_gets_a_suggestion(words: str, meant: str, capsys: pyt
 
 def test_the_first_matching_row_decides_the_exit_code() -> None:
     endings = Endings(
-        usage=2,
         codes=((KeyError, 4), (LookupError, 5), (OSError, 6)),
         text=lambda error: None if isinstance(error, OSError) else "odd",
-        not_installed=7,
         extra="extra",
         packages=frozenset({"arrow"}),
     )
@@ -68,6 +66,6 @@ def test_the_first_matching_row_decides_the_exit_code() -> None:
         (4, "Error: odd"),
         (5, "Error: odd"),
         None,
-        (7, "Error: arrow is not installed; install it with: pip install 'kraftlab[extra]'"),
+        (70, "Error: arrow is not installed; install it with: pip install 'kraftlab[extra]'"),
     ]
     assert endings.failure(ModuleNotFoundError(name="kraftlab.absent")) is None

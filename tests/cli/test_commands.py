@@ -51,7 +51,7 @@ def test_a_node_without_its_config_ends_as_any_other_wrong_command(
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         node.main(["controller", *arguments])
-    assert ended.value.code == 1
+    assert ended.value.code == 64
     said = capsys.readouterr().err
     assert said.startswith("Error: ")
     assert said.endswith("See: kraftlab controller --help\n")
@@ -170,7 +170,7 @@ def test_up_refuses_bad_directories_and_properties(tmp_path: Path, capsys: pytes
     try:
         assert main.run(["up", "--data", str(tmp_path / "file")]) == 1
         assert "file is not a directory; choose another one" in capsys.readouterr().err
-        assert main.run(["up", "--data", str(tmp_path), "--property", "nonsense"]) == 1
+        assert main.run(["up", "--data", str(tmp_path), "--property", "nonsense"]) == 64
         assert "expected KEY=VALUE" in capsys.readouterr().err
         assert main.run(["up", "--data", str(tmp_path / "lab"), "--property", "non.sense=1"]) == 1
         assert "sets non.sense, an unknown key" in capsys.readouterr().err
@@ -200,13 +200,13 @@ def test_a_full_output_is_reported_in_one_line(words: tuple[str, ...]) -> None:
     ],
 )
 def test_a_number_out_of_range_is_reported_in_one_line(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run([*words, "--bootstrap-server", "127.0.0.1:9"]) == 1
+    assert main.run([*words, "--bootstrap-server", "127.0.0.1:9"]) == 64
     assert capsys.readouterr().err == "Error: 99999999999 is out of range for this field; give a number closer to 0\n"
 
 
 @pytest.mark.parametrize("words", [("topics", "--create", "--topic"), ("reassign-partitions", "--rollback")])
 def test_a_name_that_is_not_utf_8_is_reported_in_one_line(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run([*words, "caf\udce9", "--bootstrap-server", "127.0.0.1:9"]) == 1
+    assert main.run([*words, "caf\udce9", "--bootstrap-server", "127.0.0.1:9"]) == 64
     assert capsys.readouterr().err == "Error: 'caf\\udce9' is not UTF-8; give names and texts in UTF-8\n"
 
 
@@ -224,5 +224,5 @@ def test_ctrl_c_while_a_command_is_still_being_loaded_ends_it_without_a_word(mon
 @pytest.mark.parametrize("option", ["--throttle", "--replica-alter-log-dirs-throttle"])
 def test_a_negative_throttle_is_refused_before_anything_starts(option: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("--bootstrap-server", "127.0.0.1:1", "--execute", "--reassignment-json-file", "plan.json", option, "-5")
-    assert main.run(["reassign-partitions", *words]) == 1
+    assert main.run(["reassign-partitions", *words]) == 64
     assert f"Invalid value for '{option}': -5 is not in the range x>=-1." in capsys.readouterr().err

@@ -113,15 +113,15 @@ def test_a_missing_file_and_another_file_are_not_valid(tmp_path: Path, capsys: p
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "said", "code"),
     [
-        (["snapshot", "create"], "no cluster is up on this machine; start one"),
-        (["snapshot", "list", "--directory", "/x", "--node", "1"], "leave --bootstrap-server, --data and --node out"),
-        (["snapshot", "verify"], "Missing argument"),
+        (["snapshot", "create"], "no cluster is up on this machine; start one", 1),
+        (["snapshot", "list", "--directory", "/x", "--node", "1"], "leave --bootstrap-server, --data and --node out", 64),
+        (["snapshot", "verify"], "Missing argument", 64),
     ],
 )
-def test_usage_is_explained(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(arguments) == 1
+def test_usage_is_explained(arguments: list[str], said: str, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(arguments) == code
     assert said in capsys.readouterr().err
 
 

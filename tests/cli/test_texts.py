@@ -95,7 +95,7 @@ def test_partition_filters_leave_headers_out() -> None:
 def test_an_option_that_would_be_passed_over_is_refused_as_kafka_does(
     words: str, refused: str, besides: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main.run(["topics", "--bootstrap-server", "127.0.0.1:9", *words.split()]) == 1
+    assert main.run(["topics", "--bootstrap-server", "127.0.0.1:9", *words.split()]) == 64
     said = f'Option "[{refused}]" can\'t be used with option "[{besides}]"\nSee: kraftlab topics --help\n'
     assert capsys.readouterr().err == said
 

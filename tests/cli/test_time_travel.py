@@ -273,13 +273,13 @@ def test_an_index_is_checked_against_its_log(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
-    [("x.txt", "does not end in .log, .checkpoint, .index"), ("none.log", "is not a file")],
+    ("name", "said", "code"),
+    [("x.txt", "does not end in .log, .checkpoint, .index", 64), ("none.log", "is not a file", 1)],
 )
-def test_other_files_are_refused(run: Run, tmp_path: Path, name: str, said: str) -> None:
+def test_other_files_are_refused(run: Run, tmp_path: Path, name: str, said: str, code: int) -> None:
     (tmp_path / "x.txt").write_text("")
     ran = run("dump-log", "--files", tmp_path / name)
-    assert (ran.code, said in ran.err) == (1, True)
+    assert (ran.code, said in ran.err) == (code, True)
 
 
 def test_the_shell_does_one_command_and_ends(run: Run, lab: Lab) -> None:
@@ -320,7 +320,6 @@ def test_snapshots_can_be_looked_into_and_compared(run: Run, lab: Lab) -> None:
     [
         (("metadata", "at"), "no cluster is up on this machine; start one"),
         (("metadata", "at", "--metadata-dir", "/x", "--bootstrap-server", "h:1"), "at most one of --metadata-dir, --bootstrap-s"),
-        (("metadata", "at", "--metadata-dir", "/nowhere"), "there is no metadata log; give a node's metadata.log.dir\n"),
         (("metadata", "at", "--metadata-dir", "/x", "--offset", "1", "--time", "1"), "give one of them"),
         (("metadata", "at", "--metadata-dir", "/x", "--time", "soon"), "invalid time 'soon'"),
         (("metadata", "diff", "--from", "soon", "--metadata-dir", "/x"), "invalid moment 'soon'"),
@@ -329,7 +328,12 @@ def test_snapshots_can_be_looked_into_and_compared(run: Run, lab: Lab) -> None:
 )
 def test_missing_and_conflicting_options_are_refused(run: Run, arguments: tuple[str, ...], said: str) -> None:
     ran = run(*arguments)
-    assert (ran.code, said in ran.err) == (1, True), ran.err
+    assert (ran.code, said in ran.err) == (1 if said.startswith("no cluster is up") else 64, True), ran.err
+
+
+def test_a_directory_without_a_log_is_an_error(run: Run) -> None:
+    ran = run("metadata", "at", "--metadata-dir", "/nowhere")
+    assert (ran.code, "there is no metadata log; give a node's metadata.log.dir\n" in ran.err) == (1, True), ran.err
 
 
 def test_moments_are_offsets_times_or_words() -> None:

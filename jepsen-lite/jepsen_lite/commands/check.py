@@ -10,10 +10,10 @@ import msgspec
 from kraftlab.checking.linearizability import STEPS_MAX
 from kraftlab.cli.output import Output, json_option
 
-from ..command import HarnessError, WrongUse
+from ..command import MachineLacks, WrongUse
 from ..recheck import Answers, KeyTask, rechecked, tasks_of
 from ..store import DEFAULT_STORE, LATEST, RunDirectory, RunRecord, StoreError, all_runs, first_run
-from ..verdicts import HARNESS, exit_code, word, worst
+from ..verdicts import HARNESS, ending, word, worst
 from ..workloads import UnknownWorkload
 
 ENGINES = ("local", "spark")
@@ -86,8 +86,8 @@ def check(runs: tuple[str, ...], of_all: bool, engine: str, steps: int | None, s
             for directory, record in judged
         ]
     )
-    codes = [exit_code(record.verdicts) for _, record in judged]
-    raise SystemExit(worst([*codes, HARNESS] if len(judged) < len(directories) else codes))
+    endings = [ending(record.verdicts) for _, record in judged]
+    raise SystemExit(worst([*endings, HARNESS] if len(judged) < len(directories) else endings).exit_code)
 
 
 def _spark_answers(directories: Sequence[RunDirectory], steps: int | None, of_all: bool) -> Answers:
@@ -98,7 +98,7 @@ def _spark_answers(directories: Sequence[RunDirectory], steps: int | None, of_al
 
         from ..spark_engine import answers_of
     except ModuleNotFoundError as error:
-        raise HarnessError(f"{error.name} is not installed; install it with: pip install 'kraftlab[pipeline]'") from error
+        raise MachineLacks(f"{error.name} is not installed; install it with: pip install 'kraftlab[pipeline]'") from error
     tasks: list[KeyTask] = []
     for directory in directories:
         try:
@@ -110,7 +110,7 @@ def _spark_answers(directories: Sequence[RunDirectory], steps: int | None, of_al
         with factory.session() as spark:
             return answers_of(spark, tasks, settings.processors())
     except EnvironmentFault as error:
-        raise HarnessError(f"{error}; or leave out --engine spark") from error
+        raise MachineLacks(f"{error}; or leave out --engine spark") from error
 
 
 def _lines(directory: RunDirectory, record: RunRecord) -> list[str]:

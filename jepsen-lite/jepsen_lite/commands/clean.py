@@ -6,10 +6,10 @@ import click
 
 from kraftlab.checking.scratch_directory import remove_abandoned
 from kraftlab.cli.output import Output, json_option
+from kraftlab.common.exit_codes import FAILED
 
 from ..command import HarnessError
 from ..faults import ledger
-from ..verdicts import HARNESS
 
 
 @click.command(short_help="Remove faults, processes and files of killed runs.")
@@ -34,6 +34,6 @@ def clean(dry_run: bool, as_json: bool) -> None:
     output.result({"dry_run": dry_run, "runs": found})
     faults = [fault for cleaned in found for fault in cleaned.faults]
     if faults and as_json:
-        raise SystemExit(HARNESS)  # the JSON document has the faults
+        raise SystemExit(FAILED)  # the JSON document has the faults
     if faults:
         raise HarnessError("some leftovers could not be removed: " + "; ".join(faults))

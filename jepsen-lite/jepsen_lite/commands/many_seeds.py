@@ -14,7 +14,7 @@ from ..history import FAIL, INFO, OK
 from ..runs import Trial, TrialResult
 from ..seeds import Seed, Sum, play_seeds, sum_of
 from ..store import StoreError
-from ..verdicts import CRASH, HARNESS, LIVENESS, NOT_KNOWN, SAFETY, UNKNOWN, VALID, worst
+from ..verdicts import CRASH, HARNESS, LIVENESS, NOT_KNOWN, SAFETY, UNKNOWN, VALID, Ending, worst
 
 KEPT_MAX = 10
 """At most so many runs that are not valid are played again for a page; the others get a line."""
@@ -34,13 +34,13 @@ def play_many(trials: Sequence[Trial], jobs: int, output: Output, keep: Callable
     """
     played: list[Seed] = []
     kept: list[TrialResult] = []
-    more: list[int] = []
+    more: list[Ending] = []
     progress = _Progress(len(trials))
     try:
         for seed in play_seeds(trials, jobs):
             played.append(seed)
             progress.shows(len(played))
-            if seed.code == VALID:
+            if seed.ending is VALID:
                 continue
             progress.clear()
             output.findings([_finding(seed)])
@@ -54,10 +54,10 @@ def play_many(trials: Sequence[Trial], jobs: int, output: Output, keep: Callable
         more.append(NOT_KNOWN)
     progress.clear()
     total = sum_of(played)
-    code = worst([total.exit_code, *more])
-    output.lines(_lines(total, code, len(trials)))
-    output.result(_document(played, total, code, kept))
-    return code
+    ending = worst([total.ending, *more])
+    output.lines(_lines(total, ending, len(trials)))
+    output.result(_document(played, total, ending, kept))
+    return ending.exit_code
 
 
 class _Progress:
@@ -90,26 +90,26 @@ def _finding(seed: Seed) -> str:
     return f"seed {seed.trial.options.seed} of {seed.trial.workload}: {reason}\n  {seed.trial.command}"
 
 
-def _lines(total: Sum, code: int, planned: int) -> list[str]:
+def _lines(total: Sum, ending: Ending, planned: int) -> list[str]:
     counts = total.counts
     left = f" of {planned}" if total.seeds < planned else ""
     return [
-        f"{total.seeds:,}{left} seeds, {_WORDS[code]}: "
+        f"{total.seeds:,}{left} seeds, {_WORDS[ending]}: "
         f"{counts.get(OK, 0):,} ok, {counts.get(FAIL, 0):,} fail, {counts.get(INFO, 0):,} info",
         f"{total.simulated_s:,.0f} simulated s in {total.processor_s:,.1f} processor s: "
         f"{total.seeds_per_s:.1f} seeds/s and {total.simulated_s_per_s:,.0f} simulated s/s on one core",
     ]
 
 
-def _document(played: Sequence[Seed], total: Sum, code: int, kept: Sequence[TrialResult]) -> dict[str, Any]:
+def _document(played: Sequence[Seed], total: Sum, ending: Ending, kept: Sequence[TrialResult]) -> dict[str, Any]:
     return {
-        "valid": True if code == VALID else UNKNOWN if code in (NOT_KNOWN, HARNESS) else False,
+        "valid": True if ending is VALID else UNKNOWN if ending in (NOT_KNOWN, HARNESS) else False,
         "ops": {outcome: total.counts.get(outcome, 0) for outcome in (OK, FAIL, INFO)},
         "lost": sum(verdict.lost for seed in played for verdict in seed.verdicts),
         "run": str(kept[0].directory.path) if kept else "",
         "runs": [str(tried.directory.path) for tried in kept],
         "seeds": total.seeds,
-        "not_valid": [seed.trial.options.seed for seed in played if seed.code != VALID],
+        "not_valid": [seed.trial.options.seed for seed in played if seed.ending is not VALID],
         "steps": total.steps,
         "simulated_s": total.simulated_s,
         "processor_s": round(total.processor_s, 3),

@@ -8,11 +8,11 @@ from typing import Any
 
 from kraftlab.checking.mutant import Finding
 from kraftlab.cli.output import Output
+from kraftlab.common.exit_codes import DONE, FAILED
 from kraftlab.simulation.crash_images.mutants import BUGS
 from kraftlab.simulation.crash_images.pairs import hunt_pairs, pairs, shows
 
 from ..command import WrongUse
-from ..verdicts import SAFETY, VALID
 
 
 def hunt_chosen(ids: Sequence[str], jobs: int, out: Output) -> int:
@@ -31,7 +31,7 @@ def hunt_chosen(ids: Sequence[str], jobs: int, out: Output) -> int:
     score = document(hunted, time.monotonic() - begun)
     out.lines(["", *score_lines(score)])
     out.result(score)
-    return SAFETY if score["missed"] else VALID
+    return FAILED if score["missed"] else DONE
 
 
 def line_of(one: Finding[str]) -> str:

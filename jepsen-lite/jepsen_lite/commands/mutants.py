@@ -13,12 +13,12 @@ import click
 
 from kraftlab.checking.mutant import MutantDoesNotApply
 from kraftlab.cli.output import Output, json_option, unknown_name
+from kraftlab.common.exit_codes import DONE, FAILED
 
 from ..command import HarnessError, WrongUse
 from ..mutants.hunt import KILLED, NOT_HERE, SURVIVED, HuntResult, hunt_all
 from ..mutants.smallest_example import Least, Size
 from ..mutants.table import CANARY, MUTATIONS, STRETCH, game_of
-from ..verdicts import HARNESS, SAFETY, VALID
 from .mutant_pairs import hunt_chosen
 
 
@@ -86,7 +86,7 @@ def mutants(ids: str, budget: float, jobs: int, shrinks: bool, in_pairs: bool, a
     if in_pairs:
         return hunt_chosen(chosen if ids else (), jobs, out)
     hunted: list[HuntResult] = []
-    ended = VALID
+    ended = DONE
     begun = time.monotonic()
     try:
         for one in hunt_all(chosen, budget_s=budget, jobs=jobs, shrinks=shrinks):
@@ -97,11 +97,11 @@ def mutants(ids: str, budget: float, jobs: int, shrinks: bool, in_pairs: bool, a
         if not hunted:
             raise HarnessError(text) from error
         out.findings([f"Error: {text}"])
-        ended = HARNESS
+        ended = FAILED
     real_s = time.monotonic() - begun
     out.lines(["", *score_lines(hunted, real_s)])
     out.result(document(hunted, real_s))
-    return SAFETY if any(one.status == SURVIVED for one in hunted) else ended
+    return FAILED if any(one.status == SURVIVED for one in hunted) else ended
 
 
 def _chosen(ids: str) -> list[str]:

@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from kraftlab.cli.output import Output, json_option
+from kraftlab.common.exit_codes import FAILED
 
 from ..command import HarnessError, WrongUse
 from ..store import DEFAULT_STORE, LATEST, RunDirectory, StoreError, all_runs, first_run
-from ..verdicts import HARNESS
 
 
 @click.command(
@@ -65,6 +65,6 @@ def report(run: str, of_all: bool, store: str, as_json: bool) -> None:
     output.lines(map(str, [*pages, *indices]))
     output.result({"pages": list(map(str, pages)), "index": str(indices[0]) if indices else None, "unreadable": unreadable})
     if unreadable and as_json:
-        raise SystemExit(HARNESS)  # the JSON document has the runs
+        raise SystemExit(FAILED)  # the JSON document has the runs
     if unreadable:
         raise HarnessError(f"{len(unreadable)} of {len(directories)} runs have no page: {'; '.join(unreadable)}")

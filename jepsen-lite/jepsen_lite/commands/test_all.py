@@ -21,7 +21,7 @@ from ..faults.networks.network import own_network
 from ..history import FAIL, INFO, OK
 from ..runs import TrialResult
 from ..store import StoreError
-from ..verdicts import HARNESS, NOT_KNOWN, UNKNOWN, Validity, exit_code, word, worst
+from ..verdicts import HARNESS, NOT_KNOWN, UNKNOWN, Ending, Validity, ending, word, worst
 from ..workload import KAFKA_PYTHON, OWN
 from ..workloads import KAFKA_CLIENTS, KAFKA_ONLY, NAMES, workload_named
 from ..worlds.world import kinds_of, left_out
@@ -105,7 +105,7 @@ def test_all(matrix: str, time_s: float | None, within_s: float | None, as_json:
         random.Random(f"{seed}/order").shuffle(cells)
     trials = [new_trial(each.workload, each.nemeses, _seed_of(each, seed), time_s or each.time_s, **shared) for each in cells]
     rows: list[Row] = []
-    codes: list[int] = []
+    endings: list[Ending] = []
     for trial in trials:
         if deadline is not None and time.monotonic() > deadline:
             break
@@ -115,19 +115,19 @@ def test_all(matrix: str, time_s: float | None, within_s: float | None, as_json:
             if isinstance(error, StoreError) and not rows:
                 raise  # no run can be kept there
             rows.append(Row(trial.workload, ",".join(trial.nemeses), UNKNOWN, {}, 0, "", str(error)))
-            codes.append(HARNESS)
+            endings.append(HARNESS)
         except KeyboardInterrupt:
-            codes.append(NOT_KNOWN)
+            endings.append(NOT_KNOWN)
             break
         else:
             rows.append(row_of(tried))
-            codes.append(exit_code(tried.verdicts))
+            endings.append(ending(tried.verdicts))
         output.findings([rows[-1].line()])
-        if codes[-1] != HARNESS and tried.run.cut_short:
+        if endings[-1] is not HARNESS and tried.run.cut_short:
             break
     output.findings([sum_line(rows, len(trials))])
     output.result([msgspec.to_builtins(row._asdict()) for row in rows])
-    raise SystemExit(worst(codes or [NOT_KNOWN]))
+    raise SystemExit(worst(endings or [NOT_KNOWN]).exit_code)
 
 
 def _plays(cell: Cell, world: str, client: str, net: str) -> bool:

@@ -14,7 +14,7 @@ from kraftlab.checking.workers import done_by
 from kraftlab.cli.output import CommandFailed, Output
 from kraftlab.lab import ClusterError
 
-from ..command import HarnessError
+from ..command import HarnessError, MachineLacks
 from ..history import FAIL, INFO, OK
 from ..progress import Progress
 from ..report.index import Index
@@ -22,9 +22,9 @@ from ..report.page import write_page
 from ..runs import Trial, TrialResult, run_test
 from ..scheduler import GeneratorStuck
 from ..store import StoreError
-from ..verdicts import HARNESS, NOT_KNOWN, UNKNOWN, VALID, combined, exit_code, word, worst
+from ..verdicts import HARNESS, NOT_KNOWN, UNKNOWN, VALID, Ending, combined, ending, word, worst
 from ..workloads.admin import SetupFailed
-from ..worlds.world import WorldFailed
+from ..worlds.world import NotOnThisMachine, WorldFailed
 
 logger = logging.getLogger("kraftlab.chaos")
 
@@ -36,11 +36,11 @@ def report_runs(runs: Iterable[TrialResult], output: Output) -> int:
     harness cannot carry out. HarnessError or StoreError if that happens to the first run.
     """
     tried: list[TrialResult] = []
-    codes: list[int] = []
+    endings: list[Ending] = []
     try:
         for one in runs:
             tried.append(one)
-            codes.append(exit_code(one.verdicts))
+            endings.append(ending(one.verdicts))
             output.lines(verdict_lines(one))
             if one.close is not None:
                 _hold(one, output)
@@ -49,16 +49,16 @@ def report_runs(runs: Iterable[TrialResult], output: Output) -> int:
     except KeyboardInterrupt:
         if not tried:
             raise
-        codes.append(NOT_KNOWN)
+        endings.append(NOT_KNOWN)
     except (HarnessError, StoreError) as error:
         if not tried:
             raise
-        codes.append(HARNESS)
+        endings.append(HARNESS)
         output.findings([f"Error: {error}"])
-    code = worst(codes)
+    reached = worst(endings)
     found = summary(tried)
-    output.result(found | {"valid": UNKNOWN} if found["valid"] is True and code != VALID else found)
-    return code
+    output.result(found | {"valid": UNKNOWN} if found["valid"] is True and reached is not VALID else found)
+    return reached.exit_code
 
 
 def run_in_order(trials: Sequence[Trial], store: str, output: Output, jobs: int = 1) -> Iterator[TrialResult]:
@@ -77,6 +77,8 @@ def run_trial(trial: Trial, store: str, output: Output, *, is_shown: bool = True
         tried = run_test(trial, store, progress)
         _write_pages(tried)
         return tried
+    except NotOnThisMachine as error:
+        raise MachineLacks(str(error)) from error
     except (WorldFailed, ClusterError, SetupFailed, GeneratorStuck) as error:
         raise HarnessError(str(error)) from error
     except (CommandFailed, HarnessError, StoreError, KeyboardInterrupt):
@@ -140,8 +142,8 @@ def verdict_lines(tried: TrialResult) -> Iterator[str]:
 
 def summary(tried: Sequence[TrialResult]) -> dict[str, object]:
     """Return the document of `--json`: for several runs the total counts and the worst run."""
-    worst_code = worst(exit_code(one.verdicts) for one in tried)
-    shown = next(one for one in tried if exit_code(one.verdicts) == worst_code)
+    worst_ending = worst(ending(one.verdicts) for one in tried)
+    shown = next(one for one in tried if ending(one.verdicts) is worst_ending)
     found: dict[str, Any] = {
         "valid": combined(verdict for one in tried for verdict in one.verdicts),
         "ops": {outcome: sum(one.run.history.counts()[outcome] for one in tried) for outcome in (OK, FAIL, INFO)},

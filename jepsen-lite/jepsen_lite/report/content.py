@@ -21,7 +21,7 @@ from ..evidence import Cycle, Evidence
 from ..fault_plan import FaultPlan
 from ..history import Op
 from ..store import TRACE, TRANSCRIPT, RunDirectory, RunRecord
-from ..verdicts import VALID, Verdict, exit_code
+from ..verdicts import VALID, Verdict, ending
 from ..workload import Run
 from . import words
 from .curves import Clock, Curve, Quantiles, Rate, bin_width_ns, clock_curves, offset_curves, overall, quantiles, rates, sample
@@ -255,10 +255,10 @@ def _violation(record: RunRecord, run: Run) -> tuple[int | None, Sequence[Op]]:
     """
     if run.violations:
         return run.ended_ns // 1000, ()
-    decided = exit_code(record.verdicts)
+    decided = ending(record.verdicts)
     if decided == VALID:
         return None, ()
-    deciding = next(verdict for verdict in record.verdicts if exit_code((verdict,)) == decided)
+    deciding = next(verdict for verdict in record.verdicts if ending((verdict,)) == decided)
     contradictions = [
         deciding.ops[:NAMED_AT_FIRST],
         *(found for verdict in record.verdicts for found in _contradictions(verdict)),

@@ -16,7 +16,7 @@ import msgspec
 
 from .. import store
 from ..store import RunDirectory, RunRecord, StoreError, replace_file
-from ..verdicts import exit_code, worst
+from ..verdicts import ending, worst
 from . import words
 from .coverage import OUTCOMES, RunPairs, coverage, growth, states_struck
 from .page import PAGE, template, write_assets
@@ -142,7 +142,7 @@ def grid(rows: Sequence[Row]) -> Grid:
 
 
 def _cell(rows: Sequence[Row]) -> Cell:
-    judged = [exit_code(row.record.verdicts) for row in rows if row.record.verdicts]
+    judged = [ending(row.record.verdicts) for row in rows if row.record.verdicts]
     return Cell(tuple(rows), words.WORDS[worst(judged)] if judged else words.NOT_JUDGED if rows else None)
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from ..history import FAIL, OK, Op
-from ..verdicts import CRASH, LIVENESS, NOT_KNOWN, SAFETY, UNKNOWN, VALID, Verdict, exit_code
+from ..verdicts import CRASH, LIVENESS, NOT_KNOWN, SAFETY, UNKNOWN, VALID, Verdict, ending
 
 LONG = 120
 """Characters of a value that are shown."""
@@ -36,7 +36,7 @@ WORDS = {
 
 def word(verdicts: Sequence[Verdict]) -> Word:
     """Return the word for all verdicts together."""
-    return WORDS[exit_code(verdicts)] if verdicts else NOT_JUDGED
+    return WORDS[ending(verdicts)] if verdicts else NOT_JUDGED
 
 
 def word_of(verdict: Verdict) -> Word:
@@ -47,17 +47,17 @@ def reason(verdicts: Sequence[Verdict]) -> str:
     """Return the reason of the deciding verdict."""
     if not verdicts:
         return "No checker has judged this run."
-    decided = exit_code(verdicts)
+    decided = ending(verdicts)
     if decided == VALID:
         names = ", ".join(verdict.checker for verdict in verdicts)
         return f"All checkers passed: {names}."
-    deciding = next(verdict for verdict in verdicts if exit_code((verdict,)) == decided)
+    deciding = next(verdict for verdict in verdicts if ending((verdict,)) == decided)
     return f"{deciding.checker}: {deciding.reason}" if deciding.reason else f"{deciding.checker} gives no reason."
 
 
 def short_reason(verdicts: Sequence[Verdict]) -> str:
     """Return `reason`, or for a valid run the number of checkers."""
-    if not verdicts or exit_code(verdicts) != VALID:
+    if not verdicts or ending(verdicts) != VALID:
         return reason(verdicts)
     return f"{len(verdicts)} checker{'' if len(verdicts) == 1 else 's'}"
 

@@ -51,7 +51,7 @@ from .node_exits import NodeExits, own_exits
 from .phases import LOG_WITHIN_S, PROPERTIES, PhasedRun
 from .sampler import sample
 from .trio_drive import first_of
-from .world import Assignment, Played, WorldFailed, left_out, newest
+from .world import Assignment, NotOnThisMachine, Played, WorldFailed, left_out, newest
 
 if TYPE_CHECKING:
     from .kafka_port import KafkaPort
@@ -173,7 +173,7 @@ def _plan(assignment: Assignment) -> FaultPlan:
     if missing:
         struck = ", ".join(kind for kind in kinds if _needs_any(kind, missing)) or f"--net {net.name}"
         why = "; ".join(f"{found.name}: {found.detail}" for found in missing)
-        raise WorldFailed(f"{struck} is not available on this machine ({why}); see `kraftlab chaos doctor`")
+        raise NotOnThisMachine(f"{struck} is not available on this machine ({why}); see `kraftlab chaos doctor`")
     return plan
 
 

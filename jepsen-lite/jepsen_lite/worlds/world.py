@@ -86,6 +86,10 @@ class WorldFailed(Exception):
     """A world cannot play the assignment; the text says why and what to do."""
 
 
+class NotOnThisMachine(WorldFailed):
+    """This machine lacks something that the assignment needs."""
+
+
 WORLDS = ("real", "shell", "simulated")
 """Each is a module of this room with a function `play`."""
 

@@ -44,8 +44,8 @@ def test_every_command_has_a_help_with_an_example() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["--nonsense"], ["nonsense"], ["kraft-dump", "--nonsense"], ["kraft-dump"]], ids=" ".join)
-def test_wrong_use_ends_with_code_two_and_the_way_to_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["pipeline", *arguments]) == 2
+def test_wrong_use_is_told_with_the_way_to_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["pipeline", *arguments]) == 64
     assert "See: kraftlab pipeline" in capsys.readouterr().err
 
 
@@ -62,11 +62,11 @@ CHECK = "check the path and its permissions"
     ("error", "code", "said"),
     [
         (Fault("odd"), 1, "odd"),
-        (WrongUse("odd"), 2, "odd"),
-        (EnvironmentFault("odd"), 3, "odd"),
-        (CorruptInput("odd"), 4, "odd"),
-        (PermissionError(13, "Permission denied", "/log"), 3, f"cannot use /log: Permission denied; {CHECK}"),
-        (PermissionError(13, "Cannot list directory '/log'"), 3, f"Cannot list directory '/log'; {CHECK}"),  # as Arrow has it
+        (WrongUse("odd"), 64, "odd"),
+        (EnvironmentFault("odd"), 70, "odd"),
+        (CorruptInput("odd"), 1, "odd"),
+        (PermissionError(13, "Permission denied", "/log"), 1, f"cannot use /log: Permission denied; {CHECK}"),
+        (PermissionError(13, "Cannot list directory '/log'"), 1, f"Cannot list directory '/log'; {CHECK}"),  # as Arrow has it
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
 )

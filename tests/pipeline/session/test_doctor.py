@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kraftlab.cli import main
-from kraftlab.pipeline.command import ENVIRONMENT
+from kraftlab.common.exit_codes import MACHINE
 from kraftlab.pipeline.session import archive, doctor, factory, java
 from kraftlab.pipeline.session.doctor import Check, State
 
@@ -66,7 +66,7 @@ def test_where_no_package_is_each_is_reported(
     monkeypatch.setattr(importlib.metadata, "version", version)
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    assert main.run(["pipeline", "doctor"]) == ENVIRONMENT
+    assert main.run(["pipeline", "doctor"]) == MACHINE
     result = capsys.readouterr().out.splitlines()
     assert [line.split()[1] for line in result if line.startswith("missing")] == list(doctor.NEEDED)
     assert result[-1] == "The pipeline cannot run here."

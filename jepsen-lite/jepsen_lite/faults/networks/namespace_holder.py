@@ -17,6 +17,7 @@ from typing import Protocol
 
 import msgspec
 
+from kraftlab.common.exit_codes import DONE
 from kraftlab.lab import namespaces
 
 from .addresses import OBSERVER, CannotMake, LinkChange, Place, Reply, Setup, places
@@ -125,7 +126,7 @@ def _first_line() -> bytes:
     while not line.endswith(b"\n"):
         data = os.read(0, _READ_BYTES)
         if not data:
-            sys.exit(0)
+            sys.exit(DONE)
         line += data
     return line
 
