@@ -10,11 +10,13 @@ from __future__ import annotations
 import hashlib
 import pathlib
 import re
+from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
 
-from kraftlab.config.json_files import BadJson, read_json
+from kraftlab.cli.reassign.plan import PlanError, parse_plan
+from kraftlab.config.json_files import BadJson, decode_json
 
 DEFAULT_CAPTURE = pathlib.Path(__file__).parents[1] / "examples" / "capture"
 """Six topics of an Apache Kafka cluster; part of the package."""
@@ -67,20 +69,6 @@ class RecordedPartition(msgspec.Struct, frozen=True):
         return sum(file.control_records for file in self.files)
 
 
-class Placement(msgspec.Struct, frozen=True):
-    """One entry of a reassignment JSON. `log_dirs` is parallel to `replicas`; "any" leaves the choice to the broker."""
-
-    topic: str
-    partition: int
-    replicas: tuple[int, ...]
-    log_dirs: tuple[str, ...] = ()
-
-
-class Plan(msgspec.Struct, frozen=True):
-    partitions: tuple[Placement, ...]
-    version: int = 1
-
-
 class _Manifest(msgspec.Struct, frozen=True):
     partitions: tuple[RecordedPartition, ...]
 
@@ -90,9 +78,9 @@ class Recording:
 
     def __init__(self, directory: pathlib.Path) -> None:
         self.directory = directory
-        self.partitions = _read(directory / "manifest.json", _Manifest).partitions
-        self.assignment = _read(directory / "assignment.json", Plan).partitions
-        self.plan = _read(directory / "plan-dirs.json", Plan).partitions
+        self.partitions = _read(directory / "manifest.json", lambda data: decode_json(data, _Manifest)).partitions
+        self.assignment = _read(directory / "assignment.json", parse_plan).partitions
+        self.plan = _read(directory / "plan-dirs.json", parse_plan).partitions
         self._check()
 
     def files(self, partition: RecordedPartition) -> list[pathlib.Path]:
@@ -125,10 +113,6 @@ class Recording:
             raise RecordingError(f"{self.directory}/assignment.json does not place {_names(unplaced)}, which manifest.json lists")
         if unknown := planned - placed:
             raise RecordingError(f"{self.directory}/plan-dirs.json moves {_names(unknown)}, which assignment.json does not place")
-        if not self.plan:
-            raise RecordingError(
-                f"{self.directory}/plan-dirs.json moves nothing; the demo needs a plan with at least one partition"
-            )
         for entry in self.plan:
             for log_dir in entry.log_dirs:
                 match = _DIRECTORY.match(log_dir)
@@ -161,10 +145,10 @@ def _check_file(path: pathlib.Path, file: SegmentFile) -> None:
         raise RecordingError(f"{path} differs from the file in manifest.json ({file.bytes} bytes, sha256 {file.sha256[:12]}…)")
 
 
-def _read(path: pathlib.Path, shape: type[T]) -> T:
+def _read(path: pathlib.Path, decode: Callable[[bytes], T]) -> T:
     try:
-        return read_json(path, shape)
+        return decode(path.read_bytes())
     except OSError as error:
         raise RecordingError(f"cannot read {path}: {error.strerror}; --capture needs a folder like examples/capture") from error
-    except BadJson as error:
+    except (BadJson, PlanError) as error:
         raise RecordingError(f"{path} is not part of a recording: {error}") from error

@@ -14,6 +14,7 @@ import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.cli.partitions.segments import PartitionFiles, import_partition
+from kraftlab.cli.reassign.plan import format_plan
 from kraftlab.client.config_parts import config_changes
 from kraftlab.client.errors import ClusterUnreachable
 from kraftlab.common.errors import ApiError
@@ -24,7 +25,7 @@ from . import kafka_clients, verify
 from .lab import Lab, TopicPartition, wait_until
 from .load import BYTES_PER_S_MAX, Producer, missing
 from .moves import MoveWatch
-from .recording import Plan, Recording, map_directory
+from .recording import Recording, map_directory
 from .report import Report, add_bar
 
 BROKERS = 4
@@ -232,15 +233,12 @@ class Story:
 
     def _plan_file(self) -> pathlib.Path:
         directories = self.lab.log_dir_paths()
-        partitions = tuple(
-            msgspec.structs.replace(
-                entry,
-                log_dirs=tuple(map_directory(path, directories) for path in entry.log_dirs or ("any",) * len(entry.replicas)),
-            )
+        placements = [
+            msgspec.structs.replace(entry, log_dirs=tuple(map_directory(path, directories) for path in entry.log_dirs))
             for entry in self.recording.plan
-        )
+        ]
         path = self.cluster.directory / "plan.json"
-        path.write_bytes(msgspec.json.encode(Plan(partitions)))
+        path.write_text(format_plan(placements))
         return path
 
     def _tool(self, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,7 @@
-"""Reassignment files of Kafka's reassignment tool: parser, checks and formatter. Error texts are Kafka's."""
+"""Reassignments as JSON, in the format of Kafka's reassignment tool: parser, checks and formatter. Error texts are Kafka's.
+
+Files of the tool, recordings of the demo and the data of the znode `/admin/reassign_partitions` are read here.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,9 @@ TopicPartitionReplica = tuple[str, int, int]
 """Topic, partition, broker."""
 
 ANY = "any"
+REPLICAS_MAX = 1000
+NUMBER_MAX = 2**31 - 1
+"""The largest id of a broker, and the largest number of a partition."""
 T = TypeVar("T")
 
 
@@ -69,10 +75,19 @@ class _Versioned(msgspec.Struct):
     version: int = 1
 
 
+class _Entry(msgspec.Struct):
+    """One partition as a person writes it; null in place of directories means none."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    log_dirs: tuple[str, ...] | None = None
+
+
 class _PlanFile(msgspec.Struct):
     """A reassignment file, or the document that `--generate --json` prints, whose proposal counts."""
 
-    partitions: tuple[Placement, ...] = ()
+    partitions: tuple[_Entry, ...] | None = None
     proposed: _PlanFile | None = None
 
 
@@ -92,13 +107,19 @@ def read_file(path: str) -> bytes:
         raise PlanError(f"Cannot read {path}: {error.strerror}") from error
 
 
-def parse_plan(data: bytes, name: str = "The file") -> Plan:
-    """Parse a reassignment file and check it as far as possible without a cluster. PlanError."""
+def parse_plan(data: bytes, name: str = "The file", *, cancels: bool = False) -> Plan:
+    """Parse a reassignment file and check it as far as possible without a cluster. PlanError.
+
+    With `cancels` the list may be empty, and so may the replicas of a partition, as in ZooKeeper, where that cancels a move.
+    """
     _check_version(data, name)
     file = _decode(data, _PlanFile, name)
-    partitions = (file.proposed or file).partitions
-    if not partitions:
+    entries = (file.proposed or file).partitions
+    if entries is None or not (entries or cancels):
         raise PlanError("Partition reassignment list cannot be empty")
+    for at, entry in enumerate(entries):
+        _check_numbers(entry, f".partitions[{at}]", name)
+    partitions = [Placement(entry.topic, entry.partition, entry.replicas, entry.log_dirs or ()) for entry in entries]
     for placement in partitions:
         if placement.log_dirs and len(placement.log_dirs) != len(placement.replicas):
             raise PlanError(
@@ -108,7 +129,7 @@ def parse_plan(data: bytes, name: str = "The file") -> Plan:
         for path in placement.log_dirs:
             if path != ANY and not path.startswith("/"):
                 raise PlanError(f'Log directory {path!r} of partition {placement.name} is neither an absolute path nor "any"')
-    if not all(placement.replicas for placement in partitions):
+    if not cancels and not all(placement.replicas for placement in partitions):
         raise PlanError("Partition replica list cannot be empty")
     twice = duplicates([placement.name for placement in partitions])
     if twice:
@@ -118,6 +139,17 @@ def parse_plan(data: bytes, name: str = "The file") -> Plan:
     if complaints:
         raise PlanError("Partition replica lists may not contain duplicate entries: " + ". ".join(complaints))
     return Plan(tuple(sorted((_with_dirs(placement) for placement in partitions), key=lambda placement: placement.key)))
+
+
+def _check_numbers(entry: _Entry, place: str, name: str) -> None:
+    """Refuse numbers that no partition and no broker has. PlanError names the file, the place and the value."""
+    if not 0 <= entry.partition <= NUMBER_MAX:
+        raise PlanError(f"{name} has the partition {entry.partition} at {place}; numbers are from 0 to {NUMBER_MAX}")
+    if len(entry.replicas) > REPLICAS_MAX:
+        raise PlanError(f"{name} has {len(entry.replicas)} replicas at {place}; at most {REPLICAS_MAX} are taken")
+    for broker in entry.replicas:
+        if not 0 <= broker <= NUMBER_MAX:
+            raise PlanError(f"{name} has the broker {broker} at {place}.replicas; ids are from 0 to {NUMBER_MAX}")
 
 
 def parse_topics(data: bytes, name: str = "The file") -> tuple[str, ...]:

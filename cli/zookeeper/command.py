@@ -13,10 +13,10 @@ from kraftlab.common.exit_codes import DONE
 
 from ..connection import caller_options, connect, named_servers, server_option
 from ..output import CommandFailed, Output, WrongUse, json_option
+from ..reassign.plan import TopicPartition
 from .znodes import (
     Override,
     PartitionImport,
-    TopicPartition,
     TopicZnode,
     import_lines,
     parse_reassignments,

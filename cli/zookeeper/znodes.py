@@ -25,16 +25,14 @@ from kraftlab.common.uuids import from_text
 from kraftlab.config.json_files import BadJson, decode_json
 
 from ..output import BadInput
+from ..reassign.plan import ANY, NUMBER_MAX, REPLICAS_MAX, PlanError, TopicPartition, parse_plan
 
 TOPICS_PATH = "brokers/topics"
 REASSIGN_PATH = "admin/reassign_partitions"
-ANY = "any"
 TOPIC_VERSIONS = (1, 2, 3)
-REPLICAS_MAX = 1000
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
-TopicPartition = tuple[str, int]
 Replicas = tuple[int, ...]
 
 
@@ -84,16 +82,22 @@ def _without(replicas: Replicas, gone: Sequence[int]) -> Replicas:
 # --- reading -------------------------------------------------------------------------------------------------------------------
 
 
-def decode(source: str, data: bytes) -> dict[str, Any]:
-    """Return a znode's JSON object without the znode's stat, which zkCli prints after it. BadInput."""
+def stored(data: bytes) -> bytes:
+    """Return a znode's data without the znode's stat, which zkCli prints after it."""
     try:
-        document = decode_json(data, object)
-    except BadJson as error:
+        decode_json(data, object)
+    except BadJson:
         lines = data.removeprefix(BOM_UTF8).splitlines()
-        line = next((line for line in lines if line.lstrip().startswith(b"{")), None)
-        if line is None or line.strip() == data.strip():
-            raise BadInput(f"{source}: it is {error}; give the znode's stored data") from None
-        return decode(source, line)
+        return next((line for line in lines if line.lstrip().startswith(b"{")), data)
+    return data
+
+
+def decode(source: str, data: bytes) -> dict[str, Any]:
+    """Return a znode's JSON object. BadInput."""
+    try:
+        document = decode_json(stored(data), object)
+    except BadJson as error:
+        raise BadInput(f"{source}: it is {error}; give the znode's stored data") from None
     if not isinstance(document, dict):
         raise BadInput(f"{source}: it is {_kind(document)}, not a JSON object; give the znode's stored data")
     return document
@@ -155,28 +159,11 @@ def _check_moves(znode: TopicZnode) -> None:
 
 def parse_reassignments(source: str, data: bytes) -> dict[TopicPartition, Override]:
     """Parse the data of `/admin/reassign_partitions`. BadInput."""
-    document = decode(source, data)
-    version = document.get("version", 1)
-    if type(version) is not int or version != 1:
-        raise BadInput(f"{source}: .version is {version!r}; version 1 is supported")
-    entries = document.get("partitions")
-    if not isinstance(entries, list):
-        raise BadInput(f"{source}: .partitions is {_kind(entries)}, not a list")
-    found: dict[TopicPartition, Override] = {}
-    for number, entry in enumerate(entries):
-        place = f"{source}: .partitions[{number}]"
-        if not isinstance(entry, dict):
-            raise BadInput(f"{place} is {_kind(entry)}, not an object with topic, partition and replicas")
-        topic, partition = entry.get("topic"), entry.get("partition")
-        if not isinstance(topic, str):
-            raise BadInput(f"{place}.topic is {_kind(topic)}, not a topic's name")
-        if type(partition) is not int or partition < 0:
-            raise BadInput(f"{place}.partition is {partition!r}, not a partition's number")
-        if (topic, partition) in found:
-            raise BadInput(f"{place} names {topic}-{partition}, which an entry before it names as well")
-        replicas = _replicas(f"{place}.replicas", entry.get("replicas"), may_be_empty=True)
-        found[topic, partition] = Override(source, replicas, _log_dirs(f"{place}.log_dirs", entry.get("log_dirs"), replicas))
-    return found
+    try:
+        plan = parse_plan(stored(data), "it", cancels=True)
+    except PlanError as error:
+        raise BadInput(f"{source}: {error}") from None
+    return {entry.key: Override(source, entry.replicas, entry.log_dirs) for entry in plan.partitions}
 
 
 def _assignments(source: str, document: dict[str, Any], field: str, *, may_be_empty: bool) -> dict[int, Replicas]:
@@ -200,23 +187,10 @@ def _replicas(place: str, value: Any, *, may_be_empty: bool) -> Replicas:
     if len(value) > REPLICAS_MAX:
         raise BadInput(f"{place} has {len(value)} replicas; at most {REPLICAS_MAX} are taken")
     for broker in value:
-        if not 0 <= broker < 2**31:
-            raise BadInput(f"{place} names broker {broker}; ids are from 0 to {2**31 - 1}")
+        if not 0 <= broker <= NUMBER_MAX:
+            raise BadInput(f"{place} names broker {broker}; ids are from 0 to {NUMBER_MAX}")
         if value.count(broker) > 1:
             raise BadInput(f"{place} names broker {broker} twice")
-    return tuple(value)
-
-
-def _log_dirs(place: str, value: Any, replicas: Replicas) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    if not isinstance(value, list) or any(not isinstance(path, str) for path in value):
-        raise BadInput(f"{place} is {_kind(value)}, not a list of directories")
-    if value and len(value) != len(replicas):
-        raise BadInput(f"{place} has {len(value)} directories for {len(replicas)} replicas; give one for each, or {ANY!r}")
-    for path in value:
-        if path != ANY and not path.startswith("/"):
-            raise BadInput(f"{place} names {path!r}; write an absolute path or {ANY!r}")
     return tuple(value)
 
 

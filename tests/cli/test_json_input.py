@@ -12,7 +12,7 @@ import pytest
 from kraftlab.cli.output import BadInput
 from kraftlab.cli.partition_files import read_partitions
 from kraftlab.cli.reassign.plan import PlanError, parse_plan, parse_topics
-from kraftlab.cli.zookeeper.znodes import parse_topic
+from kraftlab.cli.zookeeper.znodes import parse_reassignments, parse_topic
 from kraftlab.pipeline.tables.log_dir_samples import samples
 
 PARTITIONS = b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1],"offset":3}]}'
@@ -30,10 +30,11 @@ READERS: dict[str, tuple[Read, bytes]] = {
     "topics to move": (lambda data, _: parse_topics(data), b'{"version":1,"topics":[{"topic":"t"}]}'),
     "deletion": (lambda data, directory: read_from_file(data, directory, with_offsets=True), PARTITIONS),
     "election": (lambda data, directory: read_from_file(data, directory, with_offsets=False), PARTITIONS),
+    "reassignment znode": (lambda data, _: parse_reassignments("f", data), PARTITIONS),
     "znode": (lambda data, _: parse_topic("f", "t", data), b'{"version":1,"partitions":{"0":[1]}}\ncZxid = 0x24'),
     "log directories": (lambda data, _: samples(data, 1).num_rows, b'{"version":1,"brokers":[]}'),
 }
-KAFKAS = ("reassignment", "topics to move", "deletion")
+KAFKAS = ("reassignment", "reassignment znode", "topics to move", "deletion")
 
 
 @pytest.mark.parametrize("kind", READERS)

@@ -34,6 +34,8 @@ def test_broken_json_is_refused_with_its_place(captured) -> None:
         (b'{"partitions":[{"topic":"t","partition":0,"replicas":[]}]}', "Partition replica list cannot be empty"),
         (b'{"partitions":[{"topic":"t","partition":0,"replicas":[1],"log_dirs":["d0"]}]}', "neither an absolute path nor"),
         (b"{}", "Partition reassignment list cannot be empty"),
+        (b'{"partitions":[{"topic":"t","partition":-1,"replicas":[1]}]}', r"^The file has the partition -1 at \.partitions\[0\]"),
+        (b'{"partitions":[{"topic":"t","partition":0,"replicas":[2147483648]}]}', r"the broker 2147483648 at \.partitions\[0\]"),
     ],
 )
 def test_other_faults_are_refused_with_their_place(data: bytes, said: str) -> None:

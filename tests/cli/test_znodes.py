@@ -95,13 +95,24 @@ def test_a_topics_znode_that_does_not_hold_is_refused_with_its_place(data: bytes
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        (3, ".partitions[0] is a number, not an object"),
-        ({"partition": 0, "replicas": []}, ".partitions[0].topic is missing"),
-        ({"topic": "t", "partition": -1, "replicas": []}, ".partitions[0].partition is -1"),
-        ({"topic": "t", "partition": 0}, ".partitions[0].replicas is missing"),
-        ({"topic": "t", "partition": 0, "replicas": [1, 1]}, "names broker 1 twice"),
-        ({"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["any"]}, "1 directories for 2 replicas"),
-        ({"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["d0"]}, "names 'd0'; write an absolute path or 'any'"),
+        (3, "r: it is not of the expected shape: Expected `object`, got `int` - at `$.partitions[0]`"),
+        ({"partition": 0, "replicas": []}, "missing required field `topic` - at `$.partitions[0]`"),
+        (
+            {"topic": "t", "partition": -1, "replicas": []},
+            "r: it has the partition -1 at .partitions[0]; numbers are from 0 to 2147483647",
+        ),
+        ({"topic": "t", "partition": 0}, "missing required field `replicas` - at `$.partitions[0]`"),
+        ({"topic": "t", "partition": 0, "replicas": [-1]}, "it has the broker -1 at .partitions[0].replicas; ids are from 0"),
+        ({"topic": "t", "partition": 0, "replicas": [*range(1001)]}, "it has 1001 replicas at .partitions[0]; at most 1000"),
+        ({"topic": "t", "partition": 0, "replicas": [1, 1]}, "t-0 contains multiple entries for 1"),
+        (
+            {"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["any"]},
+            "replicas list [1, 2] is different from size of log dirs list [any] for partition t-0",
+        ),
+        (
+            {"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["d0"]},
+            "Log directory 'd0' of partition t-0 is neither an absolute path nor",
+        ),
     ],
 )
 def test_a_reassignment_that_does_not_hold_is_refused_with_its_place(entry: Any, said: str) -> None:
@@ -112,10 +123,19 @@ def test_a_reassignment_that_does_not_hold_is_refused_with_its_place(entry: Any,
 
 def test_reassignments_of_another_version_or_named_twice_are_refused() -> None:
     twice = {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1]}] * 2}
-    with pytest.raises(BadInput, match=r"\.partitions\[1\] names t-0, which an entry before it names as well"):
+    with pytest.raises(BadInput, match=r"^r: Partition reassignment contains duplicate topic partitions: t-0$"):
         parse_reassignments("r", json.dumps(twice).encode())
-    with pytest.raises(BadInput, match=r"r: \.version is 2; version 1 is supported"):
+    with pytest.raises(BadInput, match=r"^r: Not supported version field value 2$"):
         parse_reassignments("r", b'{"version":2,"partitions":[]}')
+    with pytest.raises(BadInput, match=r"^r: Partition reassignment list cannot be empty$"):
+        parse_reassignments("r", b'{"version":1}')
+
+
+def test_reassignments_may_be_none_cancel_and_have_the_znodes_stat_behind_them() -> None:
+    assert parse_reassignments("r", b'{"version":1,"partitions":[]}') == {}
+    entry = b'{"topic":"t","partition":0,"replicas":[],"log_dirs":null}'
+    found = parse_reassignments("r", b'{"version":1,"partitions":[' + entry + b"]}\ncZxid = 0x24\n")
+    assert found == {("t", 0): Override("r", ())}
 
 
 def test_reassign_partitions_overrides_the_topics_znode() -> None:
