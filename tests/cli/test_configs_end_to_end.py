@@ -129,7 +129,7 @@ def test_quotas_are_set_shown_and_removed(run: Run) -> None:
 )
 def test_conflicting_options_are_refused(run: Run, arguments: tuple[str, ...], error: str) -> None:
     ran = run("configs", *arguments)
-    assert ran.code == 1
+    assert ran.code == 64
     assert error in ran.err
 
 
@@ -183,4 +183,4 @@ def test_a_refused_level_is_reported_with_the_reason(run: Run) -> None:
     assert ran.code == 1
     assert ran.out.startswith("Could not downgrade metadata.version to 29. The update failed for all features since")
     assert ran.out.endswith("1 out of 1 operation(s) failed.\n")
-    assert run("features", "upgrade").code == 1
+    assert run("features", "upgrade").code == 64
