@@ -1,12 +1,10 @@
 """Rights that each admin call needs, and the answers to the parts of a request that its caller may not have.
 
-Theory of operation. The node that carries out a call first gives the call to `admit`. A row of `CALLS` either refuses the
-whole request with an ApiError, or returns the part that may be carried out and a function that completes the response. That
-function answers the entries that were taken out, with Kafka's codes and in Kafka's places. Some responses also list the
-operations that the caller may do; they are completed without an authorizer too. The handlers of the calls know nothing of
-rights.
-
-A call without a row is for super users only.
+Theory of operation. A row of `rpc/calls.py` names the rule of a call, and the node that carries the call out asks that rule
+first. A rule of `RULES` either refuses the whole request with an ApiError, or returns the part that may be carried out and a
+function that completes the response. That function answers the entries that were taken out, with Kafka's codes and in Kafka's
+places. Some responses also list the operations that the caller may do; they are completed without an authorizer too. The handlers
+of the calls know nothing of rights.
 """
 
 from __future__ import annotations
@@ -19,11 +17,21 @@ from kraftlab.admin.v1 import admin_pb2
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.common.uuids import ZERO, from_text, to_text
 from kraftlab.metadata.acls import CLUSTER_NAME, Operation, ResourceType
-from kraftlab.metadata.image import MetadataImage
 
-from .authorizer import NOT_ASKED, Rights
-from .calls import Admission, Admit, CallContext, without
-from .group_admission import GROUP_CALLS
+from . import NOT_ASKED, refusals
+from .authorizer import Rights
+from .calls import Admission, Admit, CallContext, refusing, without
+from .group_admission import (
+    delete_groups,
+    describe_groups,
+    find_coordinator,
+    list_groups,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    on_group,
+)
+from .refusals import Refuse
 
 TOPIC_REFUSED = "Topic authorization failed."
 CLUSTER_REFUSED = "Cluster authorization failed."
@@ -32,28 +40,11 @@ GROUP_REFUSED = "Group authorization failed."
 _NO_ID = to_text(ZERO)
 
 
-def admit(api: str, rights: Rights, request: object, image: MetadataImage) -> Admission:
-    """Decide one call. ApiError refuses the whole request. The caller's request is not changed."""
-    row = CALLS.get(api)
-    if row is None:
-        row = _SUPER_USERS_ONLY
-    return row(CallContext(api, rights, request, image))
-
-
 # --- whole requests ----------------------------------------------------------------------------------------------------------
 
 
 def _anybody(call: CallContext) -> Admission:
     return Admission(call.request)
-
-
-def _super_users_only(call: CallContext) -> Admission:
-    if not call.rights.are_unlimited:
-        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"Request {call.api} is for super users only.")
-    return Admission(call.request)
-
-
-_SUPER_USERS_ONLY: Admit = _super_users_only
 
 
 def _on_cluster(operation: Operation, text: str | None = None) -> Admit:
@@ -68,7 +59,7 @@ def _on_cluster(operation: Operation, text: str | None = None) -> Admit:
     return decide
 
 
-def _init_producer_id(call: CallContext) -> Admission:
+def init_producer_id(call: CallContext) -> Admission:
     """With a transactional id: require WRITE on it. Otherwise require IDEMPOTENT_WRITE, or WRITE on any topic (KIP-679)."""
     rights, request = call.rights, call.request
     if request.HasField("transactional_id"):
@@ -85,7 +76,7 @@ def _init_producer_id(call: CallContext) -> Admission:
     return Admission(request)
 
 
-def _describe_cluster(call: CallContext) -> Admission:
+def describe_cluster(call: CallContext) -> Admission:
     """Admit every caller. A caller without DESCRIBE on the cluster sees no authorized operations."""
 
     def complete(response: Any) -> None:
@@ -105,7 +96,7 @@ def _cluster_operations(call: CallContext) -> int:
 # --- topics ------------------------------------------------------------------------------------------------------------------
 
 
-def _create_topics(call: CallContext) -> Admission:
+def create_topics(call: CallContext) -> Admission:
     """Require CREATE on the cluster or on the topic. The configs of a new topic need DESCRIBE_CONFIGS to be shown."""
     rights, request = call.rights, call.request
     if rights.are_unlimited:
@@ -140,7 +131,7 @@ def _create_topics(call: CallContext) -> Admission:
     return Admission(without(request, "topics", kept) if refused else request, complete, is_void=bool(refused) and not kept)
 
 
-def _create_partitions(call: CallContext) -> Admission:
+def create_partitions(call: CallContext) -> Admission:
     """Require ALTER on the topic. Refusals come first and have no text."""
     rights, request = call.rights, call.request
     refused = dict.fromkeys(
@@ -160,7 +151,7 @@ def _create_partitions(call: CallContext) -> Admission:
     return Admission(without(request, "topics", kept), complete, is_void=not kept)
 
 
-def _delete_topics(call: CallContext) -> Admission:
+def delete_topics(call: CallContext) -> Admission:
     """Require DELETE on the cluster or on the topic. To a caller without DESCRIBE, existing and missing topics look the same."""
     rights, request = call.rights, call.request
     if rights.are_unlimited or rights.allow_on_cluster(Operation.DELETE):
@@ -221,48 +212,16 @@ def _id_refusal(call: CallContext, text: str) -> admin_pb2.DeletableTopicResult 
     return refusal
 
 
-def _delete_records(call: CallContext) -> Admission:
-    """Require DELETE on the topic."""
-    rights, request = call.rights, call.request
-    refused = [topic for topic in request.topics if not rights.allow(Operation.DELETE, ResourceType.TOPIC, topic.name)]
-    if not refused:
-        return Admission(request)
-    names = {topic.name for topic in refused}
-    kept = [topic for topic in request.topics if topic.name not in names]
+def _by_topic(operation: Operation, refuse: Refuse, text: str = "") -> Admit:
+    """Require the operation on each topic."""
 
-    def complete(response: Any) -> None:
-        for topic in refused:
-            answer = response.topics.add(name=topic.name)
-            for partition in topic.partitions:
-                answer.partitions.add(
-                    partition_index=partition.partition_index,
-                    low_watermark=-1,
-                    error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-                )
+    def decide(call: CallContext) -> Admission:
+        return refusing(call.request, lambda topic: call.rights.allow(operation, ResourceType.TOPIC, topic.name), refuse, text)
 
-    return Admission(without(request, "topics", kept), complete, is_void=not kept)
+    return decide
 
 
-def _describe_producers(call: CallContext) -> Admission:
-    """Require READ on the topic."""
-    rights, request = call.rights, call.request
-    refused = [topic for topic in request.topics if not rights.allow(Operation.READ, ResourceType.TOPIC, topic.name)]
-    if not refused:
-        return Admission(request)
-    names = {topic.name for topic in refused}
-    kept = [topic for topic in request.topics if topic.name not in names]
-
-    def complete(response: Any) -> None:
-        for topic in refused:
-            answer = response.topics.add(name=topic.name)
-            for index in topic.partition_indexes:
-                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                answer.partitions.add(partition_index=index, error_code=code, error_message=TOPIC_REFUSED)
-
-    return Admission(without(request, "topics", kept), complete, is_void=not kept)
-
-
-def _describe_topic_partitions(call: CallContext) -> Admission:
+def describe_topic_partitions(call: CallContext) -> Admission:
     """Require DESCRIBE on the topic. Without it, named topics are refused and others left out."""
     rights, request = call.rights, call.request
 
@@ -300,8 +259,8 @@ def _describe_topic_partitions(call: CallContext) -> Admission:
     return Admission(reduced, complete, is_void=not kept)
 
 
-def _metadata(call: CallContext) -> Admission:
-    """Require DESCRIBE, as `_describe_topic_partitions` does. The request can also name topics by id."""
+def metadata(call: CallContext) -> Admission:
+    """Require DESCRIBE, as `describe_topic_partitions` does. The request can also name topics by id."""
     rights, request = call.rights, call.request
 
     def complete_operations(response: Any) -> None:
@@ -400,54 +359,36 @@ def _configs(operation: Operation, answers: str) -> Admit:
 
 # --- the table ---------------------------------------------------------------------------------------------------------------
 
-_ALTER = _on_cluster(Operation.ALTER)
-_DESCRIBE = _on_cluster(Operation.DESCRIBE)
-
-CALLS: Mapping[str, Admit] = {
-    "CreateTopics": _create_topics,
-    "DeleteTopics": _delete_topics,
-    "CreatePartitions": _create_partitions,
-    "DeleteRecords": _delete_records,
-    "DescribeTopicPartitions": _describe_topic_partitions,
-    "Metadata": _metadata,
-    "ElectLeaders": _ALTER,
-    "IncrementalAlterConfigs": _configs(Operation.ALTER_CONFIGS, "responses"),
-    "AlterConfigs": _configs(Operation.ALTER_CONFIGS, "responses"),
-    "DescribeConfigs": _configs(Operation.DESCRIBE_CONFIGS, "results"),
-    "ListConfigResources": _on_cluster(Operation.DESCRIBE_CONFIGS),
-    "AlterClientQuotas": _on_cluster(Operation.ALTER_CONFIGS, CLUSTER_REFUSED),
-    "DescribeClientQuotas": _on_cluster(Operation.DESCRIBE_CONFIGS, ""),
-    "UpdateFeatures": _ALTER,
-    "AlterPartitionReassignments": _ALTER,
-    "ListPartitionReassignments": _DESCRIBE,
-    "AlterReplicationFactors": _ALTER,
-    "AlterPartitionCounts": _ALTER,
-    "AlterInterBrokerThrottle": _on_cluster(Operation.ALTER_CONFIGS),
-    "ApiVersions": _anybody,
-    "DescribeCluster": _describe_cluster,
-    "DescribeQuorum": _on_cluster(Operation.DESCRIBE, CLUSTER_REFUSED),
-    "AddRaftVoter": _on_cluster(Operation.ALTER, CLUSTER_REFUSED),
-    "RemoveRaftVoter": _on_cluster(Operation.ALTER, CLUSTER_REFUSED),
-    "TransferLeadership": _ALTER,
-    "UnregisterBroker": _ALTER,
-    "AllocateProducerIds": _on_cluster(Operation.CLUSTER_ACTION),
-    "InitProducerId": _init_producer_id,
-    **GROUP_CALLS,
-    "DescribeProducers": _describe_producers,
-    "ListTransactions": _anybody,
-    "CreateSnapshot": _ALTER,
-    "ListSnapshots": _DESCRIBE,
-    "DescribeMetadata": _DESCRIBE,
-    "DescribeImage": _DESCRIBE,
-    "ListMetadataRecords": _DESCRIBE,
-    "AlterReplicaLogDirs": _ALTER,
-    "DescribeLogDirs": _DESCRIBE,
-    "OnlineLogDir": _ALTER,
-    "ResolveReplicaCopy": _ALTER,
-    "CreateAcls": _ALTER,
-    "DeleteAcls": _ALTER,
-    "DescribeAcls": _DESCRIBE,
-    "AlterUserScramCredentials": _ALTER,
-    "DescribeUserScramCredentials": _on_cluster(Operation.DESCRIBE, ""),
+RULES: Mapping[str, Admit] = {
+    "anybody": _anybody,
+    **{
+        f"{operation.name} CLUSTER{suffix}": _on_cluster(operation, text)
+        for operation in Operation
+        for suffix, text in (("", None), (", Kafka's text", CLUSTER_REFUSED), (", no text", ""))
+    },
+    "ALTER_CONFIGS": _configs(Operation.ALTER_CONFIGS, "responses"),
+    "DESCRIBE_CONFIGS": _configs(Operation.DESCRIBE_CONFIGS, "results"),
+    "delete_records": _by_topic(Operation.DELETE, refusals.delete_records),
+    "describe_producers": _by_topic(Operation.READ, refusals.describe_producers, TOPIC_REFUSED),
+    "READ GROUP": on_group(Operation.READ),
+    **{
+        decide.__name__: decide
+        for decide in (
+            create_topics,
+            create_partitions,
+            delete_topics,
+            describe_cluster,
+            describe_groups,
+            describe_topic_partitions,
+            delete_groups,
+            find_coordinator,
+            init_producer_id,
+            list_groups,
+            metadata,
+            offset_commit,
+            offset_delete,
+            offset_fetch,
+        )
+    },
 }
-"""Method of the Admin service → function that decides on it."""
+"""Rule of a row in `rpc/calls.py` → function that decides on the call."""

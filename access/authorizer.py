@@ -14,9 +14,6 @@ from kraftlab.metadata.acls import CLUSTER_NAME, AclsImage, Operation, ResourceT
 
 from .rules import allows_any, verdict
 
-NOT_ASKED = -(2**31)
-"""Placeholder for a set of operations that was not requested or must not be shown."""
-
 OPERATIONS: dict[ResourceType, tuple[Operation, ...]] = {
     ResourceType.TOPIC: (
         Operation.READ,

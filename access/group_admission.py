@@ -5,7 +5,6 @@ A topic without the right is answered partition by partition. Groups and topics 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from kraftlab.common.errors import ApiError, ErrorCode
@@ -13,15 +12,16 @@ from kraftlab.common.uuids import from_text
 from kraftlab.metadata.acls import Operation, ResourceType
 from kraftlab.metadata.image import MetadataImage
 
-from .authorizer import NOT_ASKED, Rights
-from .calls import Admission, Admit, CallContext, without
+from . import NOT_ASKED, refusals
+from .authorizer import Rights
+from .calls import Admission, Admit, CallContext, refusing, without
 
 GROUP_KEY = 0
 """Type of a key that FindCoordinator takes for a group id."""
 NO_OFFSET = -1
 
 
-def _on_group(operation: Operation) -> Admit:
+def on_group(operation: Operation) -> Admit:
     """Require the operation on the request's group."""
 
     def decide(call: CallContext) -> Admission:
@@ -48,28 +48,19 @@ def _may(rights: Rights, operation: Operation, topic: str) -> bool:
     return not topic or rights.allow(operation, ResourceType.TOPIC, topic)
 
 
-def _offset_commit(call: CallContext) -> Admission:
+def offset_commit(call: CallContext) -> Admission:
     """Require READ on the group and on each topic."""
-    _on_group(Operation.READ)(call)
-    request = call.request
-    refused = [topic for topic in request.topics if not _may(call.rights, Operation.READ, _topic_name(topic, call.image))]
-    if not refused:
-        return Admission(request)
-
-    def complete(response: Any) -> None:
-        for topic in refused:
-            row = response.topics.add(name=topic.name, topic_id=topic.topic_id)
-            for partition in topic.partitions:
-                index = partition.partition_index
-                row.partitions.add(partition_index=index, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-
-    kept = [topic for topic in request.topics if topic not in refused]
-    return Admission(without(request, "topics", kept), complete, is_void=not kept)
+    on_group(Operation.READ)(call)
+    return refusing(
+        call.request,
+        lambda topic: _may(call.rights, Operation.READ, _topic_name(topic, call.image)),
+        refusals.offset_commit,
+    )
 
 
-def _offset_delete(call: CallContext) -> Admission:
+def offset_delete(call: CallContext) -> Admission:
     """Require DELETE on the group and READ on each topic."""
-    _on_group(Operation.DELETE)(call)
+    on_group(Operation.DELETE)(call)
     request = call.request
     refused = [topic for topic in request.topics if not _may(call.rights, Operation.READ, topic.name)]
     if not refused:
@@ -88,7 +79,7 @@ def _offset_delete(call: CallContext) -> Admission:
     return Admission(without(request, "topics", kept), complete, is_void=not kept)
 
 
-def _offset_fetch(call: CallContext) -> Admission:
+def offset_fetch(call: CallContext) -> Admission:
     """Require DESCRIBE on each group and topic. Of a request for all topics, those without the right are left out."""
     rights, request, image = call.rights, call.request, call.image
     if rights.are_unlimited:
@@ -110,7 +101,7 @@ def _offset_fetch(call: CallContext) -> Admission:
 
 
 def _offset_fetch_of_one(call: CallContext) -> Admission:
-    _on_group(Operation.DESCRIBE)(call)
+    on_group(Operation.DESCRIBE)(call)
     reduced, hidden = _take_topics(call.request, call.rights, call.image)
     return Admission(reduced, lambda response: _show_topics(response, hidden, call.rights, call.image))
 
@@ -144,7 +135,7 @@ def _show_topics(row: Any, hidden: list[Any], rights: Rights, image: MetadataIma
             )
 
 
-def _find_coordinator(call: CallContext) -> Admission:
+def find_coordinator(call: CallContext) -> Admission:
     """Require DESCRIBE on each group."""
     rights, request = call.rights, call.request
     if request.key_type != GROUP_KEY:
@@ -166,7 +157,7 @@ def _find_coordinator(call: CallContext) -> Admission:
     return Admission(without(request, "coordinator_keys", kept), complete, is_void=not kept)
 
 
-def _describe_groups(call: CallContext) -> Admission:
+def describe_groups(call: CallContext) -> Admission:
     """Require DESCRIBE on each group."""
     rights, request = call.rights, call.request
     refused = [name for name in request.groups if not rights.allow(Operation.DESCRIBE, ResourceType.GROUP, name)]
@@ -184,7 +175,7 @@ def _describe_groups(call: CallContext) -> Admission:
     return Admission(without(request, "groups", kept) if refused else request, complete, is_void=bool(refused) and not kept)
 
 
-def _list_groups(call: CallContext) -> Admission:
+def list_groups(call: CallContext) -> Admission:
     """List all groups for callers with DESCRIBE on the cluster, otherwise those with DESCRIBE on the group."""
     rights = call.rights
     if rights.allow_on_cluster(Operation.DESCRIBE):
@@ -198,7 +189,7 @@ def _list_groups(call: CallContext) -> Admission:
     return Admission(call.request, complete)
 
 
-def _delete_groups(call: CallContext) -> Admission:
+def delete_groups(call: CallContext) -> Admission:
     """Require DELETE on each group."""
     rights, request = call.rights, call.request
     refused = [name for name in request.groups_names if not rights.allow(Operation.DELETE, ResourceType.GROUP, name)]
@@ -211,19 +202,3 @@ def _delete_groups(call: CallContext) -> Admission:
 
     kept = [name for name in request.groups_names if name not in refused]
     return Admission(without(request, "groups_names", kept), complete, is_void=not kept)
-
-
-GROUP_CALLS: Mapping[str, Admit] = {
-    "FindCoordinator": _find_coordinator,
-    "JoinGroup": _on_group(Operation.READ),
-    "SyncGroup": _on_group(Operation.READ),
-    "Heartbeat": _on_group(Operation.READ),
-    "LeaveGroup": _on_group(Operation.READ),
-    "OffsetCommit": _offset_commit,
-    "OffsetFetch": _offset_fetch,
-    "OffsetDelete": _offset_delete,
-    "DescribeGroups": _describe_groups,
-    "ListGroups": _list_groups,
-    "DeleteGroups": _delete_groups,
-}
-"""Call of consumer groups → function that decides on it."""

@@ -19,19 +19,17 @@ import logging
 import math
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import trio
 
-from kraftlab.access.users import ANONYMOUS
 from kraftlab.common.causes import only_cause
 from kraftlab.common.uuids import random_uuid
 from kraftlab.config import meta_properties
 from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.config.models import BrokerConfig
 from kraftlab.metadata.features import METADATA_VERSION, supported_features
-from kraftlab.metadata.image import MetadataImage
-from kraftlab.metadata.peer_rpc import BrokerRegistrationRequest, ForwardingBroker
+from kraftlab.metadata.peer_rpc import BrokerRegistrationRequest
 from kraftlab.metadata.records import Listener
 from kraftlab.node.process import run_to_end, through_generations, watch_signals
 from kraftlab.node.replica import driver_config
@@ -72,11 +70,8 @@ from .upkeep.producer_expiry import ProducerExpiry
 from .upkeep.retention import Retention
 
 if TYPE_CHECKING:
-    from google.protobuf.message import Message
-
-    from kraftlab.gateway.door import Door
-
     from .api.admin_service import AdminService
+    from .api.wiring import Parts
 
 logger = logging.getLogger("kraftlab.broker")
 
@@ -111,11 +106,6 @@ async def run(config: BrokerConfig) -> None:
         ),
         FATAL,
     )
-
-
-def _identity_of(config: BrokerConfig) -> ForwardingBroker:
-    """Identity of this broker for its controller, which answers for its configs. `config.values` has no passwords."""
-    return ForwardingBroker(config.node_id, config.values)
 
 
 class BrokerNode:
@@ -289,114 +279,32 @@ class BrokerNode:
         return self.lifecycle.broker_epoch
 
     async def _serve_admin(self, nursery: trio.Nursery, service: AdminService) -> None:
-        from kraftlab.rpc.server import AdminServer
+        from .api import wiring
 
-        at = self._config.grpc
-        await nursery.start(AdminServer(service.dispatch, at.host, at.port, users=self._config.users).serve)
-        kafka = self._config.kafka
-        if kafka is not None:
-            await self._in_thread(None, importlib.import_module, "kraftlab.gateway.listener")
-            from kraftlab.gateway.listener import KafkaListener
-
-            await nursery.start(KafkaListener(self._door(service), kafka.host, kafka.port, self.configs.broker).serve)
-
-    def _door(self, service: AdminService) -> Door:
-        """Make the entrance for Kafka clients: data and Metadata are answered here, other calls by the admin API."""
-        from kraftlab.gateway.data import DataCalls
-        from kraftlab.gateway.door import Door
-        from kraftlab.gateway.metadata import MetadataCalls
-
-        from .api.topic_creation import TopicCreation
-
-        def image() -> MetadataImage:
-            return self.publisher.image
-
-        node_id = self._config.node_id
-        data = DataCalls(self.data_plane, image, service.rights)
-        creation = TopicCreation(service.dispatch, self.publisher.wait_for, self.configs)
-        metadata = MetadataCalls(node_id, self._cluster_id, image, service.rights, creation.creator)
-        local = {
-            "Produce": data.produce,
-            "Fetch": data.fetch,
-            "ListOffsets": data.list_offsets,
-            "OffsetForLeaderEpoch": data.epoch_ends,
-            "Metadata": metadata.metadata,
-        }
-        return Door(service.dispatch, node_id, lambda: image().cluster.brokers, self.publisher.wait_for, local)
+        await wiring.serve(nursery, self._parts(), service, self._in_thread)
 
     async def _admin_service(self) -> AdminService:
         """Make the admin API. Its imports run in a worker thread, so that fetching and heartbeats go on meanwhile."""
-        await self._in_thread(None, _import_admin)
-        from kraftlab.node.metadata_digests import MetadataDigests
-        from kraftlab.node.snapshots import SnapshotCalls
-        from kraftlab.node.time_travel import TimeTravel
+        await self._in_thread(None, importlib.import_module, "kraftlab.broker.api.wiring")
+        from .api import wiring
 
-        from .api import consumer_groups
-        from .api.admin_service import AdminService
-        from .api.delete_records import DeleteRecordsApi
-        from .api.group_offsets import GroupOffsets
-        from .api.init_producer_id import InitProducerId, allocate
-        from .api.log_dir_repairs import LogDirRepairs
-        from .api.log_dirs import LogDirsApi
-        from .api.producers import DescribeProducers, list_transactions
-        from .api.topic_creation import offsets_topic_creator
+        service = wiring.admin_service(self._parts())
+        self._topic_creator = wiring.offsets_topic(self._parts(), service)
+        return service
+
+    def _parts(self) -> Parts:
+        from .api.wiring import Parts
 
         assert self._channel is not None
-        log_dirs = LogDirsApi(self.replicas, self.publisher)
-        repairs = LogDirRepairs(self.replicas, self.returns)
-        membership = consumer_groups.GroupMembership(self.groups)
-        offsets = GroupOffsets(self.groups, self._config.offset_metadata_max_bytes)
-        metadata_dir = str(self._config.metadata_log_dir)
-        threads, files = self._environment.threads, self._file_system
-        metadata = MetadataDigests(
-            self._config.node_id, metadata_dir, lambda: self.publisher.offset, self.publisher.image_at, threads, files
+        return Parts(
+            *(self._config, self._cluster_id, self._environment, self._file_system, self._channel, self.publisher, self.driver),
+            *(self.replicas, self.configs, self.groups, self.producer_ids, self.returns, self.data_plane),
         )
-        local = {
-            "AlterReplicaLogDirs": log_dirs.alter,
-            "DescribeLogDirs": log_dirs.describe,
-            "OnlineLogDir": repairs.bring_online,
-            "ResolveReplicaCopy": repairs.resolve,
-            "DeleteRecords": DeleteRecordsApi(self.replicas, self.configs).delete,
-            "DescribeMetadata": metadata.describe,
-            "ApiVersions": self._api_versions,
-            "InitProducerId": InitProducerId(self.producer_ids).init,
-            **consumer_groups.calls(membership, consumer_groups.GroupAdmin(self.groups)),
-            "OffsetCommit": offsets.commit,
-            "OffsetFetch": offsets.fetch,
-            "OffsetDelete": offsets.delete,
-            "AllocateProducerIds": allocate,
-            "DescribeProducers": DescribeProducers(self.replicas).describe,
-            "ListTransactions": list_transactions,
-            **SnapshotCalls(self._config.node_id, self.driver).calls(),
-            **TimeTravel(self._config.node_id, metadata_dir, lambda: self.publisher.offset, threads, files).calls(),
-        }
-        service = AdminService(
-            self._cluster_id,
-            self._channel,
-            self.publisher,
-            local,
-            self._config.access,
-            _identity_of(self._config),
-            {"JoinGroup": membership.join},
-            lambda: self.driver.describe().voters,
-        )
-        # The controller trusts the broker as it trusts a super user; only such a name gets past its rules.
-        principal = min(self._config.access.super_users, default=ANONYMOUS)
-        segment_bytes = self._config.offsets_topic_segment_bytes
-        self._topic_creator = offsets_topic_creator(service.dispatch, principal, segment_bytes)
-        return service
 
     async def _create_offsets_topic(self, partitions: int, replicas: int) -> str | None:
         """Let the active controller create the topic of offsets; return the reason if it does not."""
         assert self._topic_creator is not None, "requests come through the admin service"
         return await self._topic_creator(partitions, replicas)
-
-    async def _api_versions(self, request: Any) -> Message:
-        from kraftlab.rpc import api_versions
-        from kraftlab.rpc.versions import BROKER_OFFERS
-
-        image, kraft_version = self.publisher.image, self.driver.describe().kraft_version
-        return api_versions.describe(request, BROKER_OFFERS, image.features, kraft_version, image.provenance.offset)
 
     # --- publishers ----------------------------------------------------------------------------------------------------------
 
@@ -528,21 +436,3 @@ class BrokerNode:
             self.failed(error)
         except LogError as error:
             logger.warning("directories that were given up could not be removed: %s", error)
-
-
-def _import_admin() -> None:
-    """Load the admin API's modules (protobuf and its generated code)."""
-    for module in (
-        "kraftlab.rpc.server",
-        "kraftlab.broker.api.delete_records",
-        "kraftlab.broker.api.log_dir_repairs",
-        "kraftlab.broker.api.log_dirs",
-        "kraftlab.broker.api.init_producer_id",
-        "kraftlab.broker.api.consumer_groups",
-        "kraftlab.broker.api.group_offsets",
-        "kraftlab.broker.api.producers",
-        "kraftlab.node.metadata_digests",
-        "kraftlab.node.snapshots",
-        "kraftlab.broker.api.admin_service",
-    ):
-        importlib.import_module(module)

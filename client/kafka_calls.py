@@ -251,7 +251,7 @@ def _places(node: Node, header: pb.RequestHeader, keys: list[Partition]) -> dict
 
 
 SOFTWARE = {"client_software_name": "kraftlab", "client_software_version": "1"}
-CALLS: Mapping[str, Callable[..., Message]] = {
+SEVERAL: Mapping[str, Callable[..., Message]] = {
     "DescribeTopicPartitions": describe_topics,
     "AlterPartitionCounts": alter_partition_counts,
     "ListPartitionReassignments": list_reassignments,

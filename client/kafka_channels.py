@@ -23,27 +23,13 @@ from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.gateway.translation import lost_fields, to_response, to_value
 from kraftlab.messages.catalog import request_class, response_class
 from kraftlab.messages.schema import Message
+from kraftlab.rpc.calls import CALLS, OFFERS
 from kraftlab.rpc.methods import API_OF_RESPONSE, METHODS, AdminRequest, Response
-from kraftlab.rpc.versions import OFFERS
 
-from .kafka_calls import CALLS
+from .kafka_calls import SEVERAL
 from .kafka_connection import Answer, KafkaConnection
 from .kafka_security import PLAINTEXT, KafkaSecurity
 
-INSTEAD = {
-    "AlterReplicationFactors": "write a plan (`kraftlab pipeline plan propose --rf TOPIC=N`) and start it with "
-    "`kraftlab reassign-partitions --execute`",
-    "AlterInterBrokerThrottle": "set leader.replication.throttled.rate and follower.replication.throttled.rate with "
-    "`kraftlab configs`",
-    "TransferLeadership": "restart the active controller",
-    "OnlineLogDir": "repair the disk and restart the broker",
-    "ResolveReplicaCopy": "restart the broker once its disk is repaired",
-    "CreateSnapshot": "Kafka's controllers take snapshots by themselves (metadata.log.max.record.bytes.between.snapshots)",
-    "ListSnapshots": "list the files in the metadata log directory of a node",
-    "DescribeImage": "turn the files of a node's metadata log into tables with `kraftlab pipeline ingest`",
-    "ListMetadataRecords": "turn the files of a node's metadata log into tables with `kraftlab pipeline ingest`",
-}
-"""Calls of kraftlab's own → what to do instead."""
 OPTIONS = {
     "validate_only": "--validate-only",
     "plan_id": "--plan-id",
@@ -136,7 +122,7 @@ class KafkaChannels:
                 raise _unsupported(f"{api} has no {name} over the Kafka protocol; {advice}")
         node = KafkaNode(self.connection(endpoint), time.monotonic() + timeout)
         answer: Any = METHODS[api].response
-        response: AdminMessage = CALLS[api](node, request) if api in CALLS else node.ask(answer, request)
+        response: AdminMessage = SEVERAL[api](node, request) if api in SEVERAL else node.ask(answer, request)
         return response
 
     def exchange(self, endpoint: Endpoint, request: Message, answer: type[Answer], timeout_s: float) -> Answer:
@@ -168,7 +154,7 @@ class KafkaChannels:
 
 def own_call(api: str) -> ApiError:
     """Return the error for a call that Kafka does not have."""
-    instead = f"; instead: {INSTEAD[api]}" if api in INSTEAD else ""
+    instead = f"; instead: {CALLS[api].instead}" if CALLS[api].instead else ""
     return _unsupported(f"{api} is a call of kraftlab's own, and this cluster speaks the Kafka protocol{instead}")
 
 

@@ -46,10 +46,11 @@ from kraftlab.quorum.storage.errors import StorageFull
 from kraftlab.quorum.storage.file_system import FileSystem, RealFileSystem
 from kraftlab.quorum.storage.identity import LogIdentity
 from kraftlab.rpc import api_versions
+from kraftlab.rpc.calls import CONTROLLER_OFFERS, NODE, check_handlers
 from kraftlab.rpc.server import AdminServer
-from kraftlab.rpc.versions import CONTROLLER_OFFERS
 from kraftlab.wire.transport import PeerError, PeerPool, PeerRequest, PeerServer, PeerTimeout, PeerUnreachable, merged_handlers
 
+from .api.apis import HANDLERS
 from .api.service import ControllerService
 from .api.waits import Waits
 from .cluster import controllers
@@ -155,6 +156,7 @@ class ControllerNode:
             "DescribeMetadata": digests.describe,
             "ApiVersions": self._api_versions,
         }
+        check_handlers("the controller", [*HANDLERS, *local], lambda row: row.is_replicated or row.place is NODE)
         self.service = ControllerService(self.controller, self._now_ms, local, config.access, self._quorum_facts, waits)
 
     async def run(self) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 import trio
 
+from kraftlab.access.refusals import BROKERS
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.config.models import KAFKA_LISTENER
@@ -19,20 +20,17 @@ from kraftlab.messages.catalog import API_VERSIONS, response_class
 from kraftlab.messages.schema import Message
 from kraftlab.metadata.records import Listener
 from kraftlab.rpc.caller import Caller
-from kraftlab.rpc.endpoint_types import BROKERS
+from kraftlab.rpc.calls import BROKER_OFFERS, CONTROLLER_OFFERS, DATA, Row
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call, Dispatch
-from kraftlab.rpc.versions import BROKER_OFFERS, CONTROLLER_OFFERS, Offer
 from kraftlab.wire.parts import Part
 
 from .codec import Header, KafkaRequest, encode_response
 from .translation import says_error, to_message, to_value
 
-DATA_CALLS = frozenset({"Produce", "Fetch", "ListOffsets", "OffsetForLeaderEpoch"})
-"""Requests beside the calls of the Admin service."""
-OFFERS: dict[int, Offer] = {offer.key: offer for offer in BROKER_OFFERS if offer.name in METHODS or offer.name in DATA_CALLS}
+OFFERS: dict[int, Row] = {row.key: row for row in BROKER_OFFERS if row.place is not None}
 """The requests that a broker serves, by API key."""
-CONTROLLERS_OFFERS: dict[int, Offer] = {offer.key: offer for offer in CONTROLLER_OFFERS if offer.name in METHODS}
+CONTROLLERS_OFFERS: dict[int, Row] = {row.key: row for row in CONTROLLER_OFFERS if row.place not in (None, DATA)}
 """The requests that a controller serves (KIP-919), by API key."""
 UNSERVED_FEATURES = frozenset({"group.version", "share.version", "streams.version", "transaction.version"})
 """A client that sees one of them uses requests that are not served."""
@@ -75,7 +73,7 @@ class Door:
         nodes: Callable[[], Mapping[int, Node]],
         published: Callable[[int], Awaitable[None]],
         local: Mapping[str, LocalAnswer],
-        offers: Mapping[int, Offer] = OFFERS,
+        offers: Mapping[int, Row] = OFFERS,
     ) -> None:
         self._dispatch = dispatch
         self._node_id = node_id

@@ -16,7 +16,8 @@ from collections.abc import Awaitable, Callable, Sequence
 import immutables
 import trio
 
-from kraftlab.access.authorizer import NOT_ASKED, Rights
+from kraftlab.access import NOT_ASKED
+from kraftlab.access.authorizer import Rights
 from kraftlab.common.errors import ErrorCode
 from kraftlab.common.uuids import ZERO, Uuid
 from kraftlab.config.models import KAFKA_LISTENER

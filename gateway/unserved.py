@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 
-from kraftlab.rpc.versions import OFFERS
+from kraftlab.rpc.calls import OFFERS
 from kraftlab.wire.parts import InMemory
 
 from .codec import Header, KafkaRequest

@@ -45,8 +45,7 @@ async def answer(
     own: Any = admin_pb2.IncrementalAlterConfigsResponse() if is_change else admin_pb2.DescribeConfigsResponse()
     if not admission.is_void:
         own = alter(node_id, admission.request) if is_change else describe(node_id, admission.request)
-    if admission.complete is not None:
-        admission.complete(own)
+    own = admission.completed(own)
     if not of_others.resources:
         return own
     response = await others(of_others)

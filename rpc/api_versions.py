@@ -9,7 +9,8 @@ from kraftlab.admin.v1 import admin_pb2
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.metadata.features import KRAFT_VERSION, SUPPORTED
 
-from .versions import API_VERSIONS, OFFERS, Offer, version_of
+from .calls import OFFERS, Row
+from .versions import API_VERSIONS, version_of
 
 FIRST_WITH_SOFTWARE = 3
 FIRST_WITH_ZERO_MINIMUM = 4
@@ -21,7 +22,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 def describe(
     request: admin_pb2.ApiVersionsRequest,
-    offers: Iterable[Offer],
+    offers: Iterable[Row],
     finalized: Mapping[str, int],
     kraft_version: int,
     epoch: int,
@@ -53,7 +54,7 @@ def describe(
     return response
 
 
-def _add_offers(response: admin_pb2.ApiVersionsResponse, offers: Iterable[Offer]) -> None:
+def _add_offers(response: admin_pb2.ApiVersionsResponse, offers: Iterable[Row]) -> None:
     for offer in offers:
         response.api_keys.add(api_key=offer.key, min_version=offer.lowest, max_version=offer.highest, name=offer.name)
 

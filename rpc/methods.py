@@ -63,11 +63,7 @@ METHOD_OF_FIELD: dict[str, Method] = {method.field: method for method in METHODS
 API_OF_RESPONSE: Mapping[type, str] = {method.response: method.api for method in METHODS.values()}
 
 
-REFUSED_FIELDS: Mapping[str, Mapping[str, int]] = {"InitProducerId": {"producer_id": -1, "producer_epoch": -1}}
-"""Field values of a failed response that differ from the field's zero."""
-
-
-def fault(method: Method, message: str, code: int = -1) -> Message:
-    """Return a response that only says that the whole call failed."""
-    header = admin_pb2.ResponseHeader(error_code=code, error_message=message, leader_id=-1)
-    return method.response(header=header, **REFUSED_FIELDS.get(method.api, {}))
+def header_of(request: object) -> admin_pb2.RequestHeader:
+    """Return the header that every request of the Admin service has."""
+    header: admin_pb2.RequestHeader = getattr(request, "header")  # noqa: B009 - `Message` does not say so
+    return header

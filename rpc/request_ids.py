@@ -14,61 +14,31 @@ import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
-from .methods import AdminRequest
+from .calls import CALLS
+from .methods import AdminRequest, header_of
 
 CLIENT_ID_BYTES = 16
-
-NAMEABLE = frozenset(
-    {
-        "CreateTopics",
-        "DeleteTopics",
-        "CreatePartitions",
-        "ElectLeaders",
-        "IncrementalAlterConfigs",
-        "AlterConfigs",
-        "AlterClientQuotas",
-        "UpdateFeatures",
-        "AlterPartitionReassignments",
-        "AlterReplicationFactors",
-        "AlterPartitionCounts",
-        "AlterInterBrokerThrottle",
-        "UnregisterBroker",
-        "AllocateProducerIds",
-        "CreateAcls",
-        "DeleteAcls",
-        "AlterUserScramCredentials",
-    }
-)
-
-ONCE = frozenset(
-    {
-        "CreateTopics",
-        "DeleteTopics",
-        "CreatePartitions",
-        "AlterPartitionReassignments",
-        "DeleteAcls",
-        "AlterUserScramCredentials",
-        "AddRaftVoter",
-        "RemoveRaftVoter",
-        "UnregisterBroker",
-    }
-)
-"""Requests that answer wrongly if they are repeated without an id.
-
-The topic, voter or broker exists by then, or is gone, and nothing moves. Nodes that forward calls do not repeat these.
-"""
 
 
 def can_be_named(api: str, request: object) -> bool:
     """Return True if an id on this request counts."""
-    return api in NAMEABLE and not getattr(request, "validate_only", False)
+    return CALLS[api].keeps_id and not getattr(request, "validate_only", False)
 
 
-def is_named(api: str, request: Any) -> bool:
+def is_named(api: str, request: object) -> bool:
     """Return True if sending this request twice has the effect of sending it once."""
-    return can_be_named(api, request) and bool(request.header.HasField("request_id"))
+    return can_be_named(api, request) and header_of(request).HasField("request_id")
+
+
+def is_repeatable(api: str, request: object) -> bool:
+    """Return True if a node may forward this request again after an attempt that may have taken effect."""
+    return not CALLS[api].once or is_named(api, request)
+
+
+def changes(api: str, request: object) -> bool:
+    """Return True if an attempt without an answer may have changed something."""
+    return CALLS[api].once or can_be_named(api, request)
 
 
 class _ClientId:

@@ -38,9 +38,10 @@ from kraftlab.wire.transport import ListenError
 
 from .call_stream import Begin, ServedStream, Settle
 from .caller import Caller, caller_of
+from .calls import fault
 from .element_count import ELEMENTS_MAX, has_too_many_elements
 from .errands import Errands
-from .methods import METHODS, SERVICE, STREAM_METHOD, Method, fault
+from .methods import METHODS, SERVICE, STREAM_METHOD, Method
 from .versions import refusal
 
 if TYPE_CHECKING:

@@ -1,12 +1,12 @@
 """The controller's API: admin calls (over gRPC or forwarded by brokers) and brokers' requests over peer frames.
 
-Theory of operation. `apis.APIS` is the table of admin calls. Every call is admitted first: cluster id, read mode, deadline,
-the caller's rights. A write is then ready, unless it is refused or has to wait for `min_offset`; `accept` answers a ready
-write without a task. A deferred call continues in a task: it waits for `min_offset`, and a linearizable read waits until a
-majority has confirmed this leader and the committed state has caught up. Writes are linearizable in any read mode. `dispatch`
-does both in one task. Neither raises for a request, and both fill in the response's header.
+Theory of operation. `node/api.py` has the prelude of every call: cluster id, read mode, the caller's rights, loggers. A write is
+then ready, unless it is refused or has to wait for `min_offset`; `accept` answers a ready write without a task. A deferred call
+continues in a task: it waits for `min_offset`, and a linearizable read waits until a majority has confirmed this leader and the
+committed state has caught up. Writes are linearizable in any read mode. `dispatch` does both in one task. Neither raises for a
+request, and both fill in the response's header.
 
-`access.admission` decides on the caller's rights by the ACLs of the committed state. A write is judged on the active
+The ACLs of the committed state decide on the caller's rights. A write is judged on the active
 controller, where it is carried out. Before the state is complete, only super users' calls are served. A repeated write with a
 request id gets the first answer (`engine/exactly_once.py`); authorization is not repeated, because the answer already belongs
 to this caller.
@@ -26,13 +26,14 @@ from typing import Any, NamedTuple
 import msgspec
 from google.protobuf.message import DecodeError, Message
 
-from kraftlab.access.admission import admit
-from kraftlab.access.authorizer import AccessSettings, Authorizer
+from kraftlab.access.authorizer import AccessSettings
 from kraftlab.access.calls import Admission
+from kraftlab.access.refusals import CONTROLLERS
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.common.decoding import Decoder
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.common.line_limit import LimitedLog
+from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.peer_rpc import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -53,9 +54,10 @@ from kraftlab.metadata.peer_rpc import (
     MoveProgressResponse,
 )
 from kraftlab.metadata.peer_senders import PEER_SENDERS
-from kraftlab.node import logger_configs
+from kraftlab.node.api import DEFAULT_TIMEOUT_MS, Service, timeout_of
 from kraftlab.quorum.core.types import Standing
-from kraftlab.rpc.methods import METHODS, LocalCall, fault
+from kraftlab.rpc.calls import CALLS, NODE, QUORUM, READ, WRITE, Row, fault
+from kraftlab.rpc.methods import METHODS, LocalCall, header_of
 from kraftlab.rpc.server import Call, Later
 from kraftlab.rpc.versions import version_of
 from kraftlab.wire.senders import check_sender
@@ -67,15 +69,14 @@ from ..engine import exactly_once
 from ..engine.answer_deadlines import CommitUnknown
 from ..engine.purgatory import Answer
 from ..engine.quorum_controller import QuorumController
-from ..engine.state import Context, ControllerState, Outcome, QuorumFacts, set_error, unknown_quorum
+from ..engine.state import Context, ControllerState, Outcome, QuorumFacts, unknown_quorum
 from ..partitions import partitions
-from .apis import APIS, AdminApi, Kind, Served
+from .apis import HANDLERS, Served
 from .peer_standing import standing_of
 from .waits import TrioWaits, Waits
 
 logger = logging.getLogger("kraftlab.controller")
 
-DEFAULT_TIMEOUT_MS = 60_000
 LONG_CHANGES = 250
 """A broker's request with more changes is computed off the event loop."""
 
@@ -85,7 +86,7 @@ class Ready(NamedTuple):
     whole request then.
     """
 
-    row: AdminApi
+    row: Row
     call: Call
     admission: Admission
     deadline_ms: int
@@ -104,7 +105,7 @@ class Deferred(NamedTuple):
     run: Later
 
 
-class ControllerService:
+class ControllerService(Service):
     """Serves one controller. `local`: handlers of calls about this node's log and quorum, by method name. `access` None:
     everybody may call everything. `waits` None: wait in trio.
     """
@@ -118,11 +119,11 @@ class ControllerService:
         quorum: Callable[[], QuorumFacts] = unknown_quorum,
         waits: Waits | None = None,
     ) -> None:
+        super().__init__(controller.settings.cluster_id, CONTROLLERS, controller.settings.node_id, access)
         self.controller = controller
-        self._authorizer = Authorizer(access or AccessSettings())
         self._quorum = quorum
         self._mutation_quota = quota_of(controller.settings.static)
-        self.local = local
+        self._local = local
         self._clock = clock
         self._lines = LimitedLog(logger, lambda: clock() / 1000)
         self._waits = waits or TrioWaits()
@@ -130,6 +131,9 @@ class ControllerService:
     def now_ms(self) -> int:
         """The controller's clock."""
         return self._clock()
+
+    def committed(self) -> tuple[MetadataImage, bool]:
+        return self.controller.committed.image, self.controller.is_loaded
 
     # --- admin calls ---------------------------------------------------------------------------------------------------------
 
@@ -151,9 +155,10 @@ class ControllerService:
         call = ready.call
         try:
             if written.error is None:
-                response = self._answered(_completed(ready.admission, written.value), written.offset)
+                value: Any = written.value
+                response = self.answered(ready.admission.completed(value), written.offset)
             else:
-                response = self._refused(ready.row, call, written.error)
+                response = self.refused(call, written.error)
         except Exception as error:
             self._lines.exception("cannot complete the answer to %s", call.api)
             failure = f"{call.api} was carried out, but its answer failed ({type(error).__name__})"
@@ -167,74 +172,52 @@ class ControllerService:
             return admitted.response
         if isinstance(admitted, Deferred):
             return await admitted.run()
-        return await self._or_refusal(admitted.row, call, partial(self._carry_out, admitted))
+        return await self._or_refusal(call, partial(self._carry_out, admitted))
 
     def _admitted(self, call: Call) -> Ready | Finished | Deferred:
         """Check an arriving call as far as possible without waiting."""
-        row = APIS.get(call.api)
-        if row is None:
-            header = admin_pb2.ResponseHeader(
-                error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=f"This node does not know the call {call.api}."
-            )
-            return Finished(admin_pb2.CallResponse(fault=header))
-        request: Any = call.request
-        header = request.header
-        row.prepare(request, call.principal)
-        timeout_ms = header.timeout_ms if header.HasField("timeout_ms") else DEFAULT_TIMEOUT_MS
+        row, request = CALLS[call.api], call.request
+        if call.api in HANDLERS:
+            HANDLERS[call.api].prepare(request, call.principal)
+        timeout_ms = timeout_of(request, DEFAULT_TIMEOUT_MS)
         deadline_ms = self._clock() + timeout_ms
         try:
-            self._check_header(row, header)
-            if row.names_loggers(request):
-                return Deferred(partial(self._or_refusal, row, call, partial(self._with_loggers, call)))
-            if row.kind is Kind.WRITE and row.is_empty_request(request):
+            self.check(call)
+            if self.is_about_loggers(call):
+                return Deferred(partial(self._or_refusal, call, partial(self.with_loggers, call, self.dispatch)))
+            if row.place is WRITE and HANDLERS[call.api].is_empty_request(request):
                 self._admit(row, call)
                 empty = METHODS[call.api].response()
-                row.answer_empty_request(request, empty)
-                return Finished(self._answered(empty, self.controller.applied_offset))
-            if row.kind is Kind.WRITE and timeout_ms <= 0:
+                HANDLERS[call.api].answer_empty_request(request, empty)
+                return Finished(self.answered(empty))
+            if row.place is WRITE and timeout_ms <= 0:
                 self._admit(row, call)
                 raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "")
-            if row.kind is not Kind.WRITE or header.min_offset > self.controller.applied_offset:
-                return Deferred(partial(self._or_refusal, row, call, partial(self._run, row, call, timeout_ms, deadline_ms)))
+            if row.place is not WRITE or header_of(request).min_offset > self.controller.applied_offset:
+                return Deferred(partial(self._or_refusal, call, partial(self._run, row, call, timeout_ms, deadline_ms)))
             return self._ready(row, call, deadline_ms)
         except ApiError as error:
-            return Finished(self._refused(row, call, error))
+            return Finished(self.refused(call, error))
 
-    def _ready(self, row: AdminApi, call: Call, deadline_ms: int) -> Ready | Finished:
+    def _ready(self, row: Row, call: Call, deadline_ms: int) -> Ready | Finished:
         """Check the caller's rights, unless the request has an id. ApiError refuses the whole request."""
         identity = exactly_once.identity_of(call.api, call.principal, call.request)
         admission = self._admit(row, call) if identity is None else Admission(call.request)
         if admission.is_void:
-            empty = _completed(admission, METHODS[call.api].response())
-            return Finished(self._answered(empty, self.controller.applied_offset))
+            return Finished(self.answered(admission.completed(METHODS[call.api].response())))
         return Ready(row, call, admission, deadline_ms, identity)
 
-    async def _or_refusal(self, row: AdminApi, call: Call, run: Later) -> Message:
+    async def _or_refusal(self, call: Call, run: Later) -> Message:
         """Await a response. An ApiError becomes a refusal."""
         try:
             return await run()
         except ApiError as error:
-            return self._refused(row, call, error)
+            return self.refused(call, error)
 
-    async def _with_loggers(self, call: Call) -> Message:
-        """Answer for this controller's loggers; serve the rest of the request as any other."""
-
-        def admit(request: Any) -> Admission:
-            return self._rights(call, request)
-
-        async def others(request: Any) -> Message:
-            return await self.dispatch(call._replace(request=request))
-
-        node_id = self.controller.settings.node_id
-        response: Any = await logger_configs.answer(call.api, call.request, node_id, admit, others)
-        if response.HasField("header"):
-            return response  # type: ignore[no-any-return]
-        return self._answered(response, self.controller.applied_offset)
-
-    async def _run(self, row: AdminApi, call: Call, timeout_ms: int, deadline_ms: int) -> Message:
+    async def _run(self, row: Row, call: Call, timeout_ms: int, deadline_ms: int) -> Message:
         """Carry out a call once this node has reached the state that the call's header asks for."""
-        header: admin_pb2.RequestHeader = getattr(call.request, "header")  # noqa: B009 - every request has one
-        is_linearizable = header.read_mode == admin_pb2.READ_MODE_LINEARIZABLE and row.kind is not Kind.WRITE
+        header = header_of(call.request)
+        is_linearizable = header.read_mode == admin_pb2.READ_MODE_LINEARIZABLE and row.place is not WRITE
         if is_linearizable or header.min_offset > self.controller.applied_offset:
             await self._wait_for(header.min_offset, timeout_ms, is_linearizable)
         ready = self._ready(row, call, deadline_ms)
@@ -247,35 +230,36 @@ class ControllerService:
         a committed state never changes, and the event loop has to serve the quorum and heartbeats meanwhile.
         """
         row, call, admission = ready.row, ready.call, ready.admission
-        if row.kind is Kind.WRITE:
+        if row.place is WRITE:
             answer = self._write(ready)
-            return self._answered(_completed(admission, await self._waits.answered(answer)), answer.offset)
-        run = partial(row.run, Served(self.controller, self.local, self.now_ms, call.broker), admission.request)
-        if row.kind is not Kind.READ:
-            return self._answered(_completed(admission, await run()), self.controller.applied_offset)
-        offset = self.controller.applied_offset
-        is_long = row.takes_long(self.controller.committed.image, admission.request)
-        return self._answered(_completed(admission, await self._waits.offload(run) if is_long else run()), offset)
+            return self.answered(admission.completed(await self._waits.answered(answer)), answer.offset)
+        if row.place is not READ:
+            return self.answered(admission.completed(await self._of_node(row, admission.request)))
+        offset, handler = self.controller.applied_offset, HANDLERS[row.name]
+        run = partial(handler.run, Served(self.controller, self.now_ms, call.broker), admission.request)
+        is_long = handler.takes_long(self.controller.committed.image, admission.request)
+        return self.answered(admission.completed(await self._waits.offload(run) if is_long else run()), offset)
 
-    def _admit(self, row: AdminApi, call: Call) -> Admission:
-        """Part of a call that its caller may have. NOT_CONTROLLER for a write on a standby; ApiError if the caller may have
-        none of it.
+    async def _of_node(self, row: Row, request: Any) -> Message:
+        """Answer a call about this node or the quorum. The leader of the quorum answers for it, but any controller describes the
+        partition of the metadata log: that answer names the leader.
         """
-        controller, authorizer = self.controller, self._authorizer
-        if row.kind is Kind.WRITE and authorizer.settings.is_enabled and not controller.is_active:
-            raise controller.not_controller()
-        return self._rights(call, call.request)
+        assert row.place is not None, "requests without a place are no calls"
+        if row.is_brokers and row.place is not NODE:
+            raise ApiError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, f"{row.place.value}, this is a controller.")
+        if row.place is QUORUM and not self.controller.is_active and not getattr(request, "topics", ()):
+            raise self.controller.not_controller()
+        return await self._local[row.name](request)
 
-    def _rights(self, call: Call, request: Any) -> Admission:
-        """Part of a request that the caller may have, on any node."""
-        controller = self.controller
-        image = controller.committed.image
-        rights = self._authorizer.rights(image.acls if controller.is_loaded else None, call.principal, call.host)
-        return admit(call.api, rights, request, image)
+    def _admit(self, row: Row, call: Call) -> Admission:
+        """As `admit`, but NOT_CONTROLLER for a write on a standby, whose ACLs may be old."""
+        if row.place is WRITE and self._authorizer.settings.is_enabled and not self.controller.is_active:
+            raise self.controller.not_controller()
+        return self.admit(call)
 
     def _write(self, ready: Ready) -> Answer[Any]:
         run = partial(self._run_write if ready.identity is None else self._once, ready)
-        is_long = ready.row.takes_long(self.controller.committed.image, ready.admission.request)
+        is_long = HANDLERS[ready.row.name].takes_long(self.controller.committed.image, ready.admission.request)
         return self.put(ready.call.api, run, ready.deadline_ms, is_long)
 
     def put(
@@ -294,43 +278,26 @@ class ControllerService:
             return exactly_once.repeated(answered, response)
         admission = self._admit(ready.row, call)
         if admission.is_void:
-            return Outcome((), _completed(admission, response))
+            return Outcome((), admission.completed(response))
         outcome = self._run_write(ready._replace(admission=admission), state, context)
-        _completed(admission, outcome.response)
+        admission.completed(outcome.response)
         return exactly_once.recorded(call.api, identity, outcome, state, context.now_ms)
 
     def _run_write(self, ready: Ready, state: ControllerState, context: Context) -> Outcome[Any]:
         """Run a write with its client's mutation quota, the forwarding broker and the quorum in its context."""
-        row, call, request = ready.row, ready.call, ready.admission.request
+        handler, call, request = HANDLERS[ready.row.name], ready.call, ready.admission.request
         charge = UNLIMITED
-        if row.strict_from is not None and not getattr(request, "validate_only", False):
-            is_strict = version_of(request) >= row.strict_from
+        if handler.strict_from is not None and not getattr(request, "validate_only", False):
+            is_strict = version_of(request) >= handler.strict_from
             user = call.principal.partition(":")[2]
             charge = self._mutation_quota.charge(state.image, user, call.client_id, is_strict=is_strict, now_ms=context.now_ms)
-        outcome: Outcome[Any] = row.run(
+        outcome: Outcome[Any] = handler.run(
             state, request, context._replace(mutations=charge, broker=call.broker, quorum=self._quorum)
         )
         if charge is UNLIMITED:
             return outcome
         outcome.response.header.throttle_time_ms = charge.throttle_time_ms
         return outcome._replace(appended=partial(_settle, charge, outcome.appended))
-
-    def _check_header(self, row: AdminApi, header: admin_pb2.RequestHeader) -> None:
-        settings = self.controller.settings
-        if header.cluster_id and header.cluster_id != settings.cluster_id:
-            raise ApiError(
-                ErrorCode.INCONSISTENT_CLUSTER_ID,
-                f"The request is meant for cluster {header.cluster_id}, this is {settings.cluster_id}. Check the address.",
-            )
-        if header.read_mode == admin_pb2.READ_MODE_LINEARIZABLE:
-            if row.kind is Kind.LOCAL:
-                raise ApiError(
-                    ErrorCode.UNSUPPORTED_VERSION,
-                    "A node's own facts are not replicated, so they cannot be read linearizably. Read them as they are, with "
-                    "min_offset if the node must have applied a certain change.",
-                )
-        elif header.read_mode != admin_pb2.READ_MODE_COMMITTED:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown read mode {header.read_mode}.")
 
     async def _wait_for(self, offset: int, timeout_ms: int, is_linearizable: bool) -> None:
         async def reached() -> None:
@@ -351,26 +318,20 @@ class ControllerService:
             f"This node has applied metadata up to offset {self.controller.applied_offset} and did not reach {offset} in time.",
         )
 
-    def _refused(self, row: AdminApi, call: Call, error: ApiError) -> Message:
-        """Response that refuses the whole request. If the outcome of a change is unknown, the response's offset is the end of
-        the change.
-        """
-        response: Any = METHODS[call.api].response()
-        set_error(response.header, error)
+    def refused(self, call: Call, error: ApiError) -> Message:
+        """If the outcome of a change is unknown, the response's offset is the end of the change."""
+        response: Any = super().refused(call, error)
         response.header.outcome_unknown = isinstance(error, CommitUnknown)
-        row.refuse(call.request, response, error)
-        return self._answered(response, error.offset if isinstance(error, CommitUnknown) else self.controller.applied_offset)
+        return self.answered(response, error.offset if isinstance(error, CommitUnknown) else None)
 
-    def _answered(self, response: Any, offset: int) -> Message:
-        """Fill in the response's header."""
-        header, active = response.header, self.controller.active_controller
-        header.metadata_offset = offset
+    def fill(self, header: admin_pb2.ResponseHeader, offset: int | None) -> None:
+        active = self.controller.active_controller
+        header.metadata_offset = self.controller.applied_offset if offset is None else offset
         header.epoch = active.epoch
         header.leader_id = active.leader_id
         if active.endpoint is not None:
             header.leader.host = active.endpoint.host
             header.leader.port = active.endpoint.port
-        return response  # type: ignore[no-any-return]
 
     # --- peers ---------------------------------------------------------------------------------------------------------------
 
@@ -502,12 +463,6 @@ class ControllerService:
 
 _encode = msgspec.msgpack.Encoder().encode
 _envelope_decoder = Decoder(EnvelopeRequest)
-
-
-def _completed(admission: Admission, response: Any) -> Any:
-    if admission.complete is not None:
-        admission.complete(response)
-    return response
 
 
 def _settle(charge: MutationCharge, then: Callable[[int], None] | None, end_offset: int) -> None:

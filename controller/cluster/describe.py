@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kraftlab.access.refusals import BROKERS, CONTROLLERS
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.common.uuids import to_text
-from kraftlab.rpc.endpoint_types import BROKERS, CONTROLLERS, check_endpoint_type
 
 from ..engine.state import CONTROLLER, GRPC, PEER, ControllerState, Settings
 
@@ -24,10 +24,9 @@ def describe(
     active_controller_id: int,
     silences_ms: Mapping[int, int] = NOT_LISTENING,
 ) -> admin_pb2.DescribeClusterResponse:
-    """Brokers (fenced ones on request) and registered controllers, sorted by id. ApiError if a client wants brokers from this
-    endpoint, which is a controller's. `silences_ms`: time since the last heartbeat of each broker, by id.
+    """Brokers (fenced ones on request) and registered controllers, sorted by id. `silences_ms`: time since the last
+    heartbeat of each broker, by id.
     """
-    check_endpoint_type(request, CONTROLLERS)
     response = admin_pb2.DescribeClusterResponse(
         cluster_id=settings.cluster_id,
         controller_id=active_controller_id,

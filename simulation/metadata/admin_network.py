@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 from google.protobuf.message import Message
 
 from kraftlab.common.errors import ErrorCode
-from kraftlab.rpc.methods import METHODS, fault
-from kraftlab.rpc.request_ids import ONCE, can_be_named, is_named
+from kraftlab.rpc.calls import fault
+from kraftlab.rpc.methods import METHODS
+from kraftlab.rpc.request_ids import changes, is_repeatable
 from kraftlab.rpc.server import Call
 
 from .coroutines import Error, Outcome, Resume, Task, Value, first_of, sleep, waiting
@@ -166,8 +167,7 @@ class AdminNetwork:
         request: Any = call.request
         timeout_ms = request.header.timeout_ms if request.header.HasField("timeout_ms") else DEFAULT_TIMEOUT_MS
         until_us = self.world.now_us + timeout_ms * 1_000
-        reason, is_open, is_safe = "no controller is known to lead", False, call.api not in ONCE or is_named(call.api, request)
-        changes = call.api in ONCE or can_be_named(call.api, request)
+        reason, is_open = "no controller is known to lead", False
         while (rest_ms := (until_us - self.world.now_us) // 1_000) > 0:
             leader_id = broker.leader_id
             if leader_id >= 0:
@@ -176,12 +176,12 @@ class AdminNetwork:
                 try:
                     response = await self._ask(random, leader_id, call._replace(request=copy), rest_ms)
                 except Unanswered as error:
-                    reason, may_be_made = str(error), error.was_sent and changes
+                    reason, may_be_made = str(error), error.was_sent and changes(call.api, request)
                 else:
                     if not is_not_controller(response):
                         return response
                     reason, may_be_made = response.header.error_message, response.header.outcome_unknown
-                if may_be_made and not is_safe:
+                if may_be_made and not is_repeatable(call.api, request):
                     text = f"{reason}; whether {call.api} was carried out is unknown"
                     return fault(METHODS[call.api], text, ErrorCode.NETWORK_EXCEPTION)
                 is_open = is_open or may_be_made

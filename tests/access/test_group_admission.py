@@ -8,13 +8,14 @@ from typing import Any
 import immutables
 import pytest
 
-from kraftlab.access.admission import admit
-from kraftlab.access.authorizer import NOT_ASKED, AccessSettings, Authorizer, Rights
+from kraftlab.access import NOT_ASKED
+from kraftlab.access.authorizer import AccessSettings, Authorizer, Rights
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.common.uuids import to_text
 from kraftlab.metadata.acls import CLUSTER_NAME, Acl, AclsImage, Operation, PatternType, PermissionType, ResourceType
 from kraftlab.metadata.image import EMPTY, MetadataImage, TopicImage, TopicsImage
+from kraftlab.node.api import admit
 from kraftlab.rpc.methods import METHODS
 
 TOPIC, CLUSTER, GROUP = ResourceType.TOPIC, ResourceType.CLUSTER, ResourceType.GROUP

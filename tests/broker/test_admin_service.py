@@ -192,7 +192,7 @@ async def test_an_answer_about_the_broker_itself_is_never_linearizable(autojump_
     call = Call("DescribeLogDirs", admin_pb2.DescribeLogDirsRequest(header=header), "User:alice")
     response: Any = await service_on(Channel(done())).dispatch(call)
     assert response.header.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert "DescribeLogDirs is about this broker itself" in response.header.error_message
+    assert "DescribeLogDirs is about this node itself" in response.header.error_message
 
 
 async def test_a_request_for_another_cluster_or_a_later_offset_is_refused_with_the_value(autojump_clock: Any) -> None:

@@ -14,7 +14,8 @@ from kraftlab.broker.api.init_producer_id import InitProducerId, allocate
 from kraftlab.broker.control.producer_ids import ProducerIds
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.metadata.peer_rpc import AllocateProducerIdsRequest, AllocateProducerIdsResponse, Api
-from kraftlab.rpc.methods import METHODS, fault
+from kraftlab.rpc.calls import fault
+from kraftlab.rpc.methods import METHODS
 from kraftlab.wire.transport import PeerUnreachable
 
 

@@ -22,7 +22,7 @@ from kraftlab.gateway.codec import Header, KafkaRequest, decode_request, encode_
 from kraftlab.gateway.translation import to_value
 from kraftlab.messages.catalog import response_class
 from kraftlab.messages.schema import Message
-from kraftlab.rpc.versions import OFFERS
+from kraftlab.rpc.calls import OFFERS
 
 API_VERSIONS = OFFERS["ApiVersions"].key
 

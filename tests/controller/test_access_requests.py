@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraftlab.access.admission import admit
 from kraftlab.access.authorizer import AccessSettings, Authorizer, Rights
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.common.errors import ApiError, ErrorCode
@@ -23,6 +22,7 @@ from kraftlab.metadata.acls import Acl, AclsImage, Operation, ResourceType
 from kraftlab.metadata.image import MetadataImage, Provenance, TopicImage, TopicsImage
 from kraftlab.metadata.invariants import check_image
 from kraftlab.metadata.snapshot import ImageSnapshot, image_from
+from kraftlab.node.api import admit
 
 CONTEXT = Context(1000, random.Random(3), Settings("c", 3000, static={"authorizer.class.name": "StandardAuthorizer"}), 0)
 NUMBERS = st.sampled_from([-(2**31), -1, 0, 1, 2, 3, 4, 5, 7, 8, 11, 13, 16, 99, 2**31 - 1])

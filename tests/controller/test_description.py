@@ -190,9 +190,3 @@ async def test_a_controller_lists_controllers_in_the_place_of_brokers(five: Any)
     registered = sorted(five.controller.committed.image.cluster.controllers)
     assert [broker.broker_id for broker in response.brokers] == registered
     assert response.endpoint_type == 2 and not response.controllers
-
-
-async def test_a_controller_refuses_a_request_for_a_brokers_endpoint(five: Any) -> None:
-    with pytest.raises(ApiError) as refused:
-        describe_cluster(five, endpoint_type=1)
-    assert refused.value.code == ErrorCode.MISMATCHED_ENDPOINT_TYPE

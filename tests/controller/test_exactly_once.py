@@ -15,7 +15,6 @@ import trio.testing
 from kraftlab.access.authorizer import AccessSettings
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.common.errors import ErrorCode
-from kraftlab.controller.api.apis import APIS, Kind
 from kraftlab.controller.api.service import ControllerService
 from kraftlab.controller.engine import exactly_once, log_writer
 from kraftlab.controller.engine.quorum_controller import QuorumController
@@ -24,7 +23,7 @@ from kraftlab.metadata.peer_rpc import Api, EnvelopeRequest, EnvelopeResponse
 from kraftlab.metadata.records import AnyRecord, EndTransaction, RequestOutcome
 from kraftlab.metadata.snapshot import ImageSnapshot
 from kraftlab.quorum.core.types import OffsetAndEpoch
-from kraftlab.rpc.request_ids import NAMEABLE
+from kraftlab.rpc.calls import CALLS
 from kraftlab.rpc.server import Call
 
 CLIENT = bytes(range(16))
@@ -393,7 +392,7 @@ REQUESTS: dict[str, Any] = {
 
 
 def test_every_write_and_no_other_call_can_have_an_id() -> None:
-    assert {api for api, row in APIS.items() if row.kind is Kind.WRITE} == NAMEABLE == set(REQUESTS)
+    assert {api for api, row in CALLS.items() if row.keeps_id} == set(REQUESTS)
 
 
 @pytest.mark.parametrize("api", sorted(REQUESTS))

@@ -13,7 +13,7 @@ import trio
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.common.uuids import to_text
-from kraftlab.controller.api.apis import APIS
+from kraftlab.controller.api.apis import HANDLERS
 from kraftlab.controller.engine import log_writer
 from kraftlab.controller.engine.purgatory import Answer
 from kraftlab.controller.engine.queue import NEVER_MS, RETRY_MS
@@ -274,5 +274,5 @@ async def test_a_change_of_more_than_a_thousand_partitions_is_long_in_every_call
         ("AlterReplicationFactors", admin_pb2.AlterReplicationFactorsRequest(topics=[{"name": "small"}]), True),
         ("AlterReplicationFactors", admin_pb2.AlterReplicationFactorsRequest(topics=[{"name": "nope"}]), False),
     ]
-    wrong = [(api, request) for api, request, is_long in rows if APIS[api].is_long(sized.image, request) is not is_long]
+    wrong = [(api, request) for api, request, is_long in rows if HANDLERS[api].is_long(sized.image, request) is not is_long]
     assert wrong == []

@@ -182,6 +182,12 @@ async def test_damage_in_committed_data_ends_the_start_with_one_line(config: Con
     assert segment.name in str(caught.value)
 
 
+async def test_a_controller_without_a_handler_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(main.HANDLERS, "ElectLeaders")
+    with pytest.raises(LookupError, match="the controller has no handler of ElectLeaders"):
+        node_with(tmp_path)
+
+
 async def test_threads_can_read_the_clock(config: ControllerConfig) -> None:
     async with running(config) as node:
         here = node.service.now_ms()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.controller.api.apis import APIS
+from kraftlab.controller.api.apis import HANDLERS
 from kraftlab.controller.configs import client_quotas
 from kraftlab.rpc.server import Call
 
@@ -89,7 +89,7 @@ async def test_a_request_refused_for_another_reason_costs_nothing(client: Client
 
 
 def test_exactly_the_calls_that_create_or_delete_partitions_count() -> None:
-    assert {api: row.strict_from for api, row in APIS.items() if row.strict_from is not None} == {
+    assert {api: row.strict_from for api, row in HANDLERS.items() if row.strict_from is not None} == {
         "CreateTopics": 6,
         "CreatePartitions": 3,
         "DeleteTopics": 5,

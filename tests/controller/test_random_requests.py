@@ -23,12 +23,10 @@ import trio.testing
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from kraftlab.access.authorizer import AccessSettings
-from kraftlab.access.group_admission import GROUP_CALLS
 from kraftlab.common.errors import ErrorCode
 from kraftlab.common.uuids import LOST, MIGRATING, UNASSIGNED, to_text
 from kraftlab.config.access import AUTHORIZER
 from kraftlab.config.topic_configs import BROKER_KEYS, CLIENT_METRICS_KEYS, GROUP_KEYS, TOPIC_KEYS
-from kraftlab.controller.api.apis import APIS, Kind
 from kraftlab.metadata import peer_rpc
 from kraftlab.metadata.features import SUPPORTED, supported_features
 from kraftlab.metadata.index import index_of
@@ -36,6 +34,7 @@ from kraftlab.metadata.peer_rpc import Api
 from kraftlab.metadata.peer_senders import PEER_SENDERS
 from kraftlab.metadata.records import Listener
 from kraftlab.metadata.snapshot import ImageSnapshot, image_digest, image_from
+from kraftlab.rpc.calls import CALLS, NODE, QUORUM
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call
 from kraftlab.wire.senders import named_node
@@ -340,7 +339,7 @@ def _local(api: str) -> Any:
     return answer
 
 
-LOCAL = {api: _local(api) for api, row in APIS.items() if row.kind in (Kind.LOCAL, Kind.QUORUM)}
+LOCAL = {api: _local(api) for api, row in CALLS.items() if row.place in (NODE, QUORUM)}
 
 
 def codes_of(message: Any) -> list[tuple[int, str | None]]:
@@ -446,7 +445,7 @@ async def play(tools: Any, seed: int, calls: tuple[str, ...]) -> Counter[str]:
 
 
 @cache
-def played(tools: Any, seed: int, calls: tuple[str, ...] = tuple(sorted(APIS))) -> Counter[str]:
+def played(tools: Any, seed: int, calls: tuple[str, ...] = tuple(sorted(METHODS))) -> Counter[str]:
     """Play one seed with requests of these calls. Return the carried out ones."""
     handler, logger = Unexpected(logging.ERROR), logging.getLogger("kraftlab")
     logger.addHandler(handler)
@@ -468,9 +467,8 @@ def test_any_request_about_moves_is_answered_from_the_table_and_the_image_holds(
 
 def test_every_call_is_carried_out_now_and_then(tools: Any) -> None:
     carried_out = sum((played(tools, seed) for seed in range(SEEDS)), Counter())
-    log_dirs = {"AlterReplicaLogDirs", "DescribeLogDirs", "OnlineLogDir", "ResolveReplicaCopy"}
-    elsewhere = {*log_dirs, *GROUP_CALLS, "DeleteRecords", "InitProducerId", "DescribeProducers", "ListTransactions"}
-    calls = set(APIS) - elsewhere | {f"peer api {api}" for api in PEER_APIS}
+    here = {api for api in METHODS if CALLS[api].is_replicated or CALLS[api].place is NODE}
+    calls = here | {f"peer api {api}" for api in PEER_APIS}
     assert calls <= set(carried_out), sorted(calls - set(carried_out))
 
 

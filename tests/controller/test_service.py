@@ -14,7 +14,7 @@ import trio.testing
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.common.errors import ErrorCode
 from kraftlab.common.uuids import ZERO, to_text
-from kraftlab.controller.api.apis import APIS, Kind
+from kraftlab.controller.api.apis import HANDLERS
 from kraftlab.controller.reassignment.listing import listing
 from kraftlab.controller.topics import description
 from kraftlab.metadata.features import supported_features
@@ -34,6 +34,7 @@ from kraftlab.metadata.peer_rpc import (
     MoveProgressResponse,
 )
 from kraftlab.metadata.records import Listener
+from kraftlab.rpc.calls import CALLS, QUORUM, READ, WRITE
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call
 
@@ -99,8 +100,8 @@ def move(*entries: tuple[str, int, tuple[int, ...]]) -> pb.AlterPartitionReassig
     return request
 
 
-def test_every_method_of_the_admin_service_has_a_row() -> None:
-    assert APIS.keys() == METHODS.keys()
+def test_every_write_and_read_has_a_handler() -> None:
+    assert HANDLERS.keys() == {api for api, row in CALLS.items() if row.place in (WRITE, READ)}
 
 
 # --- what needs no task -------------------------------------------------------------------------------------------------------
@@ -178,7 +179,7 @@ async def test_requests_for_another_cluster_are_refused(client: Client) -> None:
     assert response.header.error_code == 0
 
 
-LINEARIZABLE_READS = [api for api, row in APIS.items() if row.kind in (Kind.READ, Kind.QUORUM)]
+LINEARIZABLE_READS = [api for api, row in CALLS.items() if row.place in (READ, QUORUM)]
 
 
 @pytest.mark.parametrize("api", LINEARIZABLE_READS)
@@ -410,6 +411,12 @@ async def test_envelopes_with_unknown_calls_or_garbage_are_refused(client: Clien
     assert (await envelope(client, "CreateTopics", b"\xff\xff")).error == ErrorCode.INVALID_REQUEST
 
 
+async def test_a_controller_refuses_a_request_for_a_brokers_endpoint(client: Client) -> None:
+    response = await client.call("DescribeCluster", pb.DescribeClusterRequest(endpoint_type=1))
+    assert response.header.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+    assert (response.controller_id, response.endpoint_type) == (-1, 1)
+
+
 # --- moves ------------------------------------------------------------------------------------------------------------------
 
 
@@ -603,7 +610,7 @@ async def test_loggers_of_another_cluster_are_left_alone(client: Client) -> None
 
 def test_threads_compute_what_has_very_many_entries_and_sees_no_changes() -> None:
     many = pb.CreateAclsRequest(creations=[pb.AclCreation(resource_name=f"t{number}") for number in range(10_000)])
-    assert APIS["CreateAcls"].takes_long(EMPTY, many)
-    assert not APIS["CreateAcls"].takes_long(EMPTY, pb.CreateAclsRequest(creations=many.creations[:10]))
+    assert HANDLERS["CreateAcls"].takes_long(EMPTY, many)
+    assert not HANDLERS["CreateAcls"].takes_long(EMPTY, pb.CreateAclsRequest(creations=many.creations[:10]))
     padded = pb.DescribeClusterRequest(header=pb.RequestHeader(cluster_id="x" * 100_000))
-    assert not APIS["DescribeCluster"].takes_long(EMPTY, padded)
+    assert not HANDLERS["DescribeCluster"].takes_long(EMPTY, padded)

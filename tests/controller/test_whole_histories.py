@@ -10,7 +10,7 @@ import trio.testing
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.common.errors import ErrorCode
-from kraftlab.controller.api.apis import APIS, Kind
+from kraftlab.controller.api.apis import HANDLERS
 from kraftlab.controller.api.service import ControllerService
 from kraftlab.controller.cluster import brokers, producer_ids
 from kraftlab.controller.engine.state import Outcome
@@ -32,11 +32,12 @@ from kraftlab.metadata.records import (
 )
 from kraftlab.metadata.replay_error import ReplayError
 from kraftlab.quorum.state_machine import CommittedBatch
+from kraftlab.rpc.calls import CALLS, WRITE
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call
 
-WRITES = sorted(api for api, row in APIS.items() if row.kind is Kind.WRITE)
-LISTS = sorted(api for api in WRITES if isinstance(APIS[api].entries, str))
+WRITES = sorted(api for api, row in CALLS.items() if row.place is WRITE)
+LISTS = sorted(api for api in WRITES if isinstance(HANDLERS[api].entries, str))
 
 
 def log_of(cluster: Any) -> list[AnyRecord]:
@@ -127,8 +128,8 @@ async def ask(five: Any, service: ControllerService, api: str, request: Any, wai
 def something(api: str) -> Any:
     """A request of that call that is not empty."""
     request: Any = METHODS[api].request()
-    entries = APIS[api].entries
-    if APIS[api].is_empty_request(request):
+    entries = HANDLERS[api].entries
+    if HANDLERS[api].is_empty_request(request):
         getattr(request, entries if isinstance(entries, str) else "topics").add()
     return request
 

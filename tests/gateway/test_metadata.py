@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kraftlab.access.authorizer import NOT_ASKED
+from kraftlab.access import NOT_ASKED
 from kraftlab.common.errors import ErrorCode
 from kraftlab.gateway.codec import encode_response
 from kraftlab.gateway.metadata import MetadataCalls

@@ -19,13 +19,14 @@ from kraftlab.admin.v1 import admin_pb2
 from kraftlab.common.errors import ErrorCode
 from kraftlab.common.uuids import to_text
 from kraftlab.gateway.codec import Header, KafkaRequest, MalformedRequest, decode_request, encode_response
-from kraftlab.gateway.door import DATA_CALLS, OFFERS, Door, Unanswerable
+from kraftlab.gateway.door import OFFERS, Door, Unanswerable
 from kraftlab.gateway.translation import to_message, to_value
 from kraftlab.messages.catalog import API_VERSIONS, request_class, response_class
 from kraftlab.messages.generated import alter_partition_reassignments_request as kafka
 from kraftlab.messages.schema import Structure
 from kraftlab.rpc.caller import Caller
-from kraftlab.rpc.methods import METHODS, fault
+from kraftlab.rpc.calls import DATA, fault
+from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call
 
 from .conftest import read_response
@@ -33,7 +34,7 @@ from .conftest import read_response
 SERVED = [
     (offer.key, version)
     for offer in OFFERS.values()
-    if offer.name not in DATA_CALLS
+    if offer.place is not DATA
     for version in range(offer.lowest, offer.highest + 1)
 ]
 

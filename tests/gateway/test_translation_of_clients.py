@@ -15,8 +15,8 @@ from kraftlab.messages.catalog import request_class, response_class
 from kraftlab.messages.reading import read
 from kraftlab.messages.schema import Field, Message, Structure
 from kraftlab.messages.writing import write
+from kraftlab.rpc.calls import BROKER_OFFERS
 from kraftlab.rpc.methods import METHODS
-from kraftlab.rpc.versions import BROKER_OFFERS
 
 OFFERS = {offer.key: offer for offer in BROKER_OFFERS if offer.name in METHODS}
 SERVED = [(offer.key, version) for offer in OFFERS.values() for version in range(offer.lowest, offer.highest + 1)]

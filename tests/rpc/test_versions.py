@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 import trio
 
+from kraftlab.access.refusals import BROKERS, CONTROLLERS, check_endpoint_type
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.admin.v1 import admin_pb2_grpc
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.rpc import api_versions
-from kraftlab.rpc.endpoint_types import BROKERS, CONTROLLERS, check_endpoint_type
+from kraftlab.rpc.calls import BROKER_OFFERS, CONTROLLER_OFFERS, OFFERS
 from kraftlab.rpc.methods import METHODS
-from kraftlab.rpc.versions import BROKER_OFFERS, CONTROLLER_OFFERS, OFFERS, refusal, version_of
+from kraftlab.rpc.versions import refusal, version_of
 
 
 def versioned(version: int | None) -> pb.RequestHeader:

@@ -22,8 +22,8 @@ from kraftlab.gateway.translation import to_message, to_value
 from kraftlab.messages.catalog import request_class, response_class
 from kraftlab.messages.reading import read
 from kraftlab.messages.writing import write
+from kraftlab.rpc.calls import OFFERS
 from kraftlab.rpc.methods import METHODS
-from kraftlab.rpc.versions import OFFERS
 
 RECORDINGS = Path(__file__).parents[2] / "cases" / "recordings"
 NAMES = sorted(path.name for path in RECORDINGS.glob("4[2-4]*.json") if int(path.name[:3]) >= 426)

@@ -26,7 +26,7 @@ from jepsen_lite.worlds.trio_drive import TrioDrive
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.checking.facts import Observation
 from kraftlab.common.errors import ApiError, ErrorCode
-from kraftlab.controller.api.apis import APIS, Kind
+from kraftlab.controller.api.apis import HANDLERS
 from kraftlab.controller.engine import exactly_once
 from kraftlab.controller.engine.exactly_once import identity_of
 from kraftlab.controller.engine.state import EMPTY_STATE, Context, ControllerState, Outcome, QuorumFacts, Settings
@@ -49,6 +49,7 @@ from kraftlab.metadata.records import (
 )
 from kraftlab.metadata.snapshot import image_digest, image_records
 from kraftlab.quorum.core.batch import LeaderChange, encode_control
+from kraftlab.rpc.calls import CALLS, WRITE
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call
 
@@ -153,18 +154,19 @@ class ReferenceCluster:
 
     def answer(self, api: str, request: Any, node: int | None) -> Reply:
         """Return the answer. CallFailed for an error of the whole request."""
-        row = APIS[api]
+        handler, is_write = HANDLERS.get(api), CALLS[api].place is WRITE
         node = CONTROLLERS[0] if node is None else node
-        row.prepare(request, "User:ANONYMOUS")
-        if row.kind is not Kind.WRITE:
+        if handler is not None:
+            handler.prepare(request, "User:ANONYMOUS")
+        if not is_write:
             self.brokers_go_on()
         try:
-            if row.kind is Kind.WRITE:
+            if is_write:
                 if node in CONTROLLERS[1:]:
                     raise ApiError(ErrorCode.NOT_CONTROLLER)
-                response, offset = self._write(api, row, request)
+                response, offset = self._write(api, handler, request)
             else:
-                response, offset = self._read(api, row, request, node)
+                response, offset = self._read(api, handler, request, node)
         except ApiError as error:
             raise CallFailed("fail", error.code.name, node=node, offset=self.end_offset, epoch=EPOCH) from error
         response.header.metadata_offset = offset
@@ -172,7 +174,7 @@ class ReferenceCluster:
         response.header.leader_id = CONTROLLERS[0]
         return Reply(response, node, offset, EPOCH)
 
-    def _write(self, api: str, row: Any, request: Any) -> tuple[Any, int]:
+    def _write(self, api: str, handler: Any, request: Any) -> tuple[Any, int]:
         response = METHODS[api].response()
         call = Call(api, request, "User:test", "here")
         identity = identity_of(call.api, call.principal, call.request)
@@ -190,7 +192,7 @@ class ReferenceCluster:
             _drop_expectations(request)
         if getattr(request, "broker_epoch", 0) and self.lies("epoch not asked for"):
             return self._give_block(request)
-        outcome: Outcome[Any] = row.run(self.state, request, context)
+        outcome: Outcome[Any] = handler.run(self.state, request, context)
         if identity is not None:
             outcome = exactly_once.recorded(api, identity, outcome, self.state, now_ms)
         records = list(outcome.records)
@@ -227,7 +229,7 @@ class ReferenceCluster:
                 again += [Config(0, RESOURCE_TOPIC, topic.name, name, value) for name, value in values.items()]
                 self._after = again
 
-    def _read(self, api: str, row: Any, request: Any, node: int) -> tuple[Any, int]:
+    def _read(self, api: str, handler: Any, request: Any, node: int) -> tuple[Any, int]:
         header = request.header
         offset = header.min_offset
         place = len(self.states) - 1
@@ -247,12 +249,12 @@ class ReferenceCluster:
             claimed = self.states[place].image.provenance.offset
         if self.lies("false offset"):
             place = max(0, place - 6)
-        response = self._run_read(api, row, request, self.states[place])
+        response = self._run_read(api, handler, request, self.states[place])
         if self.lies("torn read"):
-            _tear(response, self._run_read(api, row, request, self.states[max(0, place - 8)]))
+            _tear(response, self._run_read(api, handler, request, self.states[max(0, place - 8)]))
         return response, claimed
 
-    def _run_read(self, api: str, row: Any, request: Any, state: ControllerState) -> Any:
+    def _run_read(self, api: str, handler: Any, request: Any, state: ControllerState) -> Any:
         if api in ("AddRaftVoter", "RemoveRaftVoter"):
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
         if api in ("DescribeMetadata", "DescribeImage", "DescribeQuorum", "TransferLeadership"):
@@ -265,7 +267,7 @@ class ReferenceCluster:
             silences_ms=dict,
         )
         served = SimpleNamespace(controller=controller, now_ms=self.now_ms, broker=None)
-        return row.run(served, request)
+        return handler.run(served, request)
 
     def _DescribeMetadata(self, request: Any, state: ControllerState) -> Any:
         if request.at_offset:
