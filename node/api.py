@@ -2,9 +2,9 @@
 
 Theory of operation. Controllers (`controller/api/service.py`) and brokers (`broker/api/admin_service.py`) answer a call in the
 same order. `check` refuses a call for another cluster, in a read mode that it cannot have, or for another type of endpoint. The
-node answers for its own loggers itself, whoever answers for the rest of the request. It waits for `min_offset`. `admit` then asks
-the rule of the call's row which part of the request the caller may have, and a handler carries that part out. An ApiError at any
-step becomes a response by `refused`. A broker forwards a call that it does not answer; a controller refuses it.
+node answers for its own loggers itself, also where another node answers for the rest. It waits for `min_offset`. `admit` then
+asks the rule of the call's row which part of the request the caller may have, and a handler executes that part. An ApiError at
+any step becomes a response by `refused`. A broker forwards a call that it does not answer; a controller refuses it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Service(ABC):
         return response
 
     def check(self, call: Call) -> None:
-        """Raise ApiError for a request that this node cannot answer, whoever sends it."""
+        """Raise ApiError for a request that this node cannot answer to any caller."""
         row, header = CALLS[call.api], header_of(call.request)
         if header.cluster_id and header.cluster_id != self._cluster_id:
             raise ApiError(

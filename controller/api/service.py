@@ -244,7 +244,7 @@ class ControllerService(Service):
         """Answer a call about this node or the quorum. The leader of the quorum answers for it, but any controller describes the
         partition of the metadata log: that answer names the leader.
         """
-        assert row.place is not None, "requests without a place are no calls"
+        assert row.place is not None, "a request without a place is not a call"
         if row.is_brokers and row.place is not NODE:
             raise ApiError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, f"{row.place.value}, this is a controller.")
         if row.place is QUORUM and not self.controller.is_active and not getattr(request, "topics", ()):
