@@ -94,7 +94,7 @@ def test_two_members_share_a_topic_and_one_takes_over(cluster: LocalCluster, mak
 
         until(are_sharing, "every record is read, and each member has half of the partitions")
         for consumer in consumers:
-            consumer.commit()
+            until(lambda consumer=consumer: _commits(consumer), "what a member has read is committed")
         consumers.pop().close()
         until(lambda: poll(consumers[0]) == [] and len(consumers[0].assignment()) == PARTITIONS, "the other takes over")
         assert poll(consumers[0]) == [], "committed records are not read again"
@@ -115,7 +115,8 @@ def test_a_group_survives_its_coordinator(cluster: LocalCluster) -> None:
         (row,) = found.coordinators
         cluster.kill_node(row.node_id)
         try:
-            until(lambda: _commits(consumer, place, 8), "offsets are committed at the next coordinator")
+            half_way = {place: OffsetAndMetadata(8, "", -1)}
+            until(lambda: _commits(consumer, half_way, timeout_ms=1000), "offsets are committed at the next coordinator")
             assert consumer.committed(place) == 8
         finally:
             cluster.start_node(row.node_id)
@@ -124,11 +125,12 @@ def test_a_group_survives_its_coordinator(cluster: LocalCluster) -> None:
         consumer.close()
 
 
-def _commits(consumer: KafkaConsumer, place: TopicPartition, offset: int) -> bool:
-    poll(consumer)
+def _commits(consumer: Any, *offsets: dict[TopicPartition, OffsetAndMetadata], **options: int) -> bool:
+    """Commit the offsets, by default those of what was read. A client refuses while its group rebalances."""
     try:
-        consumer.commit({place: OffsetAndMetadata(offset, "", -1)}, timeout_ms=1000)
+        consumer.commit(*offsets, **options)
     except Exception:
+        poll(consumer)
         return False
     return True
 

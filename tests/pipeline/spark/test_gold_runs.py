@@ -223,7 +223,7 @@ def test_queries_and_states_read_the_lake_as_it_was_in_an_earlier_version_or_at_
     ("arguments", "text"),
     [
         (["state", "--at-offset", "10000"], "holds offsets 0 to 9999, not 10000"),
-        (["state", "--at-time", "1000"], "no record was appended by 1000; the first that"),
+        (["state", "--at-time", "1000"], "no record was appended by 1000; the first record of the lake"),
         (["build", "gold", "--range", "0-5"], "gold is built of all of silver at once; leave --range out"),
     ],
 )
