@@ -1,1 +1,1 @@
-"""Audits of a metadata log's history, as plain functions over rows, without Spark. `tables/gold.py` runs them on Spark."""
+"""Audits of a metadata log's history, as plain functions over rows, without Spark."""
