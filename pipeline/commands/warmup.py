@@ -26,16 +26,15 @@ class Report(msgspec.Struct, frozen=True):
 Example:
   kraftlab pipeline warmup""",
 )
-@click.option("--again", is_flag=True, help="Make a new archive even if there is one.")
 @json_option
-def warmup(again: bool, as_json: bool) -> None:
+def warmup(as_json: bool) -> None:
     """Archive the classes that Spark's JVM loads, so that later sessions start in about half the time. This takes half a
     minute, and 200 MB under ~/.cache/kraftlab. Run it again after updating Java or PySpark.
     """
     from ..session.warmup import warm_up
 
     began = time.monotonic()
-    warmed = warm_up(again=again, progress=lambda line: click.echo(line, err=True))
+    warmed = warm_up(progress=lambda line: click.echo(line, err=True))
     output = Output(as_json)
     megabytes = f"{warmed.size_bytes / 1e6:.0f} MB"
     output.lines([f"{'Written' if warmed.built else 'There already'}: {warmed.archive.directory} ({megabytes})"])

@@ -36,7 +36,7 @@ class WarmUpResult:
     size_bytes: int
 
 
-def warm_up(*, again: bool = False, progress: Callable[[str], None]) -> WarmUpResult:
+def warm_up(*, progress: Callable[[str], None]) -> WarmUpResult:
     """Create the archive for this Java and this Spark, unless it exists. `progress` gets a line for each step.
 
     Raises NoJava; EnvironmentFault if the JVM wrote no archive; WrongUse in a Spark that another program started.
@@ -45,7 +45,7 @@ def warm_up(*, again: bool = False, progress: Callable[[str], None]) -> WarmUpRe
         raise WrongUse("warmup is for sessions that start a JVM here, and this one is given by spark-submit or SPARK_REMOTE")
     found = java.ensure()
     archive = archive_for(found, factory.spark_home(), cache.directory(os.environ))
-    built = again or not archive.is_built
+    built = not archive.is_built
     if built:
         progress(f"a training run on Java {found.version} …")
         archive.directory.mkdir(parents=True, exist_ok=True)

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 _FOR_ARROW = {"s3a": "s3", "s3n": "s3"}
 _FOR_SPARK = {"s3": "s3a", "s3n": "s3a"}
-OBJECT_STORES = frozenset({"s3", "gcs", "abfs"})
-"""Arrow's names of file systems in which a file appears whole at the end of its writing, and nothing can be renamed."""
 
 
 def normalised(place: str | Path) -> str:
