@@ -397,42 +397,26 @@ def export(file: str, kind: str, wave: int | None) -> int:
     "sweep",
     short_help="Plan for what-ifs: another band, a lost rack, more brokers.",
     epilog="""\b
-Examples:
-  kraftlab pipeline plan sweep --input cluster.json
-  kraftlab pipeline --master spark://host:7077 plan sweep --input cluster.json --on-spark""",
+Example:
+  kraftlab pipeline plan sweep --input cluster.json""",
 )
 @source_options
 @click.option("--goals", metavar="GOALS", help="Goals, as for `plan propose` (default: all).")
-@click.option("--on-spark", is_flag=True, help="Plan the scenarios in parallel, one Spark task each.")
 @json_option
-def sweep(
-    input_file: str | None,
-    lake: str | None,
-    goals: str | None,
-    on_spark: bool,
-    as_json: bool,
-) -> int:
+def sweep(input_file: str | None, lake: str | None, goals: str | None, as_json: bool) -> int:
     """Make a plan for each scenario: bands of 5, 10 and 20 %, each rack lost, one and three more brokers."""
     from ..planning.explain import summary_lines
     from ..planning.goals import ALL, parse_goals
     from ..planning.options import PlanOptions
-    from ..planning.scenarios import Summary, standard_scenarios, summarise
+    from ..planning.scenarios import standard_scenarios, summarise
 
     document = read_cluster_from(input_file, lake)
     options = PlanOptions(goals=ALL if goals is None else parse_goals(goals.split(",")))
     scenarios = standard_scenarios(document, options)
-    if on_spark:
-        from ..planning.sweep_on_spark import sweep as sweep_on_spark
-        from .spark import spark_session
-
-        with spark_session() as spark:
-            rows = {row.scenario: Summary(**row.asDict()) for row in sweep_on_spark(spark, document, scenarios).collect()}
-        found = [rows[scenario.name] for scenario in scenarios]
-    else:
-        found = []
-        for number, scenario in enumerate(scenarios, 1):
-            _note(f"{number} of {len(scenarios)}: {scenario.name}")
-            found.append(summarise(document, scenario))
+    found = []
+    for number, scenario in enumerate(scenarios, 1):
+        _note(f"{number} of {len(scenarios)}: {scenario.name}")
+        found.append(summarise(document, scenario))
     out = Output(as_json)
     out.lines(summary_lines(found))
     out.result({"scenarios": msgspec.to_builtins(found)})

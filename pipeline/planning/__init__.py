@@ -2,5 +2,5 @@
 
 The steps of a plan: `documents` (a cluster as JSON) → `cluster` (the same as arrays) → `propose` (forced moves, then `flow` and
 `realiser`, then `repair`, or for small clusters `exact`; then `leaders` and `log_dirs`) → `plan` (the document) → `waves`,
-`explain`. `checks` judges plans of any origin with code of its own. Only `sweep_on_spark` needs Spark.
+`explain`. `checks` judges plans of any origin with code of its own.
 """

@@ -31,25 +31,14 @@ SHOWN_MAX = 5
 """Illegal keys that are explained."""
 
 
-Search = Callable[[str, Sequence[Operation]], Decision]
-"""Judges the calls of a key."""
-
-
 class Linearizable:
-    """`model` returns the object of a key. `search` replaces the two searches."""
+    """`model` returns the object of a key."""
 
     name = "linearizable"
 
-    def __init__(
-        self,
-        model: Callable[[str], NamedModel[Any]],
-        *,
-        steps_max: int = STEPS_MAX,
-        search: Search | None = None,
-    ) -> None:
+    def __init__(self, model: Callable[[str], NamedModel[Any]], *, steps_max: int = STEPS_MAX) -> None:
         self.model = model
         self.steps_max = steps_max
-        self._search = search or self.judged
 
     def judged(self, key: str, calls: Sequence[Operation]) -> Decision:
         """Judge one key with the two searches."""
@@ -80,7 +69,7 @@ class Linearizable:
 
     def check(self, run: Run) -> Verdict:
         keys = self.keys_of(run)
-        answers = {key: self._search(key, calls) for key, (_, calls) in keys.items()}
+        answers = {key: self.judged(key, calls) for key, (_, calls) in keys.items()}
         illegal = [key for key, answer in answers.items() if answer.legal is False]
         undecided = [key for key, answer in answers.items() if answer.legal is None]
         checked = sum(answer.calls for answer in answers.values())

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import click
 import msgspec
 
 from kraftlab.checking.linearizability import STEPS_MAX
 from kraftlab.cli.output import Output, json_option
 
-from ..command import MachineLacks, WrongUse
-from ..recheck import Answers, KeyTask, rechecked, tasks_of
+from ..command import WrongUse
+from ..recheck import rechecked
 from ..store import DEFAULT_STORE, LATEST, RunDirectory, RunRecord, StoreError, all_runs, first_run
 from ..verdicts import HARNESS, ending, word, worst
 from ..workloads import UnknownWorkload
-
-ENGINES = ("local", "spark")
 
 
 @click.command(
@@ -27,17 +23,10 @@ Examples:
   kraftlab chaos check
   kraftlab chaos check topics/20260101T120000-7 registers/20260101T120100-8
   kraftlab chaos check --steps 50000000
-  kraftlab chaos check --all --engine spark""",
+  kraftlab chaos check --all""",
 )
 @click.argument("runs", metavar="[RUN…]", nargs=-1)
 @click.option("--all", "of_all", is_flag=True, help="Check all runs of the store.")
-@click.option(
-    "--engine",
-    type=click.Choice(ENGINES),
-    default=ENGINES[0],
-    show_default=True,
-    help="Where to search for a linearization: in this process, or in Spark with one task per key.",
-)
 @click.option(
     "--steps",
     type=click.IntRange(min=1),
@@ -53,7 +42,7 @@ Examples:
     help="Directory in which runs are stored.",
 )
 @json_option
-def check(runs: tuple[str, ...], of_all: bool, engine: str, steps: int | None, store: str, as_json: bool) -> None:
+def check(runs: tuple[str, ...], of_all: bool, steps: int | None, store: str, as_json: bool) -> None:
     """Check each RUN (default: the newest) again with the checkers of this version, and store the new verdicts in it.
 
     To update its page: kraftlab chaos report RUN. The exit code is that of the worst run. With --all, a run that cannot be
@@ -66,11 +55,10 @@ def check(runs: tuple[str, ...], of_all: bool, engine: str, steps: int | None, s
         raise WrongUse(f"there are no runs in {store}; make one with: {first_run(store)}")
     output = Output(as_json)
     try:
-        answers = _spark_answers(directories, steps, of_all) if engine == "spark" else None
         judged: list[tuple[RunDirectory, RunRecord]] = []
         for directory in directories:
             try:
-                record, _ = rechecked(directory, answers, steps)
+                record, _ = rechecked(directory, steps)
             except (StoreError, UnknownWorkload) as error:
                 if not of_all:
                     raise
@@ -88,29 +76,6 @@ def check(runs: tuple[str, ...], of_all: bool, engine: str, steps: int | None, s
     )
     endings = [ending(record.verdicts) for _, record in judged]
     raise SystemExit(worst([*endings, HARNESS] if len(judged) < len(directories) else endings).exit_code)
-
-
-def _spark_answers(directories: Sequence[RunDirectory], steps: int | None, of_all: bool) -> Answers:
-    """Search on Spark. With --all, runs that cannot be read are skipped here; `check` reports them."""
-    try:
-        from kraftlab.pipeline.errors import EnvironmentFault
-        from kraftlab.pipeline.session import factory, settings
-
-        from ..spark_engine import answers_of
-    except ModuleNotFoundError as error:
-        raise MachineLacks(f"{error.name} is not installed; install it with: pip install 'kraftlab[pipeline]'") from error
-    tasks: list[KeyTask] = []
-    for directory in directories:
-        try:
-            tasks += tasks_of(directory, steps)
-        except (StoreError, UnknownWorkload):
-            if not of_all:
-                raise
-    try:
-        with factory.session() as spark:
-            return answers_of(spark, tasks, settings.processors())
-    except EnvironmentFault as error:
-        raise MachineLacks(f"{error}; or leave out --engine spark") from error
 
 
 def _lines(directory: RunDirectory, record: RunRecord) -> list[str]:
