@@ -7,13 +7,15 @@ from unittest.mock import MagicMock
 import pytest
 
 from kraftlab.broker.api import wiring
+from kraftlab.gateway.door import Door
 from kraftlab.rpc import calls
 
 PARTS = wiring.Parts(*(MagicMock() for _ in wiring.Parts._fields))
 
 
 def test_every_call_of_a_broker_has_a_handler() -> None:
-    wiring.door(PARTS, wiring.admin_service(PARTS))
+    service = wiring.admin_service(PARTS)
+    assert isinstance(wiring.door(PARTS, service), Door), "neither the admin API nor the Kafka listener lacks a handler"
 
 
 def test_a_broker_without_a_handler_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,7 +130,7 @@ def test_a_killed_leader_without_its_topic_id_is_filled_again_and_keeps_its_old_
 
 
 def test_a_damaged_topic_id_of_a_leader_beside_a_damaged_follower_costs_no_file(kraftlab_here: Any) -> None:
-    """Whoever leads then, the longer log stays, and its place and its end are named."""
+    """Keep the longer log, also if the shorter one leads, and name its place and its end."""
     with scratch_directory("damaged-pair") as directory, LocalCluster(directory, 1, 2, 1, overrides=OVERRIDES) as cluster:
         lab = Workbench(cluster)
         try:

@@ -37,3 +37,10 @@ def test_every_named_test_exists() -> None:
     assert [path for path in sorted(files) if not (ROOT / "tests" / path).is_file()] == []
     defined = {path: functions(path) for path in files}
     assert [(path, name) for path, name in named if name not in defined[path]] == []
+
+
+def test_no_file_stands_twice_in_a_table() -> None:
+    tables = [table.splitlines() for table in re.findall(r"^\| file \|.*\n(?:\|.*\n)+", PAGE, re.MULTILINE)]
+    files = [[line.split(" | ")[0] for line in table] for table in tables]
+    assert [row for rows in files for row in set(rows) if rows.count(row) > 1] == []
+    assert len(tables) > 2
