@@ -21,16 +21,6 @@ from kraftlab.metadata.acls import CLUSTER_NAME, Operation, ResourceType
 from . import NOT_ASKED, refusals
 from .authorizer import Rights
 from .calls import Admission, Admit, CallContext, refusing, without
-from .group_admission import (
-    delete_groups,
-    describe_groups,
-    find_coordinator,
-    list_groups,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    on_group,
-)
 from .refusals import Refuse
 
 TOPIC_REFUSED = "Topic authorization failed."
@@ -259,51 +249,6 @@ def describe_topic_partitions(call: CallContext) -> Admission:
     return Admission(reduced, complete, is_void=not kept)
 
 
-def metadata(call: CallContext) -> Admission:
-    """Require DESCRIBE, as `describe_topic_partitions` does. The request can also name topics by id."""
-    rights, request = call.rights, call.request
-
-    def complete_operations(response: Any) -> None:
-        response.cluster_authorized_operations = _cluster_operations(call)
-        for topic in response.topics:
-            topic.topic_authorized_operations = (
-                rights.operations(ResourceType.TOPIC, topic.name)
-                if request.include_topic_authorized_operations and topic.name
-                else NOT_ASKED
-            )
-
-    if rights.are_unlimited:
-        return Admission(request, complete_operations)
-
-    def complete(response: Any) -> None:
-        complete_operations(response)
-        answered = list(response.topics)
-        is_named = request.HasField("topics")
-        visible = [topic for topic in answered if _may_describe(rights, topic)]
-        hidden = [topic for topic in answered if not _may_describe(rights, topic)] if is_named else []
-        del response.topics[:]
-        response.topics.extend(visible)
-        requested_ids = (
-            {topic.topic_id for topic in request.topics.values if topic.topic_id not in ("", _NO_ID)} if is_named else set()
-        )
-        for topic in hidden:
-            is_by_id = topic.topic_id in requested_ids
-            refusal = response.topics.add(
-                topic_id=topic.topic_id if is_by_id else _NO_ID,
-                error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-                topic_authorized_operations=NOT_ASKED,
-            )
-            if not is_by_id:
-                refusal.name = topic.name
-
-    return Admission(request, complete)
-
-
-def _may_describe(rights: Rights, topic: Any) -> bool:
-    """Return True also for a topic without a name: its id is unknown."""
-    return not topic.name or rights.allow(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
-
-
 # --- configs -----------------------------------------------------------------------------------------------------------------
 
 _CONFIGS_OF_CLUSTER = frozenset({4, 8, 16})
@@ -369,8 +314,6 @@ RULES: Mapping[str, Admit] = {
     "ALTER_CONFIGS": _configs(Operation.ALTER_CONFIGS, "responses"),
     "DESCRIBE_CONFIGS": _configs(Operation.DESCRIBE_CONFIGS, "results"),
     "delete_records": _by_topic(Operation.DELETE, refusals.delete_records),
-    "describe_producers": _by_topic(Operation.READ, refusals.describe_producers, TOPIC_REFUSED),
-    "READ GROUP": on_group(Operation.READ),
     **{
         decide.__name__: decide
         for decide in (
@@ -378,16 +321,8 @@ RULES: Mapping[str, Admit] = {
             create_partitions,
             delete_topics,
             describe_cluster,
-            describe_groups,
             describe_topic_partitions,
-            delete_groups,
-            find_coordinator,
             init_producer_id,
-            list_groups,
-            metadata,
-            offset_commit,
-            offset_delete,
-            offset_fetch,
         )
     },
 }

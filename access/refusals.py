@@ -74,16 +74,6 @@ def describe_topic_partitions(
         set_error(response.topics.add(name=name, topic_id=to_text(ZERO), topic_authorized_operations=NOT_ASKED), error)
 
 
-def metadata(request: admin_pb2.MetadataRequest, response: admin_pb2.MetadataResponse, error: ApiError) -> None:
-    for topic in request.topics.values:
-        response.topics.add(
-            name=topic.name,
-            topic_id=topic.topic_id or to_text(ZERO),
-            error_code=error.code,
-            topic_authorized_operations=NOT_ASKED,
-        )
-
-
 def alter_partition_reassignments(
     request: admin_pb2.AlterPartitionReassignmentsRequest,
     response: admin_pb2.AlterPartitionReassignmentsResponse,
@@ -169,23 +159,3 @@ def delete_records(request: admin_pb2.DeleteRecordsRequest, response: admin_pb2.
         result = response.topics.add(name=topic.name)
         for partition in topic.partitions:
             result.partitions.add(partition_index=partition.partition_index, low_watermark=-1, error_code=error.code)
-
-
-def describe_producers(
-    request: admin_pb2.DescribeProducersRequest, response: admin_pb2.DescribeProducersResponse, error: ApiError
-) -> None:
-    for topic in request.topics:
-        result = response.topics.add(name=topic.name)
-        for index in topic.partition_indexes:
-            result.partitions.add(partition_index=index, error_code=error.code, error_message=error.message)
-
-
-def join_group(request: admin_pb2.JoinGroupRequest, response: admin_pb2.JoinGroupResponse, error: ApiError) -> None:
-    response.member_id = request.member_id
-
-
-def offset_commit(request: admin_pb2.OffsetCommitRequest, response: admin_pb2.OffsetCommitResponse, error: ApiError) -> None:
-    for topic in request.topics:
-        result = response.topics.add(name=topic.name, topic_id=topic.topic_id)
-        for partition in topic.partitions:
-            result.partitions.add(partition_index=partition.partition_index, error_code=error.code)

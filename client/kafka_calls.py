@@ -7,12 +7,16 @@ far as Kafka knows it. A response with an error in its header is returned as it 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.common.errors import ErrorCode
+from kraftlab.common.uuids import to_text
+from kraftlab.messages.generated.metadata_request import MetadataRequest, MetadataRequestTopic
+from kraftlab.messages.generated.metadata_response import MetadataResponse, MetadataResponseTopic
+from kraftlab.messages.schema import Message as KafkaMessage
 from kraftlab.metadata.features import KRAFT_VERSION
 from kraftlab.rpc.methods import AdminRequest, Response
 
@@ -20,13 +24,17 @@ _QUORUM_TOPIC = "__cluster_metadata"
 _CONTROLLERS = 2
 """Endpoint type of controllers."""
 _ANY = "any"
+_OF_PARTITIONS = ("error_code", "partition_index", "leader_id", "leader_epoch", "replica_nodes", "isr_nodes", "offline_replicas")
 Partition = tuple[str, int]
+Answer = TypeVar("Answer", bound=KafkaMessage)
 
 
 class Node(Protocol):
     """One broker or controller of a Kafka cluster."""
 
     def ask(self, answer: type[Response], request: AdminRequest) -> Response: ...
+
+    def exchange(self, request: KafkaMessage, answer: type[Answer]) -> Answer: ...
 
     def offers(self, api: str) -> bool: ...
 
@@ -53,28 +61,18 @@ def describe_topics(node: Node, request: pb.DescribeTopicPartitionsRequest) -> p
 
 
 def _topics_of_metadata(node: Node, request: pb.DescribeTopicPartitionsRequest) -> pb.DescribeTopicPartitionsResponse:
-    asked = pb.MetadataRequest(header=request.header)
-    if request.topics.names:
-        asked.topics.values.extend(pb.MetadataTopic(name=name) for name in request.topics.names)
-    answer = node.ask(pb.MetadataResponse, asked)
-    described = pb.DescribeTopicPartitionsResponse(header=answer.header)
-    for topic in sorted(answer.topics, key=lambda topic: topic.name):
+    """Describe topics as Metadata has them."""
+    asked = [MetadataRequestTopic(name=name) for name in request.topics.names] or None
+    answer = node.exchange(MetadataRequest(asked), MetadataResponse)
+    described = pb.DescribeTopicPartitionsResponse()
+    topics = [topic for topic in answer.topics or () if isinstance(topic, MetadataResponseTopic)]
+    for topic in sorted(topics, key=lambda topic: topic.name or ""):
         found = described.topics.add(
-            error_code=topic.error_code, name=topic.name, topic_id=topic.topic_id, is_internal=topic.is_internal
+            error_code=topic.error_code, name=topic.name, topic_id=to_text(topic.topic_id), is_internal=topic.is_internal
         )
         for entry in sorted(topic.partitions, key=lambda entry: entry.partition_index):
-            _copy(entry, found.partitions.add())
+            found.partitions.add(**{name: getattr(entry, name) for name in _OF_PARTITIONS})
     return described
-
-
-def _copy(source: Message, target: Message) -> None:
-    """Copy the fields that both messages have."""
-    for field, value in source.ListFields():
-        if field.name in target.DESCRIPTOR.fields_by_name:
-            if field.is_repeated:
-                getattr(target, field.name).extend(value)
-            else:
-                setattr(target, field.name, value)
 
 
 def alter_partition_counts(node: Node, request: pb.AlterPartitionCountsRequest) -> pb.AlterPartitionCountsResponse:
@@ -85,7 +83,8 @@ def alter_partition_counts(node: Node, request: pb.AlterPartitionCountsRequest) 
     answer = node.ask(pb.CreatePartitionsResponse, asked)
     altered = pb.AlterPartitionCountsResponse(header=answer.header)
     for result in answer.results:
-        _copy(result, altered.topics.add())
+        text = result.error_message if result.HasField("error_message") else None
+        altered.topics.add(name=result.name, error_code=result.error_code, error_message=text)
     return altered
 
 

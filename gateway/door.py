@@ -7,6 +7,7 @@ controller serves admin calls too, to tools with `--bootstrap-controller`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
@@ -17,20 +18,21 @@ from kraftlab.admin.v1 import admin_pb2
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.config.models import KAFKA_LISTENER
 from kraftlab.messages.catalog import API_VERSIONS, response_class
-from kraftlab.messages.schema import Message
+from kraftlab.messages.schema import Message, Structure
 from kraftlab.metadata.records import Listener
 from kraftlab.rpc.caller import Caller
-from kraftlab.rpc.calls import BROKER_OFFERS, CONTROLLER_OFFERS, DATA, Row
+from kraftlab.rpc.calls import BROKER_OFFERS, CONTROLLER_OFFERS, LISTENER, Row
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call, Dispatch
+from kraftlab.rpc.turns import ELEMENTS_AT_ONCE
 from kraftlab.wire.parts import Part
 
 from .codec import Header, KafkaRequest, encode_response
-from .translation import says_error, to_message, to_value
+from .translation import client_code, says_error, to_message, to_value
 
 OFFERS: dict[int, Row] = {row.key: row for row in BROKER_OFFERS if row.place is not None}
 """The requests that a broker serves, by API key."""
-CONTROLLERS_OFFERS: dict[int, Row] = {row.key: row for row in CONTROLLER_OFFERS if row.place not in (None, DATA)}
+CONTROLLERS_OFFERS: dict[int, Row] = {row.key: row for row in CONTROLLER_OFFERS if row.place not in (None, LISTENER)}
 """The requests that a controller serves (KIP-919), by API key."""
 UNSERVED_FEATURES = frozenset({"group.version", "share.version", "streams.version", "transaction.version"})
 """A client that sees one of them uses requests that are not served."""
@@ -63,7 +65,7 @@ class Unanswerable(Exception):
 
 class Door:
     """Answers requests of one node. `nodes` returns the nodes of its kind that the metadata knows; `published` waits until this
-    node has published an offset. `local` answers requests about data and Metadata, by name.
+    node has published an offset. `local` answers requests about data, groups and Metadata, by name.
     """
 
     def __init__(
@@ -95,10 +97,11 @@ class Door:
             try:
                 value = await self._local[name](request, caller)
             except ApiError as error:
-                raise Unanswerable(f"{name} failed: {error}") from error
+                value = _refused(name, head, error)
             if value is None:
                 return None
-            return await self._off_loop(encode_response, head, value) if request.is_large else encode_response(head, value)
+            is_large = request.is_large or elements_of(value) > ELEMENTS_AT_ONCE
+            return await self._off_loop(encode_response, head, value) if is_large else encode_response(head, value)
         method = METHODS[name]
         message: Any = method.request()
         if request.is_large:
@@ -155,6 +158,30 @@ class Door:
         # A client takes the controller's address from the list of nodes.
         if response.controller_id not in named:
             response.controller_id = self._node_id if self._node_id in named else next(iter(named), -1)
+
+
+def elements_of(value: Structure, depth: int = 2) -> int:
+    """Return the number of elements in the lists of an answer, to some depth; a list that is full already is not entered."""
+    count = 0
+    for name in _lists_of(type(value)):
+        entries = getattr(value, name) or ()
+        count += len(entries)
+        if depth and count <= ELEMENTS_AT_ONCE:
+            count += sum(elements_of(entry, depth - 1) for entry in entries if isinstance(entry, Structure))
+    return count
+
+
+@functools.cache
+def _lists_of(kind: type[Structure]) -> tuple[str, ...]:
+    return tuple(field.name for field in kind.FIELDS if field.is_array)
+
+
+def _refused(name: str, head: Header, error: ApiError) -> Message:
+    """Return a response that says only that the whole request failed. Unanswerable if it has no field for that."""
+    kind = response_class(head.key)
+    if not any(field.name == "error_code" and field.is_in(head.version) for field in kind.FIELDS):
+        raise Unanswerable(f"{name} failed: {error}") from error
+    return kind(error_code=client_code(error.code))
 
 
 def _encoded(head: Header, response: Any) -> Sequence[Part]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 import immutables
+import msgspec
 import trio
 
 from kraftlab.access import NOT_ASKED
@@ -40,6 +41,8 @@ from .codec import KafkaRequest
 PARTITIONS_AT_ONCE = 1000
 """Partitions that are described before other tasks get the event loop."""
 ENCODED_TOPICS_MAX = 50_000
+_MISSING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION})
+"""Errors of named topics that the caller may see, and that do not exist."""
 
 CreateTopic = Callable[[str, Caller], Awaitable[ErrorCode]]
 """Creates a topic with the defaults of the cluster, for a caller; returns once this broker has published it."""
@@ -98,8 +101,8 @@ class MetadataCalls:
         self._partitions_until_pause = PARTITIONS_AT_ONCE
 
     async def metadata(self, request: KafkaRequest, caller: Caller) -> MetadataResponse:
-        """Describe brokers that are not fenced, and topics in the order of the request, each once; all topics, sorted, if none is
-        named.
+        """Describe brokers that are not fenced, and topics in the order of the request, each once, those that the caller may not
+        see last; all topics, sorted, if none is named.
         """
         body: MetadataRequest = request.body
         version = request.header.version
@@ -108,14 +111,16 @@ class MetadataCalls:
         rights = self._rights(caller.principal, caller.host)
         with_operations = body.include_topic_authorized_operations
         turns = Turns()
-        rows = await self._rows(request, caller, rights, turns)
+        rows = sorted(await self._rows(request, caller, rights, turns), key=_is_refused)
         brokers = self._brokers_of(self._image())
         topics: list[MetadataResponseTopic | bytes] = []
         for row in rows:
             await turns.step()
             if isinstance(row, TopicImage):
-                operations = rights.operations(ResourceType.TOPIC, row.name) if with_operations else NOT_ASKED
+                operations = _operations(rights, row.name) if with_operations else NOT_ASKED
                 topics.append(await self._encode(row, version, operations, brokers))
+            elif with_operations and row.error_code in _MISSING:
+                topics.append(msgspec.structs.replace(row, topic_authorized_operations=_operations(rights, row.name)))
             else:
                 topics.append(row)
         # A client takes the controller's address from the list of brokers.
@@ -210,6 +215,15 @@ class MetadataCalls:
             if topic is not None:
                 return topic
         return MetadataResponseTopic(error_code=error, name=name, is_internal=is_internal)
+
+
+def _is_refused(row: TopicImage | MetadataResponseTopic) -> bool:
+    return isinstance(row, MetadataResponseTopic) and row.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def _operations(rights: Rights, name: str | None) -> int:
+    """Return the operations that the caller may do on a topic, which need not exist."""
+    return NOT_ASKED if name is None else rights.operations(ResourceType.TOPIC, name)
 
 
 def _is_nameless(entry: MetadataRequestTopic) -> bool:

@@ -175,9 +175,14 @@ def _from(source: Any, known: FieldDescriptor, field: Field, kind: type[Structur
     return tuple([_value((each,), field.kind, version) for each in value])
 
 
+def client_code(code: int) -> int:
+    """Return an error code that Kafka's clients know."""
+    return code if code < OWN_ERRORS_FROM else UNKNOWN_SERVER_ERROR
+
+
 def _to_kind(field: Field, value: Any) -> Any:
     if field.name == "error_code":
-        return value if value < OWN_ERRORS_FROM else UNKNOWN_SERVER_ERROR
+        return client_code(value)
     if field.kind == "uuid":
         return from_text(value) if value else NO_ID
     return value

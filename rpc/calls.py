@@ -37,16 +37,13 @@ class Place(enum.Enum):
     READ = "any controller, from committed state"
     QUORUM = "the leader of the quorum"
     NODE = "any node, about itself"
-    DATA = "the Kafka listener of a broker; not a call of the Admin service"
+    LISTENER = "the Kafka listener of a broker; not a call of the Admin service"
     LOG_DIRS = "Log directories belong to brokers; send this to the broker that has them"
     RECORDS = "Records are on brokers; send this to the broker that leads the partition"
-    GROUPS = "Groups are coordinated by brokers; send this to any broker"
     PRODUCER_IDS = "Producers are served by brokers; send this to any broker"
-    PRODUCERS = "Producers are served by brokers; send this to the broker that leads the partition"
-    TRANSACTIONS = "Transactions are coordinated by brokers; send this to any broker"
 
 
-WRITE, READ, QUORUM, NODE, DATA, LOG_DIRS, RECORDS, GROUPS, PRODUCER_IDS, PRODUCERS, TRANSACTIONS = Place
+WRITE, READ, QUORUM, NODE, LISTENER, LOG_DIRS, RECORDS, PRODUCER_IDS = Place
 
 
 class Row(NamedTuple):
@@ -64,7 +61,8 @@ class Row(NamedTuple):
     place: Place | None = None
     """None: not served to clients."""
     rights: str = ""
-    """Rule of `access/admission.py`. A name, since clients read this table too and do not load the rules."""
+    """Rule of `access/admission.py`. A name, since clients read this table too and do not load the rules. Handlers of a Kafka
+    listener themselves ask for the rights on groups and topics."""
     refuse: Refuse = no_entries
     """Repeats an error of the whole request in the entries of the response, where Kafka does."""
     refused: Mapping[str, int] = {}
@@ -76,8 +74,6 @@ class Row(NamedTuple):
     request once."""
     changes: bool = False
     """The node itself changes something: a call that does not end in time may have been carried out in part."""
-    waits: bool = False
-    """Without a deadline unless its header has one: the timeouts of the group end its wait."""
     per_broker: bool = False
     """The answer depends on the broker that forwards the call."""
     instead: str = ""
@@ -112,26 +108,26 @@ _BY_THEMSELVES = "Kafka's controllers take snapshots by themselves (metadata.log
 _INGEST = "turn the files of a node's metadata log into tables with `kraftlab pipeline ingest`"
 
 _TABLE = (
-    Row("Produce", 0, 0, 13, BROKER, DATA),
-    Row("Fetch", 1, 4, 18, BOTH, DATA),
-    Row("ListOffsets", 2, 1, 11, BROKER, DATA),
-    Row("Metadata", 3, 0, 13, BROKER, READ, "metadata", refusals.metadata, refused=_NO_CONTROLLER),
-    Row("OffsetCommit", 8, 2, 10, BROKER, GROUPS, "offset_commit", refusals.offset_commit, changes=True),
-    Row("OffsetFetch", 9, 1, 10, BROKER, GROUPS, "offset_fetch"),
-    Row("FindCoordinator", 10, 0, 6, BROKER, GROUPS, "find_coordinator", refused={"node_id": -1, "port": -1}),
-    Row("JoinGroup", 11, 0, 9, BROKER, GROUPS, "READ GROUP", refusals.join_group, changes=True, waits=True),
-    Row("Heartbeat", 12, 0, 4, BROKER, GROUPS, "READ GROUP"),
-    Row("LeaveGroup", 13, 0, 5, BROKER, GROUPS, "READ GROUP", changes=True),
-    Row("SyncGroup", 14, 0, 5, BROKER, GROUPS, "READ GROUP", changes=True, waits=True),
-    Row("DescribeGroups", 15, 0, 6, BROKER, GROUPS, "describe_groups"),
-    Row("ListGroups", 16, 0, 5, BROKER, GROUPS, "list_groups"),
+    Row("Produce", 0, 0, 13, BROKER, LISTENER),
+    Row("Fetch", 1, 4, 18, BOTH, LISTENER),
+    Row("ListOffsets", 2, 1, 11, BROKER, LISTENER),
+    Row("Metadata", 3, 0, 13, BROKER, LISTENER),
+    Row("OffsetCommit", 8, 2, 10, BROKER, LISTENER),
+    Row("OffsetFetch", 9, 1, 10, BROKER, LISTENER),
+    Row("FindCoordinator", 10, 0, 6, BROKER, LISTENER),
+    Row("JoinGroup", 11, 0, 9, BROKER, LISTENER),
+    Row("Heartbeat", 12, 0, 4, BROKER, LISTENER),
+    Row("LeaveGroup", 13, 0, 5, BROKER, LISTENER),
+    Row("SyncGroup", 14, 0, 5, BROKER, LISTENER),
+    Row("DescribeGroups", 15, 0, 6, BROKER, LISTENER),
+    Row("ListGroups", 16, 0, 5, BROKER, LISTENER),
     Row("SaslHandshake", 17, 0, 1, BOTH),
     Row("ApiVersions", 18, 0, 4, BOTH, NODE, "anybody", refused={"finalized_features_epoch": -1}),
     Row("CreateTopics", 19, 2, 7, BOTH, WRITE, "create_topics", refusals.create_topics, once=True),
     Row("DeleteTopics", 20, 1, 6, BOTH, WRITE, "delete_topics", refusals.delete_topics, once=True),
     Row("DeleteRecords", 21, 0, 2, BROKER, RECORDS, "delete_records", refusals.delete_records, changes=True),
     Row("InitProducerId", 22, 0, 5, BROKER, PRODUCER_IDS, "init_producer_id", refused={"producer_id": -1, "producer_epoch": -1}),
-    Row("OffsetForLeaderEpoch", 23, 2, 4, BROKER, DATA),
+    Row("OffsetForLeaderEpoch", 23, 2, 4, BROKER, LISTENER),
     Row("AddPartitionsToTxn", 24, 0, 5, BROKER),
     Row("AddOffsetsToTxn", 25, 0, 4, BROKER),
     Row("EndTxn", 26, 0, 5, BROKER),
@@ -150,12 +146,12 @@ _TABLE = (
     Row("RenewDelegationToken", 39, 1, 2, BOTH),
     Row("ExpireDelegationToken", 40, 1, 2, BOTH),
     Row("DescribeDelegationToken", 41, 1, 3, BOTH),
-    Row("DeleteGroups", 42, 0, 2, BROKER, GROUPS, "delete_groups", changes=True),
+    Row("DeleteGroups", 42, 0, 2, BROKER, LISTENER),
     Row("ElectLeaders", 43, 0, 2, BOTH, WRITE, "ALTER CLUSTER", refusals.elect_leaders),
     Row("IncrementalAlterConfigs", 44, 0, 1, BOTH, WRITE, "ALTER_CONFIGS", _each_config, per_broker=True),
     Row("AlterPartitionReassignments", 45, 0, 1, BOTH, WRITE, "ALTER CLUSTER", refusals.alter_partition_reassignments, once=True),
     Row("ListPartitionReassignments", 46, 0, 0, BOTH, READ, "DESCRIBE CLUSTER", refusals.list_partition_reassignments),
-    Row("OffsetDelete", 47, 0, 0, BROKER, GROUPS, "offset_delete", changes=True),
+    Row("OffsetDelete", 47, 0, 0, BROKER, LISTENER),
     Row("DescribeClientQuotas", 48, 0, 1, BROKER, READ, "DESCRIBE_CONFIGS CLUSTER, no text"),
     Row("AlterClientQuotas", 49, 0, 1, BOTH, WRITE, "ALTER_CONFIGS CLUSTER, Kafka's text", each("entries", "entries", "entity")),
     Row("DescribeUserScramCredentials", 50, 0, 0, BOTH, READ, "DESCRIBE CLUSTER, no text", refusals.describe_scram_credentials),
@@ -169,12 +165,12 @@ _TABLE = (
     Row("Envelope", 58, 0, 0, CONTROLLER),
     Row("FetchSnapshot", 59, 0, 1, CONTROLLER),
     Row("DescribeCluster", 60, 0, 2, BOTH, READ, "describe_cluster", refused=_NO_CLUSTER, check=refusals.check_endpoint_type),
-    Row("DescribeProducers", 61, 0, 0, BROKER, PRODUCERS, "describe_producers", refusals.describe_producers),
+    Row("DescribeProducers", 61, 0, 0, BROKER, LISTENER),
     Row("BrokerRegistration", 62, 0, 4, CONTROLLER),
     Row("BrokerHeartbeat", 63, 0, 2, CONTROLLER),
     Row("UnregisterBroker", 64, 0, 0, BOTH, WRITE, "ALTER CLUSTER", once=True),
     Row("DescribeTransactions", 65, 0, 0, BROKER),
-    Row("ListTransactions", 66, 0, 2, BROKER, TRANSACTIONS, "anybody"),
+    Row("ListTransactions", 66, 0, 2, BROKER, LISTENER),
     Row("AllocateProducerIds", 67, 0, 0, CONTROLLER, WRITE, "CLUSTER_ACTION CLUSTER"),
     Row("ConsumerGroupHeartbeat", 68, 0, 1, BROKER),
     Row("ConsumerGroupDescribe", 69, 0, 1, BROKER),

@@ -12,8 +12,7 @@ controller for calls that are passed on, whose envelope names the principal and 
 from __future__ import annotations
 
 import logging
-import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
@@ -64,13 +63,9 @@ class Channel(Protocol):
     async def wait_for_change(self, timeout_s: float) -> None: ...
 
 
-CallerCall = Callable[[Message, Call], Awaitable[Message]]
-"""As LocalCall, for a call whose answer depends on its caller."""
-
-
 class AdminService(Service):
-    """`dispatch` of the broker's AdminServer. `local` and `of_callers` hold the calls that this broker answers itself, by method
-    name. Without `access`, every principal may make them. `voters` returns those of the metadata quorum.
+    """`dispatch` of the broker's AdminServer. `local` holds the calls that this broker answers itself, by method name. Without
+    `access`, every principal may make them. `voters` returns those of the metadata quorum.
     """
 
     def __init__(
@@ -81,7 +76,6 @@ class AdminService(Service):
         local: Mapping[str, LocalCall],
         access: AccessSettings | None = None,
         identity: ForwardingBroker | None = None,
-        of_callers: Mapping[str, CallerCall] = {},
         voters: Callable[[], Iterable[ReplicaDescription]] | None = None,
     ) -> None:
         super().__init__(cluster_id, BROKERS, identity.node_id if identity is not None else None, access)
@@ -89,17 +83,16 @@ class AdminService(Service):
         self._channel = channel
         self._publisher = publisher
         self._local = local
-        self._of_callers = of_callers
         self._voters = voters
 
     async def dispatch(self, call: Call) -> Message:
-        timeout_ms = timeout_of(call.request, math.inf if CALLS[call.api].waits else DEFAULT_TIMEOUT_MS)
+        timeout_ms = timeout_of(call.request, DEFAULT_TIMEOUT_MS)
         deadline = trio.current_time() + max(timeout_ms, 0) / 1000
         try:
             self.check(call)
             if self.is_about_loggers(call):
                 return await self.with_loggers(call, partial(self._pass_on, deadline=deadline))
-            if call.api in self._local or call.api in self._of_callers:
+            if call.api in self._local:
                 return await self._answer(call, timeout_ms, deadline)
         except ApiError as error:
             return self.refused(call, error)
@@ -112,18 +105,13 @@ class AdminService(Service):
             await self._publisher.wait_for(min_offset)
             has_begun = True
             admission = self.admit(call)
-            response = METHODS[call.api].response() if admission.is_void else await self._carry_out(call, admission.request)
+            response = METHODS[call.api].response() if admission.is_void else await self._local[call.api](admission.request)
             return self.answered(admission.completed(response))
         if has_begun and CALLS[call.api].changes:
             text = f"{call.api} was begun and did not end within {timeout_ms} ms; it may have been carried out in part"
             return _unknown(self.refused(call, ApiError(ErrorCode.REQUEST_TIMED_OUT, text)))
         behind = f"this broker has metadata up to {self._publisher.offset}, the request's min_offset is {min_offset}"
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"not done within {timeout_ms} ms; {behind}")
-
-    async def _carry_out(self, call: Call, request: Any) -> Message:
-        """Carry out the admitted part of a call."""
-        of_caller = self._of_callers.get(call.api)
-        return await (self._local[call.api](request) if of_caller is None else of_caller(request, call))
 
     def committed(self) -> tuple[MetadataImage, bool]:
         image = self._publisher.image

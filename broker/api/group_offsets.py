@@ -1,29 +1,56 @@
 """OffsetCommit, OffsetFetch and OffsetDelete at the group's coordinator.
 
-Topics are named, or from version 10 on given by their ids. What the metadata does not know is answered first; only the rest goes
-to the coordinator. An offset that was committed for a deleted topic does not count for a new topic of the same name.
+Topics are named, or from version 10 on given by their ids. What the metadata does not know is answered first, then what the
+coordinator answers, then the topics that the caller may not have. An offset that was committed for a deleted topic does not count
+for a new topic of the same name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
-from google.protobuf.message import Message
-
-from kraftlab.admin.v1 import admin_pb2
+from kraftlab.access.authorizer import Rights
 from kraftlab.common.errors import ApiError, ErrorCode
-from kraftlab.common.uuids import from_text, to_text
+from kraftlab.common.uuids import ZERO
+from kraftlab.gateway.codec import KafkaRequest
+from kraftlab.gateway.door import LocalAnswer
+from kraftlab.messages.generated.offset_commit_request import OffsetCommitRequest
+from kraftlab.messages.generated.offset_commit_response import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from kraftlab.messages.generated.offset_delete_request import OffsetDeleteRequest
+from kraftlab.messages.generated.offset_delete_response import (
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from kraftlab.messages.generated.offset_fetch_request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from kraftlab.messages.generated.offset_fetch_response import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from kraftlab.metadata.acls import Operation, ResourceType
 from kraftlab.metadata.image import TopicImage
+from kraftlab.rpc.caller import Caller
 from kraftlab.rpc.turns import Turns
-from kraftlab.rpc.versions import version_of
 
 from ..groups import offset_jobs
 from ..groups.coordinator import Coordinator
 from ..groups.offset_jobs import Codes
 from ..groups.offsets import NO_EPOCH, Committed, Place
 from ..log.clock import wall_clock_ms
+from .consumer_groups import RightsOf, check_group
 
 NO_OFFSET = -1
 NO_RETENTION = -1
@@ -35,65 +62,81 @@ FIRST_WITH_TOP_LEVEL_ERROR = 2
 FIRST_WITH_UNKNOWN_GROUPS = 9
 """Version of OffsetCommit from which on a member whose group is gone gets GROUP_ID_NOT_FOUND."""
 
+Named = tuple[str, bytes]
+"""Name and id of a topic in an answer. Only one of them is set."""
+Offset = tuple[int, int, int, str, int]
+"""Partition, offset, leader epoch, note and error code: the fields of an offset in an answer."""
+FoundTopic = tuple[Named, list[Offset]]
+
 
 class GroupOffsets:
-    def __init__(self, coordinator: Coordinator, metadata_max_bytes: int) -> None:
+    def __init__(self, coordinator: Coordinator, rights: RightsOf, metadata_max_bytes: int) -> None:
         self._coordinator = coordinator
+        self._rights = rights
         self._metadata_max_bytes = metadata_max_bytes
 
     # --- OffsetCommit --------------------------------------------------------------------------------------------------------
 
-    async def commit(self, message: Message) -> Message:
-        """Commit offsets.
+    async def commit(self, request: KafkaRequest, caller: Caller) -> OffsetCommitResponse:
+        """Commit offsets. Requires READ on the group and on each topic.
 
-        Error codes per partition: 100 unknown id, 3 unknown name or partition, 12 the note is too large; of the group: 14, 15, 16
-        about the coordinator, 22, 25, 27, 69, 82 about the member, 28 too many offsets for a batch.
+        Error codes per partition: 100 unknown id, 3 unknown name or partition, 12 the note is too large, 29 not authorized; of
+        the group: 14, 15, 16 about the coordinator, 22, 25, 27, 69, 82 about the member, 28 too many offsets for a batch, 30.
         """
-        assert isinstance(message, admin_pb2.OffsetCommitRequest)
-        version, response, now_ms = version_of(message), admin_pb2.OffsetCommitResponse(), wall_clock_ms()
-        retention_ms = message.retention_time_ms if message.HasField("retention_time_ms") else NO_RETENTION
-        expires_at_ms = None if retention_ms == NO_RETENTION else min(max(now_ms + retention_ms, 0), LAST_MS)
+        body: OffsetCommitRequest = request.body
+        by_id, now_ms, turns = request.header.version >= FIRST_BY_ID, wall_clock_ms(), Turns()
+        rights = self._rights(caller.principal, caller.host)
+        expires_at_ms = None
+        if body.retention_time_ms != NO_RETENTION:
+            expires_at_ms = min(max(now_ms + body.retention_time_ms, 0), LAST_MS)
+        rows: dict[Named, list[OffsetCommitResponsePartition]] = {}
         entries: list[tuple[Place, Committed]] = []
-        rows = _Rows(response.topics)
-        turns = Turns()
-        for topic in message.topics:
+        refused: list[tuple[Named, int]] = []
+
+        def answer(named: Named, number: int, code: ErrorCode) -> None:
+            rows.setdefault(named, []).append(OffsetCommitResponsePartition(number, code))
+
+        may_group = rights.allow(Operation.READ, ResourceType.GROUP, body.group_id)
+        for topic in body.topics:
             await turns.step()
-            image = self._topic(topic, by_id=version >= FIRST_BY_ID)
+            named = topic.name, topic.topic_id
+            image = self._topic(named, by_id=by_id)
+            may = _may(rights, Operation.READ, topic.name, image)
             for partition in topic.partitions:
                 await turns.step()
                 number = partition.partition_index
-                if image is None or number not in image.partitions:
-                    code = _unknown(image, by_id=version >= FIRST_BY_ID)
-                    row = rows.of(topic.name, topic.topic_id)
-                    row.partitions.add(partition_index=number, error_code=code)
-                    continue
-                epoch = partition.committed_leader_epoch if partition.HasField("committed_leader_epoch") else NO_EPOCH
-                committed = Committed(
-                    partition.committed_offset, epoch, partition.committed_metadata, now_ms, expires_at_ms, image.topic_id
-                )
-                entries.append(((image.name, number), committed))
+                if not may_group:
+                    answer(named, number, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+                elif not may:
+                    refused.append((named, number))
+                elif image is None or number not in image.partitions:
+                    answer(named, number, _unknown(image, by_id=by_id))
+                else:
+                    epoch, note = partition.committed_leader_epoch, partition.committed_metadata or ""
+                    committed = Committed(partition.committed_offset, epoch, note, now_ms, expires_at_ms, image.topic_id)
+                    entries.append(((image.name, number), committed))
         if entries:
-            codes = await self._commit(message, entries, version)
+            codes = await self._commit(body, entries, request.header.version)
             for ((name, number), committed), code in zip(entries, codes, strict=True):
                 await turns.step()
-                row = rows.of(*self._named(name, committed.topic_id, version))
-                row.partitions.add(partition_index=number, error_code=code)
-        return response
+                answer(_named(name, committed.topic_id, by_id=by_id), number, code)
+        for named, number in refused:
+            answer(named, number, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(*named, found) for named, found in rows.items()])
 
     async def _commit(
-        self, message: admin_pb2.OffsetCommitRequest, entries: Sequence[tuple[Place, Committed]], version: int
+        self, body: OffsetCommitRequest, entries: Sequence[tuple[Place, Committed]], version: int
     ) -> Sequence[ErrorCode]:
-        generation = message.generation_id_or_member_epoch if message.HasField("generation_id_or_member_epoch") else -1
         request = offset_jobs.Commit(
-            message.group_id,
-            message.member_id,
-            message.group_instance_id if message.HasField("group_instance_id") else None,
-            generation,
+            body.group_id,
+            body.member_id,
+            body.group_instance_id,
+            body.generation_id_or_member_epoch,
             entries,
             ErrorCode.GROUP_ID_NOT_FOUND if version >= FIRST_WITH_UNKNOWN_GROUPS else ErrorCode.ILLEGAL_GENERATION,
         )
         try:
-            shard = self._coordinator.shard_of(message.group_id)
+            shard = self._coordinator.shard_of(body.group_id)
             answer = await shard.ask(Codes, partial(offset_jobs.commit, shard, request, self._metadata_max_bytes))
         except ApiError as error:
             return [error.code] * len(entries)
@@ -101,140 +144,156 @@ class GroupOffsets:
 
     # --- OffsetFetch ---------------------------------------------------------------------------------------------------------
 
-    async def fetch(self, message: Message) -> Message:
-        """Return committed offsets, -1 where there is none. Errors of a group: 14, 15, 16. Of a partition: 100 unknown id."""
-        assert isinstance(message, admin_pb2.OffsetFetchRequest)
-        version, response = version_of(message), admin_pb2.OffsetFetchResponse()
-        if version >= FIRST_WITH_SEVERAL_GROUPS:
-            for group in message.groups:
-                row = response.groups.add(group_id=group.group_id)
-                row.error_code = await self._fetch(row, group, version)
-            return response
-        code = await self._fetch(response, message, version)
-        response.header.error_code = code
-        if code:
-            response.header.error_message = code.message
-        if code and version < FIRST_WITH_TOP_LEVEL_ERROR:
-            for topic in message.topics.values:
-                result = response.topics.add(name=topic.name)
-                for number in topic.partition_indexes:
-                    _add_offset(result, number, None, code)
-        return response
+    async def fetch(self, request: KafkaRequest, caller: Caller) -> OffsetFetchResponse:
+        """Return committed offsets, -1 where there is none. Requires DESCRIBE on each group and topic; of a request for all
+        topics, those without the right are left out.
 
-    async def _fetch(self, row: Any, asked: Any, version: int) -> ErrorCode:
-        """Fill the answer about one group; return the group's error."""
+        Errors of a group: 14, 15, 16, 30. Of a partition: 100 unknown id, 29 not authorized.
+        """
+        body: OffsetFetchRequest = request.body
+        rights, version = self._rights(caller.principal, caller.host), request.header.version
+        if version >= FIRST_WITH_SEVERAL_GROUPS:
+            groups = []
+            for group in body.groups:
+                code, found = await self._fetch(group.group_id, group.topics, rights, by_id=version >= FIRST_BY_ID)
+                topics = [
+                    OffsetFetchResponseTopics(*named, [OffsetFetchResponsePartitions(*offset) for offset in offsets])
+                    for named, offsets in found
+                ]
+                groups.append(OffsetFetchResponseGroup(group.group_id, topics, code))
+            return OffsetFetchResponse(groups=groups)
+        code, found = await self._fetch(body.group_id, body.topics, rights, by_id=False)
+        if code and version < FIRST_WITH_TOP_LEVEL_ERROR:
+            found = [
+                ((topic.name, ZERO), [_offset(number, None, code) for number in topic.partition_indexes])
+                for topic in body.topics or ()
+            ]
+        return OffsetFetchResponse(
+            topics=[
+                OffsetFetchResponseTopic(name, [OffsetFetchResponsePartition(*offset) for offset in offsets])
+                for (name, _), offsets in found
+            ],
+            error_code=code,
+        )
+
+    async def _fetch(
+        self,
+        group_id: str,
+        asked: Sequence[OffsetFetchRequestTopic] | Sequence[OffsetFetchRequestTopics] | None,
+        rights: Rights,
+        *,
+        by_id: bool,
+    ) -> tuple[ErrorCode, list[FoundTopic]]:
+        """Return the error of a group, and its offsets by topic. `asked`: None for all topics."""
         try:
-            shard = self._coordinator.shard_of(asked.group_id)
-            found: dict[Place, Committed] = await shard.ask(dict, partial(offset_jobs.fetch, shard, asked.group_id))
+            check_group(rights, Operation.DESCRIBE, group_id)
+            shard = self._coordinator.shard_of(group_id)
+            found: dict[Place, Committed] = await shard.ask(dict, partial(offset_jobs.fetch, shard, group_id))
         except ApiError as error:
-            return error.code
+            return error.code, []
         topics = self._coordinator.image.topics
         valid = {place: each for place, each in found.items() if each.topic_id in (None, topics.by_name.get(place[0]))}
-        if not asked.HasField("topics"):
-            self._add_all(row, valid, version)
-            return ErrorCode.NONE
-        unknown, turns = [], Turns()
-        for topic in asked.topics.values:
+        if asked is None:
+            return ErrorCode.NONE, self._all_topics(valid, rights, by_id=by_id)
+        rows: list[FoundTopic] = []
+        unknown: list[FoundTopic] = []
+        refused: list[FoundTopic] = []
+        turns = Turns()
+        for topic in asked:
             await turns.step()
-            image = self._topic(topic, by_id=version >= FIRST_BY_ID)
-            if image is None and version >= FIRST_BY_ID:
-                unknown.append(topic)
-                continue
+            named = topic.name, topic.topic_id if isinstance(topic, OffsetFetchRequestTopics) else ZERO
+            image = self._topic(named, by_id=by_id)
+            code, answers = ErrorCode.NONE, rows
+            if not _may(rights, Operation.DESCRIBE, topic.name, image):
+                code, answers = ErrorCode.TOPIC_AUTHORIZATION_FAILED, refused
+            elif image is None and by_id:
+                code, answers = ErrorCode.UNKNOWN_TOPIC_ID, unknown
             name = image.name if image is not None else topic.name
-            result = row.topics.add(name=topic.name, topic_id=topic.topic_id)
+            offsets = []
             for number in topic.partition_indexes:
                 await turns.step()
-                _add_offset(result, number, valid.get((name, number)))
-        for topic in unknown:
-            await turns.step()
-            result = row.topics.add(topic_id=topic.topic_id)
-            for number in topic.partition_indexes:
-                await turns.step()
-                _add_offset(result, number, None, ErrorCode.UNKNOWN_TOPIC_ID)
-        return ErrorCode.NONE
+                offsets.append(_offset(number, None if code else valid.get((name, number)), code))
+            answers.append((named, offsets))
+        return ErrorCode.NONE, [*rows, *unknown, *refused]
 
-    def _add_all(self, row: Any, found: dict[Place, Committed], version: int) -> None:
-        """Add all offsets of a group. A topic that is gone has no id, so that it is left out of answers with ids."""
+    def _all_topics(self, found: Mapping[Place, Committed], rights: Rights, *, by_id: bool) -> list[FoundTopic]:
+        """Return all offsets of a group. A topic that is gone has no id, so it is left out of answers with ids."""
         by_name = self._coordinator.image.topics.by_name
-        rows = _Rows(row.topics)
+        rows: dict[Named, list[Offset]] = {}
         for (name, number), committed in sorted(found.items()):
             topic_id = by_name.get(name)
-            if topic_id is not None or version < FIRST_BY_ID:
-                _add_offset(rows.of(*self._named(name, topic_id, version)), number, committed)
+            if (topic_id is not None or not by_id) and rights.allow(Operation.DESCRIBE, ResourceType.TOPIC, name):
+                rows.setdefault(_named(name, topic_id, by_id=by_id), []).append(_offset(number, committed))
+        return list(rows.items())
 
     # --- OffsetDelete --------------------------------------------------------------------------------------------------------
 
-    async def delete(self, message: Message) -> Message:
-        """Delete offsets. Error codes: 24, 69, 68 and those of the coordinator for the whole request; 3 unknown, 86 in use."""
-        assert isinstance(message, admin_pb2.OffsetDeleteRequest)
-        if not message.group_id:
+    async def delete(self, request: KafkaRequest, caller: Caller) -> OffsetDeleteResponse:
+        """Delete offsets. Requires DELETE on the group and READ on each topic.
+
+        Error codes: 24, 30, 69, 68 and those of the coordinator for the whole request; 3 unknown, 29 not authorized, 86 in use.
+        """
+        body: OffsetDeleteRequest = request.body
+        rights, turns = self._rights(caller.principal, caller.host), Turns()
+        check_group(rights, Operation.DELETE, body.group_id)
+        if not body.group_id:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
-        response = admin_pb2.OffsetDeleteResponse()
-        rows = _Rows(response.topics)
+        rows: dict[str, list[OffsetDeleteResponsePartition]] = {}
         places: list[Place] = []
-        turns = Turns()
-        for topic in message.topics:
+        refused: list[Place] = []
+        for topic in body.topics:
             await turns.step()
-            image = self._topic(topic, by_id=False)
+            image = self._topic((topic.name, ZERO), by_id=False)
+            may = _may(rights, Operation.READ, topic.name, image)
             for partition in topic.partitions:
                 await turns.step()
                 number = partition.partition_index
-                if image is not None and number in image.partitions:
+                if not may:
+                    refused.append((topic.name, number))
+                elif image is not None and number in image.partitions:
                     places.append((topic.name, number))
                 else:
-                    row = rows.of(topic.name)
-                    row.partitions.add(partition_index=number, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                    unknown = OffsetDeleteResponsePartition(number, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                    rows.setdefault(topic.name, []).append(unknown)
+        codes: Sequence[ErrorCode] = ()
         if places:
-            shard = self._coordinator.shard_of(message.group_id)
-            answer = await shard.ask(Codes, partial(offset_jobs.delete_offsets, shard, message.group_id, places))
+            shard = self._coordinator.shard_of(body.group_id)
+            answer = await shard.ask(Codes, partial(offset_jobs.delete_offsets, shard, body.group_id, places))
             if answer.error:
                 raise ApiError(answer.error)
-            for (name, number), code in zip(places, answer.codes, strict=True):
-                rows.of(name).partitions.add(partition_index=number, error_code=code)
-        return response
+            codes = answer.codes
+        codes = [*codes, *[ErrorCode.TOPIC_AUTHORIZATION_FAILED] * len(refused)]
+        for (name, number), code in zip([*places, *refused], codes, strict=True):
+            rows.setdefault(name, []).append(OffsetDeleteResponsePartition(number, code))
+        return OffsetDeleteResponse(topics=[OffsetDeleteResponseTopic(name, found) for name, found in rows.items()])
 
     # --- topics --------------------------------------------------------------------------------------------------------------
 
-    def _topic(self, topic: Any, *, by_id: bool) -> TopicImage | None:
+    def _topic(self, named: Named, *, by_id: bool) -> TopicImage | None:
+        name, topic_id = named
         topics = self._coordinator.image.topics
-        if by_id:
-            try:
-                return topics.by_id.get(from_text(topic.topic_id))
-            except ValueError:
-                return None
-        topic_id = topics.by_name.get(topic.name)
-        return None if topic_id is None else topics.by_id[topic_id]
+        return topics.by_id.get(topic_id) if by_id else topics.get(name)
 
-    def _named(self, name: str, topic_id: bytes | None, version: int) -> tuple[str, str]:
-        """Name and id of a topic in an answer of that version."""
-        return ("", to_text(topic_id)) if topic_id is not None and version >= FIRST_BY_ID else (name, "")
+    def calls(self) -> Mapping[str, LocalAnswer]:
+        """Handlers by the names of their calls."""
+        return {"OffsetCommit": self.commit, "OffsetFetch": self.fetch, "OffsetDelete": self.delete}
+
+
+def _may(rights: Rights, operation: Operation, name: str, image: TopicImage | None) -> bool:
+    """Return True also for an id without a topic, which is refused as unknown."""
+    name = image.name if image is not None else name
+    return not name or rights.allow(operation, ResourceType.TOPIC, name)
+
+
+def _named(name: str, topic_id: bytes | None, *, by_id: bool) -> Named:
+    return ("", topic_id) if topic_id is not None and by_id else (name, ZERO)
 
 
 def _unknown(image: TopicImage | None, *, by_id: bool) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_ID if image is None and by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-class _Rows:
-    """The entries of topics in an answer. Each is found by its topic in the same time, however many there are."""
-
-    def __init__(self, topics: Any) -> None:
-        self._topics = topics
-        self._by_topic: dict[tuple[str, str], Any] = {}
-
-    def of(self, name: str, topic_id: str = "") -> Any:
-        """Return the entry of a topic, which is added if it is not there."""
-        row = self._by_topic.get((name, topic_id))
-        if row is None:
-            row = self._topics.add(name=name, topic_id=topic_id) if topic_id else self._topics.add(name=name)
-            self._by_topic[name, topic_id] = row
-        return row
-
-
-def _add_offset(row: Any, number: int, committed: Committed | None, code: ErrorCode = ErrorCode.NONE) -> None:
-    row.partitions.add(
-        partition_index=number,
-        committed_offset=NO_OFFSET if committed is None else committed.offset,
-        committed_leader_epoch=NO_EPOCH if committed is None else committed.leader_epoch,
-        metadata="" if committed is None else committed.metadata,
-        error_code=code,
-    )
+def _offset(number: int, committed: Committed | None, code: ErrorCode = ErrorCode.NONE) -> Offset:
+    if committed is None:
+        return number, NO_OFFSET, NO_EPOCH, "", code
+    return number, committed.offset, committed.leader_epoch, committed.metadata, code

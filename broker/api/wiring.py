@@ -24,7 +24,7 @@ from kraftlab.quorum.driver.environment import Environment
 from kraftlab.quorum.driver.raft_driver import RaftDriver
 from kraftlab.quorum.storage.file_system import FileSystem
 from kraftlab.rpc import api_versions
-from kraftlab.rpc.calls import BROKER_OFFERS, DATA, check_handlers
+from kraftlab.rpc.calls import BROKER_OFFERS, LISTENER, check_handlers
 from kraftlab.rpc.methods import LocalCall
 from kraftlab.rpc.server import AdminServer
 
@@ -36,15 +36,12 @@ from ..groups.coordinator import Coordinator, CreateTopic
 from ..log.disks import InThread
 from ..replica_manager import ReplicaManager
 from ..upkeep.directory_returns import DirectoryReturns
-from . import consumer_groups
-from .admin_service import AdminService, CallerCall
+from .admin_service import AdminService
 from .data_plane import DataPlane
 from .delete_records import DeleteRecordsApi
-from .group_offsets import GroupOffsets
 from .init_producer_id import InitProducerId, allocate
 from .log_dir_repairs import LogDirRepairs
 from .log_dirs import LogDirsApi
-from .producers import DescribeProducers, list_transactions
 from .topic_creation import TopicCreation, offsets_topic_creator
 
 if TYPE_CHECKING:
@@ -69,14 +66,12 @@ class Parts(NamedTuple):
     data_plane: DataPlane
 
 
-def handlers(parts: Parts) -> tuple[Mapping[str, LocalCall], Mapping[str, CallerCall]]:
-    """Return the handlers of the broker's own calls, and of those whose answer depends on the caller, by name."""
+def handlers(parts: Parts) -> Mapping[str, LocalCall]:
+    """Return the handlers of the broker's own calls of the Admin service, by name."""
     node_id, metadata_dir = parts.config.node_id, str(parts.config.metadata_log_dir)
     publisher, threads, files = parts.publisher, parts.environment.threads, parts.file_system
     log_dirs = LogDirsApi(parts.replicas, publisher)
     repairs = LogDirRepairs(parts.replicas, parts.returns)
-    membership = consumer_groups.GroupMembership(parts.groups)
-    offsets = GroupOffsets(parts.groups, parts.config.offset_metadata_max_bytes)
 
     def offset() -> int:
         return publisher.offset
@@ -85,7 +80,7 @@ def handlers(parts: Parts) -> tuple[Mapping[str, LocalCall], Mapping[str, Caller
         image, kraft_version = publisher.image, parts.driver.describe().kraft_version
         return api_versions.describe(request, BROKER_OFFERS, image.features, kraft_version, image.provenance.offset)
 
-    local: Mapping[str, LocalCall] = {
+    return {
         "AlterReplicaLogDirs": log_dirs.alter,
         "DescribeLogDirs": log_dirs.describe,
         "OnlineLogDir": repairs.bring_online,
@@ -94,27 +89,20 @@ def handlers(parts: Parts) -> tuple[Mapping[str, LocalCall], Mapping[str, Caller
         "DescribeMetadata": MetadataDigests(node_id, metadata_dir, offset, publisher.image_at, threads, files).describe,
         "ApiVersions": versions,
         "InitProducerId": InitProducerId(parts.producer_ids).init,
-        **consumer_groups.calls(membership, consumer_groups.GroupAdmin(parts.groups)),
-        "OffsetCommit": offsets.commit,
-        "OffsetFetch": offsets.fetch,
-        "OffsetDelete": offsets.delete,
         "AllocateProducerIds": allocate,
-        "DescribeProducers": DescribeProducers(parts.replicas).describe,
-        "ListTransactions": list_transactions,
         **SnapshotCalls(node_id, parts.driver).calls(),
         **TimeTravel(node_id, metadata_dir, offset, threads, files).calls(),
     }
-    return local, {"JoinGroup": membership.join}
 
 
 def admin_service(parts: Parts) -> AdminService:
     """Make the admin API. LookupError if a call has no handler."""
-    local, of_callers = handlers(parts)
-    check_handlers("the broker", [*local, *of_callers], lambda row: row.is_brokers)
+    local = handlers(parts)
+    check_handlers("the broker", local, lambda row: row.is_brokers)
     # `config.values` has no passwords.
     identity = ForwardingBroker(parts.config.node_id, parts.config.values)
     access, voters = parts.config.access, lambda: parts.driver.describe().voters
-    return AdminService(parts.cluster_id, parts.channel, parts.publisher, local, access, identity, of_callers, voters)
+    return AdminService(parts.cluster_id, parts.channel, parts.publisher, local, access, identity, voters)
 
 
 def offsets_topic(parts: Parts, service: AdminService) -> CreateTopic:
@@ -136,10 +124,14 @@ async def serve(nursery: trio.Nursery, parts: Parts, service: AdminService, in_t
 
 
 def door(parts: Parts, service: AdminService) -> Door:
-    """Make the entrance for Kafka clients: data and Metadata are answered here, other calls by the admin API."""
+    """Make the entrance for Kafka clients: data, groups and Metadata are answered here, other calls by the admin API."""
     from kraftlab.gateway.data import DataCalls
     from kraftlab.gateway.door import Door
     from kraftlab.gateway.metadata import MetadataCalls
+
+    from . import consumer_groups
+    from .group_offsets import GroupOffsets
+    from .producers import DescribeProducers, list_transactions
 
     def image() -> MetadataImage:
         return parts.publisher.image
@@ -153,6 +145,10 @@ def door(parts: Parts, service: AdminService) -> Door:
         "ListOffsets": data.list_offsets,
         "OffsetForLeaderEpoch": data.epoch_ends,
         "Metadata": MetadataCalls(node_id, parts.cluster_id, image, service.rights, creation.creator).metadata,
+        "DescribeProducers": DescribeProducers(parts.replicas, service.rights).describe,
+        "ListTransactions": list_transactions,
+        **consumer_groups.calls(parts.groups, service.rights),
+        **GroupOffsets(parts.groups, service.rights, parts.config.offset_metadata_max_bytes).calls(),
     }
-    check_handlers("the broker's Kafka listener", local, lambda row: row.place is DATA)
+    check_handlers("the broker's Kafka listener", local, lambda row: row.place is LISTENER)
     return Door(service.dispatch, node_id, lambda: image().cluster.brokers, published, local)

@@ -206,7 +206,8 @@ class Shard:
         except ApiError as error:
             if error.code is not ErrorCode.INVALID_COMMIT_OFFSET_SIZE:
                 raise
-            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, GROUP_TOO_LARGE) from error
+            _lines.warning("%s: group %r: %s", self, group_id, GROUP_TOO_LARGE)
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
 
     def do(self, decide: Callable[[], Change]) -> None:
         """Queue a job of the coordinator's own. Nothing happens before the groups are loaded."""

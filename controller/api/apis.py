@@ -79,12 +79,6 @@ def _of_committed(describe: Callable[[ControllerState, Any], Message]) -> Callab
     return lambda served, request: describe(served.controller.committed, request)
 
 
-def _metadata(served: Served, request: admin_pb2.MetadataRequest) -> Message:
-    controller = served.controller
-    cluster_id, active = controller.settings.cluster_id, controller.active_controller.leader_id
-    return description.metadata(controller.committed, request, cluster_id, active)
-
-
 def _describe_configs(served: Served, request: admin_pb2.DescribeConfigsRequest) -> Message:
     controller = served.controller
     return config_description.describe(controller.committed, request, controller.settings, served.broker)
@@ -150,11 +144,6 @@ HANDLERS: dict[str, Handler] = {
     "AlterPartitionCounts": Handler(kip_179.alter_partition_counts, "topics", strict_from=0, is_long=partition_counts.is_long),
     "AlterInterBrokerThrottle": Handler(kip_179.alter_inter_broker_throttle),
     "DescribeCluster": Handler(_describe_cluster, sees_changes=True),
-    "Metadata": Handler(
-        _metadata,
-        prepare=lambda request, principal: description.empty_means_all_in_version_0(request),
-        is_long=description.is_long_metadata,
-    ),
     "UnregisterBroker": Handler(brokers.unregister),
     "AllocateProducerIds": Handler(producer_ids.allocate),
     "CreateAcls": Handler(acls.create, "creations"),

@@ -12,13 +12,12 @@ from collections.abc import Iterable, Sequence
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.common.errors import ApiError, ErrorCode
-from kraftlab.common.uuids import ZERO, from_text, to_text
+from kraftlab.common.uuids import ZERO, to_text
 from kraftlab.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraftlab.metadata.records import RESOURCE_TOPIC
 from kraftlab.metadata.topic_names import INTERNAL_TOPICS, name_problem
-from kraftlab.rpc.versions import version_of
 
-from ..engine.state import GRPC, ControllerState, set_error
+from ..engine.state import ControllerState, set_error
 
 MAX_PARTITIONS = 2000
 """Highest limit (Kafka's max.request.partition.size.limit)."""
@@ -33,11 +32,6 @@ def is_long_description(image: MetadataImage, request: admin_pb2.DescribeTopicPa
     if request.HasField("response_partition_limit"):
         return False
     return _are_many(image, request.topics.names if request.HasField("topics") else image.topics.by_name)
-
-
-def is_long_metadata(image: MetadataImage, request: admin_pb2.MetadataRequest) -> bool:
-    """Return True if an answer describes very many partitions. ApiError as `metadata`."""
-    return _are_many(image, _wanted_topics(image, request)[1])
 
 
 def _are_many(image: MetadataImage, names: Iterable[str]) -> bool:
@@ -166,90 +160,3 @@ def _offline(image: MetadataImage, partition: PartitionImage) -> Sequence[int]:
         if broker is None or broker.fenced or not broker.has_online(directory):
             offline.append(broker_id)
     return offline
-
-
-# --- Metadata -----------------------------------------------------------------------------------------------------------
-
-
-def metadata(
-    state: ControllerState, request: admin_pb2.MetadataRequest, cluster_id: str, active_controller_id: int
-) -> admin_pb2.MetadataResponse:
-    """Brokers that are not fenced, and topics in the order of the request, each once; all topics, sorted, if none is named.
-
-    ApiError INVALID_REQUEST for an entry with neither name nor id.
-    """
-    response = admin_pb2.MetadataResponse(cluster_id=cluster_id, controller_id=active_controller_id)
-    for broker_id, broker in sorted(state.image.cluster.brokers.items()):
-        listener = broker.listener(GRPC)
-        if not broker.fenced and listener is not None:
-            response.brokers.add(node_id=broker_id, host=listener.host, port=listener.port, rack=broker.rack)
-    unknown_ids, names = _wanted_topics(state.image, request)
-    for topic_id in unknown_ids:
-        response.topics.add(error_code=ErrorCode.UNKNOWN_TOPIC_ID, topic_id=topic_id)
-    for name in names:
-        _add_topic(response, state.image, name)
-    return response
-
-
-def empty_means_all_in_version_0(request: admin_pb2.MetadataRequest) -> None:
-    """In version 0 a list cannot be null, so an empty one requests all topics."""
-    if not request.topics.values and version_of(request) == 0:
-        request.ClearField("topics")
-
-
-def _wanted_topics(image: MetadataImage, request: admin_pb2.MetadataRequest) -> tuple[list[str], list[str]]:
-    """(unknown ids, names). If one entry has an id, names are ignored."""
-    if not request.HasField("topics"):
-        return [], sorted(image.topics.by_name.keys())
-    entries = request.topics.values
-    for entry in entries:
-        if not entry.HasField("name") and not _has_id(entry):
-            raise ApiError(ErrorCode.INVALID_REQUEST, "An entry has neither a name nor an id; give one of them.")
-    ids = dict.fromkeys(entry.topic_id for entry in entries if _has_id(entry))
-    if not ids:
-        return [], list(dict.fromkeys(entry.name for entry in entries))
-    found = {topic_id: _name_of(image, topic_id) for topic_id in ids}
-    return [topic_id for topic_id, name in found.items() if name is None], [name for name in found.values() if name is not None]
-
-
-def _has_id(entry: admin_pb2.MetadataTopic) -> bool:
-    return entry.topic_id not in ("", to_text(ZERO))
-
-
-def _name_of(image: MetadataImage, topic_id: str) -> str | None:
-    try:
-        topic = image.topics.by_id.get(from_text(topic_id))
-    except ValueError:
-        return None
-    return topic.name if topic is not None else None
-
-
-def _add_topic(response: admin_pb2.MetadataResponse, image: MetadataImage, name: str) -> None:
-    topic = image.topics.get(name)
-    if topic is None:
-        response.topics.add(
-            name=name,
-            topic_id=to_text(ZERO),
-            error_code=unknown_topic(name).code,
-            is_internal=name in INTERNAL_TOPICS,
-        )
-        return
-    response.topics.add(
-        name=name,
-        topic_id=to_text(topic.topic_id),
-        is_internal=name in INTERNAL_TOPICS,
-        partitions=_partitions(image, topic.partitions.items()),
-    )
-
-
-def _partitions(image: MetadataImage, partitions: Iterable[tuple[int, PartitionImage]]) -> Iterable[admin_pb2.MetadataPartition]:
-    for index, partition in sorted(partitions):
-        yield admin_pb2.MetadataPartition(
-            error_code=ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
-            partition_index=index,
-            leader_id=partition.leader,
-            leader_epoch=partition.leader_epoch,
-            replica_nodes=partition.replicas,
-            isr_nodes=partition.isr,
-            offline_replicas=_offline(image, partition),
-        )

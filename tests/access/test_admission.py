@@ -206,22 +206,6 @@ def test_deleting_records_needs_delete_on_the_topic() -> None:
     assert (refused.name, refused.partitions[0].low_watermark, refused.partitions[0].error_code) == ("u", -1, 29)
 
 
-def test_describing_producers_needs_read_on_the_topic() -> None:
-    request = pb.DescribeProducersRequest()
-    for name in ("t", "u"):
-        request.topics.add(name=name, partition_indexes=[0, 1])
-    admission = admit("DescribeProducers", rights((TOPIC, "t", Operation.READ)), request, IMAGE)
-    assert [topic.name for topic in admission.request.topics] == ["t"]
-    (refused,) = completed(admission, pb.DescribeProducersResponse()).topics
-    codes = [(part.partition_index, part.error_code, part.error_message) for part in refused.partitions]
-    assert (refused.name, codes) == ("u", [(0, 29, "Topic authorization failed."), (1, 29, "Topic authorization failed.")])
-
-
-def test_anybody_lists_transactions() -> None:
-    request = pb.ListTransactionsRequest()
-    assert admit("ListTransactions", rights(), request, IMAGE) == Admission(request)
-
-
 def described(may: Rights, names: list[str] | None) -> tuple[pb.DescribeTopicPartitionsRequest, list[tuple[str, int, int]]]:
     """The admitted request, and the answers as (name, code, operations)."""
     request = pb.DescribeTopicPartitionsRequest()
@@ -274,31 +258,6 @@ def test_a_cursor_at_a_hidden_or_deleted_topic_shows_the_topics_after_it() -> No
     assert behind(may_u, ["t", "u"], "u") == (["u"], "u", [])
     # The handler refuses a cursor at a topic that is not requested.
     assert behind(may_u, ["t", "u"], "gone") == (["u"], "gone", ["t"])
-
-
-def metadata(may: Rights, topics: list[pb.MetadataTopic] | None, found: list[pb.MetadataTopicResult], **asked: bool) -> Any:
-    request = pb.MetadataRequest(**asked)  # type: ignore[arg-type]
-    if topics is not None:
-        request.topics.CopyFrom(pb.MetadataTopics(values=topics))
-    return completed(admit("Metadata", may, request, IMAGE), pb.MetadataResponse(topics=found))
-
-
-def test_metadata_hides_topics_and_has_operations_only_on_request() -> None:
-    found = [pb.MetadataTopicResult(name=name, topic_id=to_text(topic_id)) for name, topic_id in IDS.items()]
-    may = rights((TOPIC, "t", Operation.DELETE))
-    everything = metadata(may, None, found, include_topic_authorized_operations=True)
-    assert [(topic.name, topic.topic_authorized_operations) for topic in everything.topics] == [("t", 320)]
-    assert everything.cluster_authorized_operations == NOT_ASKED
-    asked = [pb.MetadataTopic(name="t"), pb.MetadataTopic(name="u")]
-    named = metadata(may, asked, found)
-    assert [(t.name, t.topic_id, t.error_code) for t in named.topics] == [("t", to_text(IDS["t"]), 0), ("u", NO_ID, 29)]
-    assert {topic.topic_authorized_operations for topic in named.topics} == {NOT_ASKED}
-
-
-def test_metadata_does_not_show_the_name_of_a_hidden_id() -> None:
-    found = [pb.MetadataTopicResult(name="u", topic_id=to_text(IDS["u"]))]
-    (topic,) = metadata(NOTHING, [pb.MetadataTopic(topic_id=to_text(IDS["u"]))], found).topics
-    assert (topic.HasField("name"), topic.topic_id, topic.error_code) == (False, to_text(IDS["u"]), 29)
 
 
 # --- configs, cluster, producers ---------------------------------------------------------------------------------------------

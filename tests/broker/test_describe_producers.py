@@ -6,10 +6,15 @@ from typing import Any
 
 import pytest
 
-from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.access.authorizer import AccessSettings, Authorizer, Rights
 from kraftlab.broker.api.producers import DescribeProducers, list_transactions
 from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.gateway.codec import Header, KafkaRequest
+from kraftlab.messages.generated.describe_producers_request import DescribeProducersRequest, TopicRequest
+from kraftlab.messages.generated.list_transactions_request import ListTransactionsRequest
+from kraftlab.metadata.acls import Acl, AclsImage, Operation
 from kraftlab.records.record_batch import Record, build_batch
+from kraftlab.rpc.caller import Caller
 
 from .conftest import batch
 
@@ -26,12 +31,19 @@ async def pair(world: Any) -> Any:
     return world
 
 
-async def described(world: Any, broker_id: int, *asked: tuple[str, list[int]]) -> list[Any]:
-    request = pb.DescribeProducersRequest()
-    for name, indexes in asked:
-        request.topics.add(name=name, partition_indexes=indexes)
-    response: Any = await DescribeProducers(world.brokers[broker_id].replicas).describe(request)
-    assert [topic.name for topic in response.topics] == [name for name, _ in asked]
+CALLER = Caller("User:alice", "127.0.0.1")
+
+
+async def described(world: Any, broker_id: int, *asked: tuple[str, list[int]], acls: AclsImage | None = None) -> list[Any]:
+    """Describe partitions. Without `acls`, everybody may."""
+
+    def rights(principal: str, host: str) -> Rights:
+        return Authorizer(AccessSettings(is_enabled=acls is not None)).rights(acls, principal, host)
+
+    request = DescribeProducersRequest([TopicRequest(name, tuple(indexes)) for name, indexes in asked])
+    api = DescribeProducers(world.brokers[broker_id].replicas, rights)
+    response = await api.describe(KafkaRequest(Header(61, 0, 1), "", request), CALLER)
+    assert sorted(topic.name for topic in response.topics) == sorted(name for name, _ in asked)
     return [partition for topic in response.topics for partition in topic.partitions]
 
 
@@ -41,7 +53,7 @@ async def test_the_newest_batch_of_each_producer_is_described(pair: Any) -> None
         numbered = build_batch(records, producer_id=producer, producer_epoch=1, base_sequence=sequence)
         assert (await pair.brokers[0].produce("t", 0, numbered)).error == 0
     (partition,) = await described(pair, 0, ("t", [0]))
-    assert (partition.error_code, partition.HasField("error_message")) == (0, False)
+    assert (partition.error_code, partition.error_message) == (0, None)
     found = [(each.producer_id, each.producer_epoch, each.last_sequence) for each in partition.active_producers]
     assert found == [(7, 1, 5), (9, 1, 4)]
     for each in partition.active_producers:
@@ -75,19 +87,28 @@ async def test_a_partition_that_is_not_hosted_has_a_code(
     pair: Any, broker: int, topic: str, index: int, code: int, text: str | None
 ) -> None:
     (partition,) = await described(pair, broker, (topic, [index]))
-    shown = partition.error_message if partition.HasField("error_message") else None
-    assert (partition.partition_index, partition.error_code, shown) == (index, code, text)
+    assert (partition.partition_index, partition.error_code, partition.error_message) == (index, code, text)
+
+
+async def test_topics_without_the_right_come_last(pair: Any) -> None:
+    acls = AclsImage().after({bytes(16): Acl(2, "t", 3, "User:alice", "*", Operation.READ, 3)})
+    seen, refused = await described(pair, 0, ("hidden", [3]), ("t", [0]), acls=acls)
+    assert (seen.partition_index, seen.error_code) == (0, 0)
+    assert (refused.partition_index, refused.error_code) == (3, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+def listing(**fields: Any) -> KafkaRequest:
+    return KafkaRequest(Header(66, 2, 1), "", ListTransactionsRequest(**fields))
 
 
 async def test_there_are_no_transactions_and_unknown_states_are_named() -> None:
-    request = pb.ListTransactionsRequest(state_filters=["ongoing", "Bogus", "Empty"], producer_id_filters=[1])
-    response: Any = await list_transactions(request)
-    assert list(response.unknown_state_filters) == ["ongoing", "Bogus"]
-    assert list(response.transaction_states) == []
+    response = await list_transactions(listing(state_filters=("ongoing", "Bogus", "Empty"), producer_id_filters=(1,)), CALLER)
+    assert response.unknown_state_filters == ("ongoing", "Bogus")
+    assert response.transaction_states == ()
 
 
 @pytest.mark.parametrize("pattern", ["(", "a{99999999999}", "(" * 10_000 + ")" * 10_000])
 async def test_a_pattern_that_is_no_regular_expression_is_refused(pattern: str) -> None:
     with pytest.raises(ApiError, match=r"' is not a regular expression") as refused:
-        await list_transactions(pb.ListTransactionsRequest(transactional_id_pattern=pattern))
+        await list_transactions(listing(transactional_id_pattern=pattern), CALLER)
     assert refused.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION

@@ -19,9 +19,9 @@ def test_every_call_of_a_broker_has_a_handler() -> None:
 
 
 def test_a_broker_without_a_handler_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    local, of_callers = wiring.handlers(PARTS)
+    local = wiring.handlers(PARTS)
     fewer = {api: handler for api, handler in local.items() if api != "DescribeLogDirs"}
-    monkeypatch.setattr(wiring, "handlers", lambda parts: (fewer, of_callers))
+    monkeypatch.setattr(wiring, "handlers", lambda parts: fewer)
     with pytest.raises(LookupError, match="the broker has no handler of DescribeLogDirs"):
         wiring.admin_service(PARTS)
 

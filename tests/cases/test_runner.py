@@ -101,8 +101,8 @@ def test_objects_with_nothing_but_a_name_become_names() -> None:
 
 
 def test_ids_lose_their_dashes_and_bytes_are_digits() -> None:
-    request: Any = build_request("Metadata", 12, {"topics": [{"topic_id": LONG_ID, "name": None}]})
-    assert request.topics.values[0].topic_id == ID and not request.topics.values[0].HasField("name")
+    request: Any = build_request("DeleteTopics", 6, {"topics": [{"topic_id": LONG_ID, "name": None}]})
+    assert request.topics[0].topic_id == ID and not request.topics[0].HasField("name")
     upsertion = {"name": "u", "mechanism": 1, "iterations": 4096, "salt": "3031", "salted_password": "ff"}
     changes: Any = build_request("AlterUserScramCredentials", 0, {"deletions": [], "upsertions": [upsertion]})
     assert (changes.upsertions[0].salt, changes.upsertions[0].salted_password) == (b"01", b"\xff")

@@ -21,6 +21,11 @@ from kraftlab.config.errors import ConfigError
 from kraftlab.gateway.codec import Header, KafkaRequest, decode_request, encode_response, peek
 from kraftlab.gateway.translation import to_value
 from kraftlab.messages.catalog import response_class
+from kraftlab.messages.generated.metadata_response import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from kraftlab.messages.schema import Message
 from kraftlab.rpc.calls import OFFERS
 
@@ -28,7 +33,7 @@ API_VERSIONS = OFFERS["ApiVersions"].key
 
 
 class Broker:
-    """A broker that knows ranges of versions by API name, and answers each API with a message of the Admin service."""
+    """A broker that knows ranges of versions by API name, and answers each API with a message."""
 
     def __init__(self, **ranges: tuple[int, int]) -> None:
         self.ranges = {"ApiVersions": (0, 3), "DescribeCluster": (0, 0), "Metadata": (0, 9), **ranges}
@@ -91,7 +96,8 @@ class Broker:
             said.header.error_code = 0 if is_known else 35
             return Header(key, version, correlation_id), to_value(said, response_class(key), version)
         request: KafkaRequest = decode_request(frame)
-        return request.header, to_value(self.answers[name](request.body), response_class(key), version)
+        answer = self.answers[name](request.body)
+        return request.header, answer if isinstance(answer, Message) else to_value(answer, response_class(key), version)
 
 
 @pytest.fixture
@@ -139,11 +145,9 @@ def test_an_option_that_an_old_version_lacks_is_refused_by_name(broker: Broker) 
 
 
 def test_topics_of_an_old_broker_come_from_metadata_and_are_moving_as_listed(broker: Broker) -> None:
-    def metadata(_: Any) -> pb.MetadataResponse:
-        response = pb.MetadataResponse()
-        topic = response.topics.add(name="t", topic_id="")
-        topic.partitions.add(partition_index=0, leader_id=1, replica_nodes=[2, 1], isr_nodes=[1])
-        return response
+    def metadata(_: Any) -> MetadataResponse:
+        partition = MetadataResponsePartition(leader_id=1, replica_nodes=(2, 1), isr_nodes=(1,))
+        return MetadataResponse(topics=[MetadataResponseTopic(name="t", partitions=[partition])])
 
     def listed(_: Any) -> pb.ListPartitionReassignmentsResponse:
         response = pb.ListPartitionReassignmentsResponse()

@@ -14,7 +14,6 @@ from kraftlab.common.errors import ErrorCode
 from kraftlab.controller.api.service import ControllerService
 from kraftlab.metadata.acls import CLUSTER_NAME, Operation, PatternType, PermissionType, ResourceType
 from kraftlab.metadata.peer_rpc import Api, EnvelopeRequest, EnvelopeResponse
-from kraftlab.rpc.calls import CALLS, GROUPS
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call
 
@@ -139,20 +138,12 @@ async def test_before_the_first_complete_state_only_super_users_are_answered(clu
     assert answered.header.error_code == 0
 
 
-BY_ENTRY = {"CreateTopics", "DeleteTopics", "CreatePartitions", "DeleteRecords", "DescribeTopicPartitions", "Metadata"}
-BY_ENTRY |= {"IncrementalAlterConfigs", "AlterConfigs", "DescribeConfigs", "DescribeProducers"}
-FOR_ANYBODY = {"DescribeCluster", "ApiVersions", "ListTransactions"}
-GROUP_CALLS = {api for api, row in CALLS.items() if row.place is GROUPS}
+BY_ENTRY = {"CreateTopics", "DeleteTopics", "CreatePartitions", "DeleteRecords", "DescribeTopicPartitions"}
+BY_ENTRY |= {"IncrementalAlterConfigs", "AlterConfigs", "DescribeConfigs"}
+FOR_ANYBODY = {"DescribeCluster", "ApiVersions"}
 
 
-@pytest.mark.parametrize("api", sorted(METHODS.keys() - BY_ENTRY - FOR_ANYBODY - GROUP_CALLS))
+@pytest.mark.parametrize("api", sorted(METHODS.keys() - BY_ENTRY - FOR_ANYBODY))
 async def test_no_call_is_carried_out_for_a_caller_without_rights(guarded: GuardedController, api: str) -> None:
     response = await guarded.call(api, METHODS[api].request(), "nobody")
     assert response.header.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-
-
-@pytest.mark.parametrize("api", sorted(GROUP_CALLS))
-async def test_no_call_of_groups_is_carried_out_by_a_controller(guarded: GuardedController, api: str) -> None:
-    """Without rights on the group it is refused; a list, or an empty request, names the brokers as its place."""
-    response = await guarded.call(api, METHODS[api].request(), "nobody")
-    assert response.header.error_code in (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.MISMATCHED_ENDPOINT_TYPE)

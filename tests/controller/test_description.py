@@ -8,7 +8,6 @@ import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.common.errors import ApiError, ErrorCode
-from kraftlab.common.uuids import ZERO, to_text
 from kraftlab.controller.cluster import describe as cluster
 from kraftlab.controller.topics import description
 
@@ -110,65 +109,6 @@ async def test_a_cursor_that_is_nowhere_is_refused(two_topics: Any, cursor: tupl
     with pytest.raises(ApiError, match="The cursor is at") as refused:
         portion(two_topics, ["a", "b"], 10, cursor)
     assert refused.value.code == ErrorCode.INVALID_REQUEST
-
-
-# --- Metadata -----------------------------------------------------------------------------------------------------------
-
-
-def metadata(five: Any, *topics: pb.MetadataTopic, is_all: bool = False) -> pb.MetadataResponse:
-    request = pb.MetadataRequest()
-    if not is_all:
-        request.topics.CopyFrom(pb.MetadataTopics(values=topics))
-    return description.metadata(five.controller.committed, request, "the-cluster", 3001)
-
-
-def by_name(name: str) -> pb.MetadataTopic:
-    return pb.MetadataTopic(name=name, topic_id=to_text(ZERO))
-
-
-async def test_fenced_brokers_are_left_out(two_topics: Any) -> None:
-    await two_topics.stop_broker(4)
-    response = metadata(two_topics)
-    assert [broker.node_id for broker in response.brokers] == [0, 1, 2, 3]
-    assert (response.cluster_id, response.controller_id, list(response.topics)) == ("the-cluster", 3001, [])
-
-
-async def test_topics_come_in_the_requested_order_once_and_all_of_them_sorted(two_topics: Any) -> None:
-    named = metadata(two_topics, by_name("b"), by_name("a"), by_name("b"))
-    assert [topic.name for topic in named.topics] == ["b", "a"]
-    assert [topic.name for topic in metadata(two_topics, is_all=True).topics] == ["a", "b"]
-    assert [partition.partition_index for partition in named.topics[1].partitions] == [0, 1, 2]
-
-
-@pytest.mark.parametrize(
-    ("name", "code"),
-    [("no-such", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), ("a b", ErrorCode.INVALID_TOPIC_EXCEPTION), ("", 17)],
-)
-async def test_an_unknown_name_has_an_error(two_topics: Any, name: str, code: int) -> None:
-    [topic] = metadata(two_topics, by_name(name)).topics
-    assert (topic.name, topic.topic_id, topic.error_code) == (name, to_text(ZERO), code)
-
-
-async def test_topics_are_found_by_id_and_unknown_ids_have_no_name(two_topics: Any) -> None:
-    topic_id = to_text(two_topics.controller.committed.image.topics.by_name["a"])
-    unknown, found = metadata(two_topics, pb.MetadataTopic(topic_id=topic_id), pb.MetadataTopic(topic_id=UNKNOWN_ID)).topics
-    assert (unknown.topic_id, unknown.error_code, unknown.HasField("name")) == (UNKNOWN_ID, ErrorCode.UNKNOWN_TOPIC_ID, False)
-    assert (found.name, found.topic_id, found.error_code) == ("a", topic_id, 0)
-
-
-async def test_an_entry_without_name_and_id_refuses_the_request(two_topics: Any) -> None:
-    with pytest.raises(ApiError, match="neither a name nor an id") as refused:
-        metadata(two_topics, pb.MetadataTopic(topic_id=to_text(ZERO)))
-    assert refused.value.code == ErrorCode.INVALID_REQUEST
-
-
-async def test_a_partition_without_leader_has_an_error_in_metadata(five: Any) -> None:
-    await five.create("t", (0,))
-    await five.stop_broker(0)
-    [topic] = metadata(five, by_name("t")).topics
-    [partition] = topic.partitions
-    assert (partition.leader_id, partition.error_code) == (-1, ErrorCode.LEADER_NOT_AVAILABLE)
-    assert list(partition.offline_replicas) == [0]
 
 
 # --- DescribeCluster ----------------------------------------------------------------------------------------------------

@@ -534,9 +534,6 @@ async def test_an_empty_list_requests_all_topics_where_kafka_does(client: Client
         return [topic.name for topic in (await client.call(API_OF[type(request)], request, **header)).topics]
 
     assert await topics_of(pb.DescribeTopicPartitionsRequest(topics=pb.TopicNames())) == ["t"]
-    assert await topics_of(pb.MetadataRequest(topics=pb.MetadataTopics()), api_version=0) == ["t"]
-    assert await topics_of(pb.MetadataRequest(topics=pb.MetadataTopics()), api_version=1) == []
-    assert await topics_of(pb.MetadataRequest(topics=pb.MetadataTopics())) == []
 
 
 async def test_the_event_loop_goes_on_during_a_long_answer(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -546,17 +543,17 @@ async def test_the_event_loop_goes_on_during_a_long_answer(client: Client, monke
     loop, may_end = threading.get_ident(), threading.Event()
     threads: list[int] = []
 
-    def metadata(*arguments: Any) -> pb.MetadataResponse:
+    def describe(*arguments: Any) -> pb.DescribeTopicPartitionsResponse:
         assert may_end.wait(10)
         threads.append(threading.get_ident())
         return original(*arguments)
 
-    original = description.metadata
-    monkeypatch.setattr(description, "metadata", metadata)
+    original, request = description.describe, pb.DescribeTopicPartitionsRequest()
+    monkeypatch.setattr(description, "describe", describe)
     answers: list[Any] = []
 
     async def ask() -> None:
-        answers.append(await client.service.dispatch(Call("Metadata", pb.MetadataRequest(), ANONYMOUS)))
+        answers.append(await client.service.dispatch(Call("DescribeTopicPartitions", request, ANONYMOUS)))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ask)
@@ -574,7 +571,6 @@ async def test_a_request_for_little_is_answered_at_once(client: Client, monkeypa
     await client.call("CreateTopics", creation())
     monkeypatch.setattr(description, "LONG_FROM_PARTITIONS", 2)
     monkeypatch.setattr(trio.to_thread, "run_sync", None)
-    assert len((await client.call("Metadata", pb.MetadataRequest())).topics) == 1
     assert len((await client.call("DescribeTopicPartitions", pb.DescribeTopicPartitionsRequest())).topics) == 1
 
 

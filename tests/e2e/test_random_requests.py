@@ -36,7 +36,6 @@ NOT_BY_CHANCE = {
     "UpdateFeatures": "its names fit rarely",
     "DeleteAcls": "there is no authorizer",
     "DescribeAcls": "there is no authorizer",
-    **dict.fromkeys(("JoinGroup", "SyncGroup", "Heartbeat"), "it needs a member of a group"),
     "OnlineLogDir": "it needs the path of a log directory",
     "ResolveReplicaCopy": "it needs a copy that a failure left behind",
 }

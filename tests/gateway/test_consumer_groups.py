@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.admin import NewTopic
 from kafka.structs import OffsetAndMetadata, TopicPartition
@@ -103,6 +104,12 @@ def test_two_members_share_a_topic_and_one_takes_over(cluster: LocalCluster, mak
             consumer.close()
 
 
+def coordinator_of(cluster: LocalCluster, group_id: str) -> int:
+    admin = AdminClient({"bootstrap.servers": cluster.kafka_bootstrap_servers})
+    (found,) = admin.describe_consumer_groups([group_id]).values()
+    return int(found.result(30).coordinator.id)
+
+
 def test_a_group_survives_its_coordinator(cluster: LocalCluster) -> None:
     consumer = kafka_python(cluster, "survivor")
     try:
@@ -110,16 +117,14 @@ def test_a_group_survives_its_coordinator(cluster: LocalCluster) -> None:
         until(lambda: len(consumer.assignment()) == PARTITIONS, "all partitions are assigned")
         place = TopicPartition("orders", 0)
         consumer.commit({place: OffsetAndMetadata(7, "half way", -1)})
-        with cluster.admin() as admin:
-            found = admin.call_broker(0, pb.FindCoordinatorResponse, pb.FindCoordinatorRequest(coordinator_keys=["survivor"]))
-        (row,) = found.coordinators
-        cluster.kill_node(row.node_id)
+        coordinator = coordinator_of(cluster, "survivor")
+        cluster.kill_node(coordinator)
         try:
             half_way = {place: OffsetAndMetadata(8, "", -1)}
             until(lambda: _commits(consumer, half_way, timeout_ms=1000), "offsets are committed at the next coordinator")
             assert consumer.committed(place) == 8
         finally:
-            cluster.start_node(row.node_id)
+            cluster.start_node(coordinator)
             cluster.wait_ready()
     finally:
         consumer.close()
@@ -140,16 +145,16 @@ def test_the_topic_of_offsets_is_compacted_with_the_settings_of_brokers(cluster:
     until(lambda: poll(consumer) is not None and bool(consumer.assignment()), "the group is formed")
     consumer.close()
     with cluster.admin() as admin:
-        described = admin.call(
+        configs = admin.call(
             pb.DescribeConfigsResponse,
             pb.DescribeConfigsRequest(
                 resources=[pb.DescribeConfigsResource(resource_type=2, resource_name="__consumer_offsets")]
             ),
         )
-        values = {entry.name: entry.value for entry in described.results[0].configs}
-        metadata = admin.call(pb.MetadataResponse, pb.MetadataRequest())
+        values = {entry.name: entry.value for entry in configs.results[0].configs}
+        described = admin.call(pb.DescribeTopicPartitionsResponse, pb.DescribeTopicPartitionsRequest())
     assert values["cleanup.policy"] == "compact"
     assert values["compression.type"] == "producer"
     assert values["segment.bytes"] == SETTINGS["offsets.topic.segment.bytes"]
-    (offsets,) = [each for each in metadata.topics if each.name == "__consumer_offsets"]
+    (offsets,) = [each for each in described.topics if each.name == "__consumer_offsets"]
     assert (len(offsets.partitions), offsets.is_internal) == (3, True)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kraftlab.access import NOT_ASKED
+from kraftlab.access.authorizer import AccessSettings, Authorizer, Rights
 from kraftlab.common.errors import ErrorCode
 from kraftlab.gateway.codec import encode_response
 from kraftlab.gateway.metadata import MetadataCalls
+from kraftlab.metadata.acls import Acl, AclsImage
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.rpc.caller import Caller
 
@@ -148,3 +152,57 @@ async def test_authorized_operations_are_shown_when_asked_for(cluster: Cluster) 
     asked = await cluster.ask(9, "orders", include_topic_authorized_operations=True, include_cluster_authorized_operations=True)
     assert asked.topics[0].topic_authorized_operations > 0
     assert asked.cluster_authorized_operations > 0
+
+
+# --- rights, as recorded ----------------------------------------------------------------------------------------------------
+
+RECORDINGS = {
+    path.stem: steps
+    for path in sorted((Path(__file__).parents[1] / "cases" / "recordings").glob("*-auth-*.json"))
+    for steps in [json.loads(path.read_text())["steps"]]
+    if any(step.get("api") == "Metadata" for step in steps)
+}
+
+
+def recorded_rights(steps: list[dict[str, Any]]) -> Rights:
+    """Return alice's rights by the ACLs that the super user creates in a recording."""
+    acls = [
+        Acl(
+            entry["resource_type"],
+            entry["resource_name"],
+            entry["resource_pattern_type"],
+            entry["principal"],
+            entry["host"],
+            entry["operation"],
+            entry["permission_type"],
+        )
+        for step in steps
+        if step.get("api") == "CreateAcls" and "as" not in step
+        for entry in step["request"]["creations"]
+    ]
+    image = AclsImage().after({bytes([number]) * 16: acl for number, acl in enumerate(acls)})
+    return Authorizer(AccessSettings(is_enabled=True)).rights(image, "User:alice", "127.0.0.1")
+
+
+@pytest.mark.parametrize("steps", RECORDINGS.values(), ids=RECORDINGS)
+async def test_topics_are_shown_to_those_who_may_see_them_as_recorded(steps: list[dict[str, Any]]) -> None:
+    created = [step["topic"] for step in steps if step.get("action") == "create_topic"]
+    ids = {name: bytes([number + 1]) * 16 for number, name in enumerate(created)}
+    cluster = Cluster(image_of(broker(1), **{name: (ids[name], {0: partition(1, 1)}) for name in created}))
+    cluster.creates = False
+    for step in (step for step in steps if step.get("api") == "Metadata"):
+        asked, expected = step["request"], step["response"]["topics"]
+        if asked["topics"] is None:  # in no order
+            expected = sorted(expected, key=lambda row: row["name"])
+        answer = await cluster.ask(
+            step["version"],
+            *(entry["name"] for entry in asked["topics"] or ()),
+            every=asked["topics"] is None,
+            rights=lambda principal, host: recorded_rights(steps),
+            include_topic_authorized_operations=asked["include_topic_authorized_operations"],
+        )
+        assert [(row.name, row.error_code, row.topic_authorized_operations) for row in answer.topics] == [
+            (row["name"], row["error_code"], row["topic_authorized_operations"]) for row in expected
+        ]
+        for row, recorded in zip(answer.topics, expected, strict=True):
+            assert (row.topic_id is None) == (recorded["topic_id"].replace("-", "") == "0" * 32)

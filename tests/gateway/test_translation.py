@@ -23,9 +23,10 @@ from kraftlab.gateway.door import OFFERS, Door, Unanswerable
 from kraftlab.gateway.translation import to_message, to_value
 from kraftlab.messages.catalog import API_VERSIONS, request_class, response_class
 from kraftlab.messages.generated import alter_partition_reassignments_request as kafka
+from kraftlab.messages.generated.describe_groups_response import DescribedGroup, DescribeGroupsResponse
 from kraftlab.messages.schema import Structure
 from kraftlab.rpc.caller import Caller
-from kraftlab.rpc.calls import DATA, fault
+from kraftlab.rpc.calls import LISTENER, fault
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call
 
@@ -34,7 +35,7 @@ from .conftest import read_response
 SERVED = [
     (offer.key, version)
     for offer in OFFERS.values()
-    if offer.place is not DATA
+    if offer.place is not LISTENER
     for version in range(offer.lowest, offer.highest + 1)
 ]
 
@@ -162,11 +163,11 @@ async def test_a_failure_that_a_response_cannot_show_is_no_success() -> None:
 async def test_other_tasks_get_turns_while_a_large_answer_is_encoded() -> None:
     count, turns = 20_000, 0
 
-    async def describe(call: Call) -> Message:
-        return admin_pb2.DescribeGroupsResponse(groups=[admin_pb2.DescribedGroup(group_id=f"g{each}") for each in range(count)])
+    async def describe(request: KafkaRequest, caller: Caller) -> DescribeGroupsResponse:
+        return DescribeGroupsResponse(groups=[DescribedGroup(group_id=f"g{each}") for each in range(count)])
 
-    async def published(offset: int) -> None:
-        """The broker has all metadata."""
+    async def unused(_: object) -> Any:
+        raise AssertionError("groups are described by the broker itself")
 
     async def take_turns() -> None:
         nonlocal turns
@@ -175,9 +176,10 @@ async def test_other_tasks_get_turns_while_a_large_answer_is_encoded() -> None:
             turns += 1
 
     request = KafkaRequest(Header(15, 5, 5), "", request_class(15)())
+    door = Door(unused, 0, dict, unused, {"DescribeGroups": describe})
     async with trio.open_nursery() as nursery:
         nursery.start_soon(take_turns)
-        parts = await Door(describe, 0, dict, published, {}).answer(request, Caller("User:ANONYMOUS", "127.0.0.1"))
+        parts = await door.answer(request, Caller("User:ANONYMOUS", "127.0.0.1"))
         nursery.cancel_scope.cancel()
     assert parts is not None
     assert len(read_response(15, 5, parts).groups) == count

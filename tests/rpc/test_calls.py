@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraftlab.client.kafka_calls import SEVERAL
-from kraftlab.rpc.calls import CALLS, DATA, Row, check_handlers
+from kraftlab.rpc.calls import CALLS, LISTENER, Row, check_handlers
 from kraftlab.rpc.methods import METHODS
 
 
@@ -13,8 +13,8 @@ def of_brokers(row: Row) -> bool:
     return row.is_brokers
 
 
-def test_every_call_that_is_served_is_a_method_of_the_admin_service_or_about_data() -> None:
-    assert {api for api, row in CALLS.items() if row.place not in (None, DATA)} == METHODS.keys()
+def test_every_call_that_is_served_is_a_method_of_the_admin_service_or_of_a_kafka_listener() -> None:
+    assert {api for api, row in CALLS.items() if row.place not in (None, LISTENER)} == METHODS.keys()
     assert all(row.lowest <= row.highest for row in CALLS.values())
 
 
@@ -25,8 +25,8 @@ def test_clients_of_a_kafka_cluster_name_only_known_calls() -> None:
 def test_a_missing_handler_is_named() -> None:
     handled = {api for api, row in CALLS.items() if row.is_brokers}
     check_handlers("the broker", handled, of_brokers)
-    with pytest.raises(LookupError, match="the broker has no handler of OffsetDelete"):
-        check_handlers("the broker", handled - {"OffsetDelete"}, of_brokers)
+    with pytest.raises(LookupError, match="the broker has no handler of OnlineLogDir"):
+        check_handlers("the broker", handled - {"OnlineLogDir"}, of_brokers)
 
 
 @pytest.mark.parametrize("name", ["NoSuchCall", "Vote"])

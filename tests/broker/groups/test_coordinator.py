@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 import trio
 
-from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.broker.groups.coordinator import OFFSETS_TOPIC, partition_of
 from kraftlab.broker.groups.records import OffsetEntry, decode
 from kraftlab.broker.upkeep.cleaner import Cleaner
 from kraftlab.common.errors import ErrorCode
+from kraftlab.messages.generated.join_group_request import JoinGroupRequestProtocol
+from kraftlab.messages.generated.leave_group_request import MemberIdentity
+from kraftlab.messages.generated.offset_delete_request import OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
+from kraftlab.messages.generated.sync_group_request import SyncGroupRequestAssignment
 from kraftlab.records.record_batch import Record, build_batch, decode_records
 
 MINUTE_S = 60.0
@@ -66,8 +69,8 @@ async def test_the_former_coordinator_answers_those_who_wait(cluster: Any, nurse
     former = cluster.coordinator("a")
     await move(cluster, "a")
     await trio.testing.wait_all_tasks_blocked()
-    assert [answer.header.error_code for answer in answers] == [ErrorCode.NOT_COORDINATOR]
-    response = await cluster.call(former, "DescribeGroups", groups=["a"])
+    assert [answer.error_code for answer in answers] == [ErrorCode.NOT_COORDINATOR]
+    response = await cluster.call(former, "DescribeGroups", groups=("a",))
     assert response.groups[0].error_code == ErrorCode.NOT_COORDINATOR
 
 
@@ -98,13 +101,13 @@ async def test_a_coordinator_waits_for_its_high_watermark(cluster: Any, autojump
     await world.change(OFFSETS_TOPIC, number_of("a"), leader=second)
     broker = world.brokers[second]
     # The third replica cannot fetch, so the leader cannot know that it has the records.
-    response = await cluster.call(broker, "DescribeGroups", groups=["a"])
+    response = await cluster.call(broker, "DescribeGroups", groups=("a",))
     assert response.groups[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert await cluster.committed("a") == (-1000 - ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "")
     assert await cluster.beat("a", "anybody") == ErrorCode.NONE  # Nothing is known against it.
     assert await cluster.commit("a", 2) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     listed = await cluster.call(broker, "ListGroups")
-    assert listed.header.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert listed.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     world.unreachable.clear()
     await cluster.loaded("a")
     assert await cluster.committed("a") == (1, "")
@@ -150,23 +153,23 @@ async def test_refused_records_leave_the_group_as_it_was(cluster: Any, autojump_
     state = cluster.world.state(OFFSETS_TOPIC, number_of("a"))
     await cluster.world.change(OFFSETS_TOPIC, number_of("a"), isr=state.isr[:1])
     assert await cluster.commit("a", 5, member_id=member_id, generation_id_or_member_epoch=1) == 15
-    leaving = await cluster.call(
-        cluster.coordinator("a"), "LeaveGroup", group_id="a", members=[pb.LeaveGroupMember(member_id=member_id)]
-    )
-    assert leaving.header.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    leaving = await cluster.call(cluster.coordinator("a"), "LeaveGroup", group_id="a", members=[MemberIdentity(member_id)])
+    assert leaving.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert await cluster.beat("a", member_id) == ErrorCode.NONE
     assert await cluster.committed("a") == (-1, "")
 
 
-async def test_an_assignment_that_no_batch_can_hold_is_refused(cluster: Any, autojump_clock: Any) -> None:
+async def test_an_assignment_that_no_batch_can_hold_is_refused(
+    cluster: Any, autojump_clock: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     member_id = (await cluster.join("a")).member_id
     joined = await cluster.join("a", member_id)
     for size_bytes in (2 * 1024 * 1024, 13 * 1024 * 1024):
-        assigned = [pb.SyncGroupAssignment(member_id=member_id, assignment=b"x" * size_bytes)]
+        assigned = [SyncGroupRequestAssignment(member_id, b"x" * size_bytes)]
         refused = await cluster.sync("a", member_id, joined.generation_id, assignments=assigned)
-        assert refused.header.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
-        assert "max.message.bytes" in refused.header.error_message
-    assigned = [pb.SyncGroupAssignment(member_id=member_id, assignment=b"x")]
+        assert refused.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert "group 'a'" in caplog.text and "max.message.bytes" in caplog.text
+    assigned = [SyncGroupRequestAssignment(member_id, b"x")]
     assert (await cluster.sync("a", member_id, joined.generation_id, assignments=assigned)).assignment == b"x"
 
 
@@ -191,13 +194,13 @@ async def test_tombstones_hold_after_a_move(cluster: Any, autojump_clock: Any) -
     await cluster.world.create_topic("kept", [0, 1, 2])
     for topic in ("t", "kept"):
         assert await cluster.commit("a", 1, topic=topic) == ErrorCode.NONE
-    partition = [pb.OffsetDeletePartition(partition_index=0)]
+    partition = [OffsetDeleteRequestPartition(0)]
     deleted = await cluster.call(
-        cluster.coordinator("a"), "OffsetDelete", group_id="a", topics=[pb.OffsetDeleteTopic(name="t", partitions=partition)]
+        cluster.coordinator("a"), "OffsetDelete", group_id="a", topics=[OffsetDeleteRequestTopic("t", partition)]
     )
     assert deleted.topics[0].partitions[0].error_code == ErrorCode.NONE
     assert await cluster.commit("b", 1) == ErrorCode.NONE
-    gone = await cluster.call(cluster.coordinator("b"), "DeleteGroups", groups_names=["b"])
+    gone = await cluster.call(cluster.coordinator("b"), "DeleteGroups", groups_names=("b",))
     assert gone.results[0].error_code == ErrorCode.NONE
     for group_id in ("a", "b"):
         await move(cluster, group_id)
@@ -252,14 +255,14 @@ async def test_offsets_of_a_deleted_topic_go_and_do_not_count_for_the_next(clust
 async def test_a_group_that_loses_its_last_offset_is_known_until_it_is_deleted_or_moves(
     cluster: Any, autojump_clock: Any
 ) -> None:
-    topics = [pb.OffsetDeleteTopic(name="t", partitions=[pb.OffsetDeletePartition(partition_index=0)])]
+    topics = [OffsetDeleteRequestTopic("t", [OffsetDeleteRequestPartition(0)])]
 
     async def delete_offset() -> int:
         answer = await cluster.call(cluster.coordinator("a"), "OffsetDelete", group_id="a", topics=topics)
-        return int(answer.header.error_code)
+        return int(answer.error_code)
 
     async def delete_group() -> int:
-        answer = await cluster.call(cluster.coordinator("a"), "DeleteGroups", groups_names=["a"])
+        answer = await cluster.call(cluster.coordinator("a"), "DeleteGroups", groups_names=("a",))
         return int(answer.results[0].error_code)
 
     assert await cluster.commit("a", 7) == ErrorCode.NONE
@@ -302,7 +305,7 @@ async def test_offsets_of_members_do_not_expire(clients: Any, autojump_clock: An
         group_max_session_timeout_ms="100000000",
     )
     topics = b"\0\0" + b"\0\0\0\1" + b"\0\1t" + b"\xff\xff\xff\xff"
-    protocols = [pb.JoinGroupProtocol(name="range", metadata=topics)]
+    protocols = [JoinGroupRequestProtocol("range", topics)]
     fields = {"protocols": protocols, "session_timeout_ms": 10**8}
     member_id = (await clients.join("g", **fields)).member_id
     joined = await clients.join("g", member_id, **fields)
@@ -315,13 +318,13 @@ async def test_offsets_of_members_do_not_expire(clients: Any, autojump_clock: An
 async def test_the_session_timeout_has_bounds(clients: Any, autojump_clock: Any) -> None:
     await started(clients, group_min_session_timeout_ms="1000", group_max_session_timeout_ms="2000")
     for timeout_ms, code in ((999, 26), (1000, 79), (2000, 79), (2001, 26)):
-        assert (await clients.join("g", session_timeout_ms=timeout_ms)).header.error_code == code
+        assert (await clients.join("g", session_timeout_ms=timeout_ms)).error_code == code
 
 
 async def test_a_group_has_at_most_its_size(clients: Any, autojump_clock: Any) -> None:
     await started(clients, group_max_size="1", group_initial_rebalance_delay_ms="0")
     await clients.alone("g")
-    assert (await clients.join("g")).header.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert (await clients.join("g")).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
 async def test_the_first_members_wait_for_more(clients: Any, autojump_clock: Any) -> None:
@@ -376,11 +379,11 @@ async def test_the_topic_is_created_once_when_a_client_looks_for_its_coordinator
     settings = {"offsets_topic_num_partitions": "7", "offsets_topic_replication_factor": "2"}
     brokers = [await clients.world.add_broker(broker_id, **settings) for broker_id in range(2)]
     for _ in range(3):
-        response = await clients.call(brokers[0], "FindCoordinator", coordinator_keys=["g"])
+        response = await clients.call(brokers[0], "FindCoordinator", coordinator_keys=("g",))
         assert response.coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     await trio.sleep(2)
     assert asked == [(7, 2)]
-    (row,) = (await clients.call(brokers[0], "FindCoordinator", coordinator_keys=["g"])).coordinators
+    (row,) = (await clients.call(brokers[0], "FindCoordinator", coordinator_keys=("g",))).coordinators
     assert (row.error_code, row.node_id, row.port) == (0, 0, 9001)
 
 
@@ -395,10 +398,10 @@ async def test_a_small_cluster_has_fewer_replicas_of_offsets(
 
     monkeypatch.setattr(clients.world, "create_offsets_topic", create)
     broker = await clients.world.add_broker(0)
-    await clients.call(broker, "FindCoordinator", coordinator_keys=["g"])
+    await clients.call(broker, "FindCoordinator", coordinator_keys=("g",))
     await trio.sleep(1)
     assert asked == [(50, 1)]
-    await clients.call(broker, "FindCoordinator", coordinator_keys=["g"])
+    await clients.call(broker, "FindCoordinator", coordinator_keys=("g",))
     await trio.sleep(1)
     assert len(asked) == 2
 
@@ -411,13 +414,13 @@ async def test_groups_are_listed_by_state_and_type(clients: Any, autojump_clock:
     await clients.alone("g")
     assert await clients.commit("simple", 1) == ErrorCode.NONE
 
-    async def listed(**filters: list[str]) -> set[tuple[str, str, str, str]]:
+    async def listed(**filters: tuple[str, ...]) -> set[tuple[str, str, str, str]]:
         response = await clients.call(broker, "ListGroups", **filters)
         return {(each.group_id, each.protocol_type, each.group_state, each.group_type) for each in response.groups}
 
     both = {("g", "consumer", "Stable", "classic"), ("simple", "", "Empty", "classic")}
     assert await listed() == both
-    assert await listed(states_filter=["stable", "Dead"]) == {("g", "consumer", "Stable", "classic")}
-    assert await listed(types_filter=["Classic"]) == both
-    assert await listed(types_filter=["consumer"]) == set()
-    assert await listed(states_filter=["nonsense"]) == set()
+    assert await listed(states_filter=("stable", "Dead")) == {("g", "consumer", "Stable", "classic")}
+    assert await listed(types_filter=("Classic",)) == both
+    assert await listed(types_filter=("consumer",)) == set()
+    assert await listed(states_filter=("nonsense",)) == set()

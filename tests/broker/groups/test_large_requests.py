@@ -9,14 +9,17 @@ from typing import Any
 import pytest
 import trio
 
-from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.broker.api import consumer_groups, group_offsets
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.common.line_limit import LINES_AT_ONCE
+from kraftlab.messages.generated.offset_commit_request import OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from kraftlab.messages.generated.offset_delete_request import OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
+from kraftlab.messages.generated.offset_fetch_request import OffsetFetchRequestTopic
+from kraftlab.rpc.calls import OFFERS
 from kraftlab.rpc.turns import ELEMENTS_AT_ONCE
 
 
-async def turns_during(cluster: Any, api: str, **fields: Any) -> tuple[int, Any]:
+async def turns_during(cluster: Any, api: str, version: int | None = None, **fields: Any) -> tuple[int, Any]:
     """Return how many turns another task got during a call, and the answer."""
     turns = 0
 
@@ -28,7 +31,7 @@ async def turns_during(cluster: Any, api: str, **fields: Any) -> tuple[int, Any]
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(count)
-        answer = await cluster.call(cluster.coordinator("a"), api, **fields)
+        answer = await cluster.call(cluster.coordinator("a"), api, version, **fields)
         nursery.cancel_scope.cancel()
     return turns, answer
 
@@ -38,7 +41,7 @@ async def test_groups_are_described_once_each_in_the_order_of_the_request(cluste
     await cluster.alone("b")
     here = cluster.coordinator("a")
     names = ["none", "a", "", "b", "a", "none", ""]
-    answer = await cluster.call(here, "DescribeGroups", header=pb.RequestHeader(api_version=5), groups=names)
+    answer = await cluster.call(here, "DescribeGroups", 5, groups=tuple(names))
     assert [row.group_id for row in answer.groups] == ["none", "a", "", "b"]
     states = {row.group_id: (row.error_code, row.group_state) for row in answer.groups}
     assert states["a"] == (ErrorCode.NONE, "Stable")
@@ -58,7 +61,7 @@ async def test_the_coordinator_is_asked_about_many_groups_at_once(cluster: Any, 
         return await ask(*arguments, **options)
 
     shard.ask = counted
-    turns, answer = await turns_during(cluster, "DescribeGroups", groups=names)
+    turns, answer = await turns_during(cluster, "DescribeGroups", groups=tuple(names))
     assert [row.group_id for row in answer.groups] == names
     assert len(asked) == 4
     assert turns >= 3
@@ -71,7 +74,7 @@ async def test_other_tasks_get_turns_while_many_groups_are_answered(
     cluster: Any, autojump_clock: Any, api: str, field: str
 ) -> None:
     names = [f"{number}" * 40_000 for number in range(4)] + [f"g{number}" for number in range(8 * consumer_groups.GROUPS_AT_ONCE)]
-    turns, _ = await turns_during(cluster, api, header=pb.RequestHeader(api_version=4), **{field: names})
+    turns, _ = await turns_during(cluster, api, **{field: tuple(names)})
     assert turns >= 3
 
 
@@ -79,11 +82,11 @@ async def test_other_tasks_get_turns_while_many_groups_are_answered(
 async def test_other_tasks_get_turns_while_many_offsets_are_answered(cluster: Any, autojump_clock: Any, api: str) -> None:
     count = 8 * ELEMENTS_AT_ONCE
     topics: dict[str, Any] = {
-        "OffsetCommit": [pb.OffsetCommitTopic(name="none", partitions=[pb.OffsetCommitPartition()] * count)],
-        "OffsetFetch": pb.OffsetFetchTopics(values=[pb.OffsetFetchTopic(name="none", partition_indexes=range(count))]),
-        "OffsetDelete": [pb.OffsetDeleteTopic(name="none", partitions=[pb.OffsetDeletePartition()] * count)],
+        "OffsetCommit": [OffsetCommitRequestTopic("none", partitions=[OffsetCommitRequestPartition()] * count)],
+        "OffsetFetch": [OffsetFetchRequestTopic("none", tuple(range(count)))],
+        "OffsetDelete": [OffsetDeleteRequestTopic("none", [OffsetDeleteRequestPartition()] * count)],
     }
-    turns, _ = await turns_during(cluster, api, header=pb.RequestHeader(api_version=7), group_id="a", topics=topics[api])
+    turns, _ = await turns_during(cluster, api, min(7, OFFERS[api].highest), group_id="a", topics=topics[api])
     assert turns >= 3
 
 
@@ -106,11 +109,12 @@ async def test_the_work_for_a_topic_does_not_grow_with_their_number(cluster: Any
 
 async def steps_of(cluster: Any, api: str, count: int) -> int:
     """Return how many lines of `group_offsets` run for a call with so many unknown topics."""
+    topic: Any
     topic, partition = {
-        "OffsetDelete": (pb.OffsetDeleteTopic, pb.OffsetDeletePartition()),
-        "OffsetCommit": (pb.OffsetCommitTopic, pb.OffsetCommitPartition()),
+        "OffsetDelete": (OffsetDeleteRequestTopic, OffsetDeleteRequestPartition()),
+        "OffsetCommit": (OffsetCommitRequestTopic, OffsetCommitRequestPartition()),
     }[api]
-    topics: list[Any] = [topic(name=f"unknown{number}", partitions=[partition]) for number in range(count)]
+    topics = [topic(name=f"unknown{number}", partitions=[partition]) for number in range(count)]
     steps = 0
 
     def trace(frame: FrameType, event: str, argument: object) -> Any:
@@ -123,7 +127,7 @@ async def steps_of(cluster: Any, api: str, count: int) -> int:
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        answer = await cluster.call(cluster.coordinator("a"), api, group_id="a", topics=topics)
+        answer = await cluster.call(cluster.coordinator("a"), api, min(9, OFFERS[api].highest), group_id="a", topics=topics)
     finally:
         sys.settrace(before)
     assert [row.name for row in answer.topics] == [each.name for each in topics]

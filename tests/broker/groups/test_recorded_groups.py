@@ -18,12 +18,11 @@ from kio.serial import entity_reader, entity_writer
 
 from kraftlab.broker.groups.coordinator import OFFSETS_TOPIC, partition_of
 from kraftlab.common.errors import ErrorCode
-from kraftlab.gateway.translation import to_message, to_value
-from kraftlab.messages.catalog import request_class, response_class
+from kraftlab.gateway.client_codec import encode_request
+from kraftlab.messages.catalog import request_class
 from kraftlab.messages.reading import read
 from kraftlab.messages.writing import write
 from kraftlab.rpc.calls import OFFERS
-from kraftlab.rpc.methods import METHODS
 
 RECORDINGS = Path(__file__).parents[2] / "cases" / "recordings"
 NAMES = sorted(path.name for path in RECORDINGS.glob("4[2-4]*.json") if int(path.name[:3]) >= 426)
@@ -69,12 +68,11 @@ class Player:
             broker = next(each for each in self.clients.world.brokers.values() if each is not broker)
         schema: Any = load_request_schema(key, version)
         entity = self.entity(schema, step["request"])
-        message: Any = METHODS[api].request()
         buffer = io.BytesIO()
         entity_writer(schema)(buffer, entity)
-        to_message(read(request_class(key), version, buffer.getvalue())[0], version, message)
-        response = await self.clients.send(broker, api, message)
-        body = b"".join(write(to_value(response, response_class(key), version), version))  # type: ignore[arg-type]
+        request, _ = read(request_class(key), version, buffer.getvalue())
+        response = await self.clients.send(broker, api, version, encode_request(1, "recorder", request, version)[4:])
+        body = b"".join(write(response, version))  # type: ignore[arg-type]
         answered = plain(entity_reader(load_response_schema(key, version))(body, 0)[0])
         self.compare(f"step {number}", step["response"], answered)
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import grpc
 
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.rpc.calls import CALLS, LISTENER
 
 from .documents import Document
 from .kafka_mapping import read_response, request_frame
@@ -31,6 +32,10 @@ class NoAnswer(Exception):
     """The node closed the connection, stayed silent, or refused the whole call. The text says which."""
 
 
+class NotAsked(Exception):
+    """The step cannot be asked through this door. The text says why."""
+
+
 class Door(Protocol):
     """A way to a node. `own_name`: the value of the option --door."""
 
@@ -41,7 +46,7 @@ class Door(Protocol):
         ...
 
     def ask(self, lab: Lab, to: int | str, step: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer to a recorded request with own names. NoAnswer, CannotMap, LabFault."""
+        """Return the answer to a recorded request with own names. NoAnswer, NotAsked, CannotMap, LabFault."""
         ...
 
     def coordinator(self, lab: Lab, group: str) -> int:
@@ -56,6 +61,10 @@ class GrpcDoor:
         return "runs through the Kafka protocol alone" if document.group in WIRE_GROUPS else None
 
     def ask(self, lab: Lab, to: int | str, step: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
+        if CALLS[step["api"]].place is LISTENER:
+            if step.get("as"):
+                raise NotAsked(f"{step['api']} is a call of KAFKA listeners, which have no SASL")
+            return DOORS["kafka"].ask(lab, to, step, request)
         message = build_request(step["api"], step.get("version"), request, is_refused=step["response"] is None)
         try:
             return neutral_response(lab.send(to, step["api"], message, step.get("as")))

@@ -26,7 +26,7 @@ from .comparison import (
     topic_id_of,
 )
 from .documents import Document, Folder
-from .doors import Door, NoAnswer
+from .doors import Door, NoAnswer, NotAsked
 from .judgement import BetterText, Difference, Failure, Judge, Outcome
 from .lab import POLL_S, TOPIC, Lab, LabFault
 from .mapping import CannotMap, is_uuid, short_id
@@ -134,6 +134,8 @@ class Run:
         """Run a part of a step; a failure goes into the outcome and does not end the run."""
         try:
             do()
+        except NotAsked:
+            return
         except (LabFault, CannotMap) as error:
             self._fail(index, what, "no fault", str(error))
         except NoAnswer as error:

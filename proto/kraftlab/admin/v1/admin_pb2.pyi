@@ -1499,96 +1499,6 @@ class DescribeMetadataResponse(_message.Message):
     reread_digest: bytes
     def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., node_id: _Optional[int] = ..., offset: _Optional[int] = ..., epoch: _Optional[int] = ..., image_digest: _Optional[bytes] = ..., reread_offset: _Optional[int] = ..., reread_digest: _Optional[bytes] = ...) -> None: ...
 
-class MetadataRequest(_message.Message):
-    __slots__ = ("header", "topics", "allow_auto_topic_creation", "include_cluster_authorized_operations", "include_topic_authorized_operations")
-    HEADER_FIELD_NUMBER: _ClassVar[int]
-    TOPICS_FIELD_NUMBER: _ClassVar[int]
-    ALLOW_AUTO_TOPIC_CREATION_FIELD_NUMBER: _ClassVar[int]
-    INCLUDE_CLUSTER_AUTHORIZED_OPERATIONS_FIELD_NUMBER: _ClassVar[int]
-    INCLUDE_TOPIC_AUTHORIZED_OPERATIONS_FIELD_NUMBER: _ClassVar[int]
-    header: RequestHeader
-    topics: MetadataTopics
-    allow_auto_topic_creation: bool
-    include_cluster_authorized_operations: bool
-    include_topic_authorized_operations: bool
-    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., topics: _Optional[_Union[MetadataTopics, _Mapping]] = ..., allow_auto_topic_creation: bool = ..., include_cluster_authorized_operations: bool = ..., include_topic_authorized_operations: bool = ...) -> None: ...
-
-class MetadataTopics(_message.Message):
-    __slots__ = ("values",)
-    VALUES_FIELD_NUMBER: _ClassVar[int]
-    values: _containers.RepeatedCompositeFieldContainer[MetadataTopic]
-    def __init__(self, values: _Optional[_Iterable[_Union[MetadataTopic, _Mapping]]] = ...) -> None: ...
-
-class MetadataTopic(_message.Message):
-    __slots__ = ("topic_id", "name")
-    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    topic_id: str
-    name: str
-    def __init__(self, topic_id: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
-
-class MetadataResponse(_message.Message):
-    __slots__ = ("header", "brokers", "cluster_id", "controller_id", "topics", "cluster_authorized_operations")
-    HEADER_FIELD_NUMBER: _ClassVar[int]
-    BROKERS_FIELD_NUMBER: _ClassVar[int]
-    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
-    CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
-    TOPICS_FIELD_NUMBER: _ClassVar[int]
-    CLUSTER_AUTHORIZED_OPERATIONS_FIELD_NUMBER: _ClassVar[int]
-    header: ResponseHeader
-    brokers: _containers.RepeatedCompositeFieldContainer[MetadataBroker]
-    cluster_id: str
-    controller_id: int
-    topics: _containers.RepeatedCompositeFieldContainer[MetadataTopicResult]
-    cluster_authorized_operations: int
-    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., brokers: _Optional[_Iterable[_Union[MetadataBroker, _Mapping]]] = ..., cluster_id: _Optional[str] = ..., controller_id: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[MetadataTopicResult, _Mapping]]] = ..., cluster_authorized_operations: _Optional[int] = ...) -> None: ...
-
-class MetadataBroker(_message.Message):
-    __slots__ = ("node_id", "host", "port", "rack")
-    NODE_ID_FIELD_NUMBER: _ClassVar[int]
-    HOST_FIELD_NUMBER: _ClassVar[int]
-    PORT_FIELD_NUMBER: _ClassVar[int]
-    RACK_FIELD_NUMBER: _ClassVar[int]
-    node_id: int
-    host: str
-    port: int
-    rack: str
-    def __init__(self, node_id: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., rack: _Optional[str] = ...) -> None: ...
-
-class MetadataTopicResult(_message.Message):
-    __slots__ = ("error_code", "name", "topic_id", "is_internal", "partitions", "topic_authorized_operations")
-    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
-    IS_INTERNAL_FIELD_NUMBER: _ClassVar[int]
-    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
-    TOPIC_AUTHORIZED_OPERATIONS_FIELD_NUMBER: _ClassVar[int]
-    error_code: int
-    name: str
-    topic_id: str
-    is_internal: bool
-    partitions: _containers.RepeatedCompositeFieldContainer[MetadataPartition]
-    topic_authorized_operations: int
-    def __init__(self, error_code: _Optional[int] = ..., name: _Optional[str] = ..., topic_id: _Optional[str] = ..., is_internal: bool = ..., partitions: _Optional[_Iterable[_Union[MetadataPartition, _Mapping]]] = ..., topic_authorized_operations: _Optional[int] = ...) -> None: ...
-
-class MetadataPartition(_message.Message):
-    __slots__ = ("error_code", "partition_index", "leader_id", "leader_epoch", "replica_nodes", "isr_nodes", "offline_replicas")
-    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
-    PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
-    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
-    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
-    REPLICA_NODES_FIELD_NUMBER: _ClassVar[int]
-    ISR_NODES_FIELD_NUMBER: _ClassVar[int]
-    OFFLINE_REPLICAS_FIELD_NUMBER: _ClassVar[int]
-    error_code: int
-    partition_index: int
-    leader_id: int
-    leader_epoch: int
-    replica_nodes: _containers.RepeatedScalarFieldContainer[int]
-    isr_nodes: _containers.RepeatedScalarFieldContainer[int]
-    offline_replicas: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, error_code: _Optional[int] = ..., partition_index: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., replica_nodes: _Optional[_Iterable[int]] = ..., isr_nodes: _Optional[_Iterable[int]] = ..., offline_replicas: _Optional[_Iterable[int]] = ...) -> None: ...
-
 class ApiVersionsRequest(_message.Message):
     __slots__ = ("header", "client_software_name", "client_software_version")
     HEADER_FIELD_NUMBER: _ClassVar[int]
@@ -2195,610 +2105,6 @@ class InitProducerIdResponse(_message.Message):
     producer_epoch: int
     def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ...) -> None: ...
 
-class DescribeProducersRequest(_message.Message):
-    __slots__ = ("header", "topics")
-    HEADER_FIELD_NUMBER: _ClassVar[int]
-    TOPICS_FIELD_NUMBER: _ClassVar[int]
-    header: RequestHeader
-    topics: _containers.RepeatedCompositeFieldContainer[DescribeProducersTopic]
-    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[DescribeProducersTopic, _Mapping]]] = ...) -> None: ...
-
-class DescribeProducersTopic(_message.Message):
-    __slots__ = ("name", "partition_indexes")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    PARTITION_INDEXES_FIELD_NUMBER: _ClassVar[int]
-    name: str
-    partition_indexes: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, name: _Optional[str] = ..., partition_indexes: _Optional[_Iterable[int]] = ...) -> None: ...
-
-class DescribeProducersResponse(_message.Message):
-    __slots__ = ("header", "topics")
-    HEADER_FIELD_NUMBER: _ClassVar[int]
-    TOPICS_FIELD_NUMBER: _ClassVar[int]
-    header: ResponseHeader
-    topics: _containers.RepeatedCompositeFieldContainer[DescribedProducersTopic]
-    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[DescribedProducersTopic, _Mapping]]] = ...) -> None: ...
-
-class DescribedProducersTopic(_message.Message):
-    __slots__ = ("name", "partitions")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
-    name: str
-    partitions: _containers.RepeatedCompositeFieldContainer[DescribedProducersPartition]
-    def __init__(self, name: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[DescribedProducersPartition, _Mapping]]] = ...) -> None: ...
-
-class DescribedProducersPartition(_message.Message):
-    __slots__ = ("partition_index", "error_code", "error_message", "active_producers")
-    PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
-    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
-    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
-    ACTIVE_PRODUCERS_FIELD_NUMBER: _ClassVar[int]
-    partition_index: int
-    error_code: int
-    error_message: str
-    active_producers: _containers.RepeatedCompositeFieldContainer[ActiveProducer]
-    def __init__(self, partition_index: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., active_producers: _Optional[_Iterable[_Union[ActiveProducer, _Mapping]]] = ...) -> None: ...
-
-class ActiveProducer(_message.Message):
-    __slots__ = ("producer_id", "producer_epoch", "last_sequence", "last_timestamp", "coordinator_epoch", "current_txn_start_offset")
-    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
-    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
-    LAST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
-    LAST_TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
-    COORDINATOR_EPOCH_FIELD_NUMBER: _ClassVar[int]
-    CURRENT_TXN_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
-    producer_id: int
-    producer_epoch: int
-    last_sequence: int
-    last_timestamp: int
-    coordinator_epoch: int
-    current_txn_start_offset: int
-    def __init__(self, producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., last_sequence: _Optional[int] = ..., last_timestamp: _Optional[int] = ..., coordinator_epoch: _Optional[int] = ..., current_txn_start_offset: _Optional[int] = ...) -> None: ...
-
-class ListTransactionsRequest(_message.Message):
-    __slots__ = ("header", "state_filters", "producer_id_filters", "duration_filter", "transactional_id_pattern")
-    HEADER_FIELD_NUMBER: _ClassVar[int]
-    STATE_FILTERS_FIELD_NUMBER: _ClassVar[int]
-    PRODUCER_ID_FILTERS_FIELD_NUMBER: _ClassVar[int]
-    DURATION_FILTER_FIELD_NUMBER: _ClassVar[int]
-    TRANSACTIONAL_ID_PATTERN_FIELD_NUMBER: _ClassVar[int]
-    header: RequestHeader
-    state_filters: _containers.RepeatedScalarFieldContainer[str]
-    producer_id_filters: _containers.RepeatedScalarFieldContainer[int]
-    duration_filter: int
-    transactional_id_pattern: str
-    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., state_filters: _Optional[_Iterable[str]] = ..., producer_id_filters: _Optional[_Iterable[int]] = ..., duration_filter: _Optional[int] = ..., transactional_id_pattern: _Optional[str] = ...) -> None: ...
-
-class ListTransactionsResponse(_message.Message):
-    __slots__ = ("header", "unknown_state_filters", "transaction_states")
-    HEADER_FIELD_NUMBER: _ClassVar[int]
-    UNKNOWN_STATE_FILTERS_FIELD_NUMBER: _ClassVar[int]
-    TRANSACTION_STATES_FIELD_NUMBER: _ClassVar[int]
-    header: ResponseHeader
-    unknown_state_filters: _containers.RepeatedScalarFieldContainer[str]
-    transaction_states: _containers.RepeatedCompositeFieldContainer[TransactionState]
-    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., unknown_state_filters: _Optional[_Iterable[str]] = ..., transaction_states: _Optional[_Iterable[_Union[TransactionState, _Mapping]]] = ...) -> None: ...
-
-class TransactionState(_message.Message):
-    __slots__ = ("transactional_id", "producer_id", "transaction_state")
-    TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
-    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
-    TRANSACTION_STATE_FIELD_NUMBER: _ClassVar[int]
-    transactional_id: str
-    producer_id: int
-    transaction_state: str
-    def __init__(self, transactional_id: _Optional[str] = ..., producer_id: _Optional[int] = ..., transaction_state: _Optional[str] = ...) -> None: ...
-
-class FindCoordinatorRequest(_message.Message):
-    __slots__ = ("header", "key", "key_type", "coordinator_keys")
-    HEADER_FIELD_NUMBER: _ClassVar[int]
-    KEY_FIELD_NUMBER: _ClassVar[int]
-    KEY_TYPE_FIELD_NUMBER: _ClassVar[int]
-    COORDINATOR_KEYS_FIELD_NUMBER: _ClassVar[int]
-    header: RequestHeader
-    key: str
-    key_type: int
-    coordinator_keys: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., key: _Optional[str] = ..., key_type: _Optional[int] = ..., coordinator_keys: _Optional[_Iterable[str]] = ...) -> None: ...
-
-class FindCoordinatorResponse(_message.Message):
-    __slots__ = ("header", "node_id", "host", "port", "coordinators")
-    HEADER_FIELD_NUMBER: _ClassVar[int]
-    NODE_ID_FIELD_NUMBER: _ClassVar[int]
-    HOST_FIELD_NUMBER: _ClassVar[int]
-    PORT_FIELD_NUMBER: _ClassVar[int]
-    COORDINATORS_FIELD_NUMBER: _ClassVar[int]
-    header: ResponseHeader
-    node_id: int
-    host: str
-    port: int
-    coordinators: _containers.RepeatedCompositeFieldContainer[Coordinator]
-    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., node_id: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., coordinators: _Optional[_Iterable[_Union[Coordinator, _Mapping]]] = ...) -> None: ...
-
-class Coordinator(_message.Message):
-    __slots__ = ("key", "node_id", "host", "port", "error_code", "error_message")
-    KEY_FIELD_NUMBER: _ClassVar[int]
-    NODE_ID_FIELD_NUMBER: _ClassVar[int]
-    HOST_FIELD_NUMBER: _ClassVar[int]
-    PORT_FIELD_NUMBER: _ClassVar[int]
-    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
-    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
-    key: str
-    node_id: int
-    host: str
-    port: int
-    error_code: int
-    error_message: str
-    def __init__(self, key: _Optional[str] = ..., node_id: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ...) -> None: ...
-
-class JoinGroupRequest(_message.Message):
-    __slots__ = ("header", "group_id", "session_timeout_ms", "rebalance_timeout_ms", "member_id", "group_instance_id", "protocol_type", "protocols", "reason")
-    HEADER_FIELD_NUMBER: _ClassVar[int]
-    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
-    SESSION_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
-    REBALANCE_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
-    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
-    GROUP_INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
-    PROTOCOL_TYPE_FIELD_NUMBER: _ClassVar[int]
-    PROTOCOLS_FIELD_NUMBER: _ClassVar[int]
-    REASON_FIELD_NUMBER: _ClassVar[int]
-    header: RequestHeader
-    group_id: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    member_id: str
-    group_instance_id: str
-    protocol_type: str
-    protocols: _containers.RepeatedCompositeFieldContainer[JoinGroupProtocol]
-    reason: str
-    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., group_id: _Optional[str] = ..., session_timeout_ms: _Optional[int] = ..., rebalance_timeout_ms: _Optional[int] = ..., member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., protocol_type: _Optional[str] = ..., protocols: _Optional[_Iterable[_Union[JoinGroupProtocol, _Mapping]]] = ..., reason: _Optional[str] = ...) -> None: ...
-
-class JoinGroupProtocol(_message.Message):
-    __slots__ = ("name", "metadata")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    METADATA_FIELD_NUMBER: _ClassVar[int]
-    name: str
-    metadata: bytes
-    def __init__(self, name: _Optional[str] = ..., metadata: _Optional[bytes] = ...) -> None: ...
-
-class JoinGroupResponse(_message.Message):
-    __slots__ = ("header", "generation_id", "protocol_type", "protocol_name", "leader", "skip_assignment", "member_id", "members")
-    HEADER_FIELD_NUMBER: _ClassVar[int]
-    GENERATION_ID_FIELD_NUMBER: _ClassVar[int]
-    PROTOCOL_TYPE_FIELD_NUMBER: _ClassVar[int]
-    PROTOCOL_NAME_FIELD_NUMBER: _ClassVar[int]
-    LEADER_FIELD_NUMBER: _ClassVar[int]
-    SKIP_ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
-    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
-    MEMBERS_FIELD_NUMBER: _ClassVar[int]
-    header: ResponseHeader
-    generation_id: int
-    protocol_type: str
-    protocol_name: str
-    leader: str
-    skip_assignment: bool
-    member_id: str
-    members: _containers.RepeatedCompositeFieldContainer[JoinGroupMember]
-    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., generation_id: _Optional[int] = ..., protocol_type: _Optional[str] = ..., protocol_name: _Optional[str] = ..., leader: _Optional[str] = ..., skip_assignment: bool = ..., member_id: _Optional[str] = ..., members: _Optional[_Iterable[_Union[JoinGroupMember, _Mapping]]] = ...) -> None: ...
-
-class JoinGroupMember(_message.Message):
-    __slots__ = ("member_id", "group_instance_id", "metadata")
-    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
-    GROUP_INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
-    METADATA_FIELD_NUMBER: _ClassVar[int]
-    member_id: str
-    group_instance_id: str
-    metadata: bytes
-    def __init__(self, member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., metadata: _Optional[bytes] = ...) -> None: ...
-
-class SyncGroupRequest(_message.Message):
-    __slots__ = ("header", "group_id", "generation_id", "member_id", "group_instance_id", "protocol_type", "protocol_name", "assignments")
-    HEADER_FIELD_NUMBER: _ClassVar[int]
-    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
-    GENERATION_ID_FIELD_NUMBER: _ClassVar[int]
-    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
-    GROUP_INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
-    PROTOCOL_TYPE_FIELD_NUMBER: _ClassVar[int]
-    PROTOCOL_NAME_FIELD_NUMBER: _ClassVar[int]
-    ASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
-    header: RequestHeader
-    group_id: str
-    generation_id: int
-    member_id: str
-    group_instance_id: str
-    protocol_type: str
-    protocol_name: str
-    assignments: _containers.RepeatedCompositeFieldContainer[SyncGroupAssignment]
-    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., group_id: _Optional[str] = ..., generation_id: _Optional[int] = ..., member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., protocol_type: _Optional[str] = ..., protocol_name: _Optional[str] = ..., assignments: _Optional[_Iterable[_Union[SyncGroupAssignment, _Mapping]]] = ...) -> None: ...
-
-class SyncGroupAssignment(_message.Message):
-    __slots__ = ("member_id", "assignment")
-    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
-    ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
-    member_id: str
-    assignment: bytes
-    def __init__(self, member_id: _Optional[str] = ..., assignment: _Optional[bytes] = ...) -> None: ...
-
-class SyncGroupResponse(_message.Message):
-    __slots__ = ("header", "protocol_type", "protocol_name", "assignment")
-    HEADER_FIELD_NUMBER: _ClassVar[int]
-    PROTOCOL_TYPE_FIELD_NUMBER: _ClassVar[int]
-    PROTOCOL_NAME_FIELD_NUMBER: _ClassVar[int]
-    ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
-    header: ResponseHeader
-    protocol_type: str
-    protocol_name: str
-    assignment: bytes
-    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., protocol_type: _Optional[str] = ..., protocol_name: _Optional[str] = ..., assignment: _Optional[bytes] = ...) -> None: ...
-
-class HeartbeatRequest(_message.Message):
-    __slots__ = ("header", "group_id", "generation_id", "member_id", "group_instance_id")
-    HEADER_FIELD_NUMBER: _ClassVar[int]
-    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
-    GENERATION_ID_FIELD_NUMBER: _ClassVar[int]
-    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
-    GROUP_INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
-    header: RequestHeader
-    group_id: str
-    generation_id: int
-    member_id: str
-    group_instance_id: str
-    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., group_id: _Optional[str] = ..., generation_id: _Optional[int] = ..., member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ...) -> None: ...
-
-class HeartbeatResponse(_message.Message):
-    __slots__ = ("header",)
-    HEADER_FIELD_NUMBER: _ClassVar[int]
-    header: ResponseHeader
-    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ...) -> None: ...
-
-class LeaveGroupRequest(_message.Message):
-    __slots__ = ("header", "group_id", "member_id", "members")
-    HEADER_FIELD_NUMBER: _ClassVar[int]
-    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
-    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
-    MEMBERS_FIELD_NUMBER: _ClassVar[int]
-    header: RequestHeader
-    group_id: str
-    member_id: str
-    members: _containers.RepeatedCompositeFieldContainer[LeaveGroupMember]
-    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., group_id: _Optional[str] = ..., member_id: _Optional[str] = ..., members: _Optional[_Iterable[_Union[LeaveGroupMember, _Mapping]]] = ...) -> None: ...
-
-class LeaveGroupMember(_message.Message):
-    __slots__ = ("member_id", "group_instance_id", "reason")
-    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
-    GROUP_INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
-    REASON_FIELD_NUMBER: _ClassVar[int]
-    member_id: str
-    group_instance_id: str
-    reason: str
-    def __init__(self, member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
-
-class LeaveGroupResponse(_message.Message):
-    __slots__ = ("header", "members")
-    HEADER_FIELD_NUMBER: _ClassVar[int]
-    MEMBERS_FIELD_NUMBER: _ClassVar[int]
-    header: ResponseHeader
-    members: _containers.RepeatedCompositeFieldContainer[LeaveGroupMemberResult]
-    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., members: _Optional[_Iterable[_Union[LeaveGroupMemberResult, _Mapping]]] = ...) -> None: ...
-
-class LeaveGroupMemberResult(_message.Message):
-    __slots__ = ("member_id", "group_instance_id", "error_code")
-    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
-    GROUP_INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
-    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
-    member_id: str
-    group_instance_id: str
-    error_code: int
-    def __init__(self, member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., error_code: _Optional[int] = ...) -> None: ...
-
-class OffsetCommitRequest(_message.Message):
-    __slots__ = ("header", "group_id", "generation_id_or_member_epoch", "member_id", "group_instance_id", "retention_time_ms", "topics")
-    HEADER_FIELD_NUMBER: _ClassVar[int]
-    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
-    GENERATION_ID_OR_MEMBER_EPOCH_FIELD_NUMBER: _ClassVar[int]
-    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
-    GROUP_INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
-    RETENTION_TIME_MS_FIELD_NUMBER: _ClassVar[int]
-    TOPICS_FIELD_NUMBER: _ClassVar[int]
-    header: RequestHeader
-    group_id: str
-    generation_id_or_member_epoch: int
-    member_id: str
-    group_instance_id: str
-    retention_time_ms: int
-    topics: _containers.RepeatedCompositeFieldContainer[OffsetCommitTopic]
-    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., group_id: _Optional[str] = ..., generation_id_or_member_epoch: _Optional[int] = ..., member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., retention_time_ms: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[OffsetCommitTopic, _Mapping]]] = ...) -> None: ...
-
-class OffsetCommitTopic(_message.Message):
-    __slots__ = ("name", "topic_id", "partitions")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
-    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
-    name: str
-    topic_id: str
-    partitions: _containers.RepeatedCompositeFieldContainer[OffsetCommitPartition]
-    def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[OffsetCommitPartition, _Mapping]]] = ...) -> None: ...
-
-class OffsetCommitPartition(_message.Message):
-    __slots__ = ("partition_index", "committed_offset", "committed_leader_epoch", "committed_metadata")
-    PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
-    COMMITTED_OFFSET_FIELD_NUMBER: _ClassVar[int]
-    COMMITTED_LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
-    COMMITTED_METADATA_FIELD_NUMBER: _ClassVar[int]
-    partition_index: int
-    committed_offset: int
-    committed_leader_epoch: int
-    committed_metadata: str
-    def __init__(self, partition_index: _Optional[int] = ..., committed_offset: _Optional[int] = ..., committed_leader_epoch: _Optional[int] = ..., committed_metadata: _Optional[str] = ...) -> None: ...
-
-class OffsetCommitResponse(_message.Message):
-    __slots__ = ("header", "topics")
-    HEADER_FIELD_NUMBER: _ClassVar[int]
-    TOPICS_FIELD_NUMBER: _ClassVar[int]
-    header: ResponseHeader
-    topics: _containers.RepeatedCompositeFieldContainer[OffsetCommitTopicResult]
-    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[OffsetCommitTopicResult, _Mapping]]] = ...) -> None: ...
-
-class OffsetCommitTopicResult(_message.Message):
-    __slots__ = ("name", "topic_id", "partitions")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
-    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
-    name: str
-    topic_id: str
-    partitions: _containers.RepeatedCompositeFieldContainer[OffsetCommitPartitionResult]
-    def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[OffsetCommitPartitionResult, _Mapping]]] = ...) -> None: ...
-
-class OffsetCommitPartitionResult(_message.Message):
-    __slots__ = ("partition_index", "error_code")
-    PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
-    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
-    partition_index: int
-    error_code: int
-    def __init__(self, partition_index: _Optional[int] = ..., error_code: _Optional[int] = ...) -> None: ...
-
-class OffsetFetchRequest(_message.Message):
-    __slots__ = ("header", "group_id", "topics", "groups", "require_stable")
-    HEADER_FIELD_NUMBER: _ClassVar[int]
-    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
-    TOPICS_FIELD_NUMBER: _ClassVar[int]
-    GROUPS_FIELD_NUMBER: _ClassVar[int]
-    REQUIRE_STABLE_FIELD_NUMBER: _ClassVar[int]
-    header: RequestHeader
-    group_id: str
-    topics: OffsetFetchTopics
-    groups: _containers.RepeatedCompositeFieldContainer[OffsetFetchGroup]
-    require_stable: bool
-    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., group_id: _Optional[str] = ..., topics: _Optional[_Union[OffsetFetchTopics, _Mapping]] = ..., groups: _Optional[_Iterable[_Union[OffsetFetchGroup, _Mapping]]] = ..., require_stable: bool = ...) -> None: ...
-
-class OffsetFetchGroup(_message.Message):
-    __slots__ = ("group_id", "member_id", "member_epoch", "topics")
-    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
-    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
-    MEMBER_EPOCH_FIELD_NUMBER: _ClassVar[int]
-    TOPICS_FIELD_NUMBER: _ClassVar[int]
-    group_id: str
-    member_id: str
-    member_epoch: int
-    topics: OffsetFetchTopics
-    def __init__(self, group_id: _Optional[str] = ..., member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., topics: _Optional[_Union[OffsetFetchTopics, _Mapping]] = ...) -> None: ...
-
-class OffsetFetchTopics(_message.Message):
-    __slots__ = ("values",)
-    VALUES_FIELD_NUMBER: _ClassVar[int]
-    values: _containers.RepeatedCompositeFieldContainer[OffsetFetchTopic]
-    def __init__(self, values: _Optional[_Iterable[_Union[OffsetFetchTopic, _Mapping]]] = ...) -> None: ...
-
-class OffsetFetchTopic(_message.Message):
-    __slots__ = ("name", "topic_id", "partition_indexes")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
-    PARTITION_INDEXES_FIELD_NUMBER: _ClassVar[int]
-    name: str
-    topic_id: str
-    partition_indexes: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[str] = ..., partition_indexes: _Optional[_Iterable[int]] = ...) -> None: ...
-
-class OffsetFetchResponse(_message.Message):
-    __slots__ = ("header", "topics", "groups")
-    HEADER_FIELD_NUMBER: _ClassVar[int]
-    TOPICS_FIELD_NUMBER: _ClassVar[int]
-    GROUPS_FIELD_NUMBER: _ClassVar[int]
-    header: ResponseHeader
-    topics: _containers.RepeatedCompositeFieldContainer[OffsetFetchTopicResult]
-    groups: _containers.RepeatedCompositeFieldContainer[OffsetFetchGroupResult]
-    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[OffsetFetchTopicResult, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[OffsetFetchGroupResult, _Mapping]]] = ...) -> None: ...
-
-class OffsetFetchGroupResult(_message.Message):
-    __slots__ = ("group_id", "topics", "error_code")
-    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
-    TOPICS_FIELD_NUMBER: _ClassVar[int]
-    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
-    group_id: str
-    topics: _containers.RepeatedCompositeFieldContainer[OffsetFetchTopicResult]
-    error_code: int
-    def __init__(self, group_id: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[OffsetFetchTopicResult, _Mapping]]] = ..., error_code: _Optional[int] = ...) -> None: ...
-
-class OffsetFetchTopicResult(_message.Message):
-    __slots__ = ("name", "topic_id", "partitions")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
-    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
-    name: str
-    topic_id: str
-    partitions: _containers.RepeatedCompositeFieldContainer[OffsetFetchPartitionResult]
-    def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[OffsetFetchPartitionResult, _Mapping]]] = ...) -> None: ...
-
-class OffsetFetchPartitionResult(_message.Message):
-    __slots__ = ("partition_index", "committed_offset", "committed_leader_epoch", "metadata", "error_code")
-    PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
-    COMMITTED_OFFSET_FIELD_NUMBER: _ClassVar[int]
-    COMMITTED_LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
-    METADATA_FIELD_NUMBER: _ClassVar[int]
-    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
-    partition_index: int
-    committed_offset: int
-    committed_leader_epoch: int
-    metadata: str
-    error_code: int
-    def __init__(self, partition_index: _Optional[int] = ..., committed_offset: _Optional[int] = ..., committed_leader_epoch: _Optional[int] = ..., metadata: _Optional[str] = ..., error_code: _Optional[int] = ...) -> None: ...
-
-class OffsetDeleteRequest(_message.Message):
-    __slots__ = ("header", "group_id", "topics")
-    HEADER_FIELD_NUMBER: _ClassVar[int]
-    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
-    TOPICS_FIELD_NUMBER: _ClassVar[int]
-    header: RequestHeader
-    group_id: str
-    topics: _containers.RepeatedCompositeFieldContainer[OffsetDeleteTopic]
-    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., group_id: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[OffsetDeleteTopic, _Mapping]]] = ...) -> None: ...
-
-class OffsetDeleteTopic(_message.Message):
-    __slots__ = ("name", "partitions")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
-    name: str
-    partitions: _containers.RepeatedCompositeFieldContainer[OffsetDeletePartition]
-    def __init__(self, name: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[OffsetDeletePartition, _Mapping]]] = ...) -> None: ...
-
-class OffsetDeletePartition(_message.Message):
-    __slots__ = ("partition_index",)
-    PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
-    partition_index: int
-    def __init__(self, partition_index: _Optional[int] = ...) -> None: ...
-
-class OffsetDeleteResponse(_message.Message):
-    __slots__ = ("header", "topics")
-    HEADER_FIELD_NUMBER: _ClassVar[int]
-    TOPICS_FIELD_NUMBER: _ClassVar[int]
-    header: ResponseHeader
-    topics: _containers.RepeatedCompositeFieldContainer[OffsetDeleteTopicResult]
-    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[OffsetDeleteTopicResult, _Mapping]]] = ...) -> None: ...
-
-class OffsetDeleteTopicResult(_message.Message):
-    __slots__ = ("name", "partitions")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
-    name: str
-    partitions: _containers.RepeatedCompositeFieldContainer[OffsetDeletePartitionResult]
-    def __init__(self, name: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[OffsetDeletePartitionResult, _Mapping]]] = ...) -> None: ...
-
-class OffsetDeletePartitionResult(_message.Message):
-    __slots__ = ("partition_index", "error_code")
-    PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
-    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
-    partition_index: int
-    error_code: int
-    def __init__(self, partition_index: _Optional[int] = ..., error_code: _Optional[int] = ...) -> None: ...
-
-class DescribeGroupsRequest(_message.Message):
-    __slots__ = ("header", "groups", "include_authorized_operations")
-    HEADER_FIELD_NUMBER: _ClassVar[int]
-    GROUPS_FIELD_NUMBER: _ClassVar[int]
-    INCLUDE_AUTHORIZED_OPERATIONS_FIELD_NUMBER: _ClassVar[int]
-    header: RequestHeader
-    groups: _containers.RepeatedScalarFieldContainer[str]
-    include_authorized_operations: bool
-    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., groups: _Optional[_Iterable[str]] = ..., include_authorized_operations: bool = ...) -> None: ...
-
-class DescribeGroupsResponse(_message.Message):
-    __slots__ = ("header", "groups")
-    HEADER_FIELD_NUMBER: _ClassVar[int]
-    GROUPS_FIELD_NUMBER: _ClassVar[int]
-    header: ResponseHeader
-    groups: _containers.RepeatedCompositeFieldContainer[DescribedGroup]
-    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., groups: _Optional[_Iterable[_Union[DescribedGroup, _Mapping]]] = ...) -> None: ...
-
-class DescribedGroup(_message.Message):
-    __slots__ = ("error_code", "error_message", "group_id", "group_state", "protocol_type", "protocol_data", "members", "authorized_operations")
-    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
-    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
-    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
-    GROUP_STATE_FIELD_NUMBER: _ClassVar[int]
-    PROTOCOL_TYPE_FIELD_NUMBER: _ClassVar[int]
-    PROTOCOL_DATA_FIELD_NUMBER: _ClassVar[int]
-    MEMBERS_FIELD_NUMBER: _ClassVar[int]
-    AUTHORIZED_OPERATIONS_FIELD_NUMBER: _ClassVar[int]
-    error_code: int
-    error_message: str
-    group_id: str
-    group_state: str
-    protocol_type: str
-    protocol_data: str
-    members: _containers.RepeatedCompositeFieldContainer[DescribedGroupMember]
-    authorized_operations: int
-    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., group_id: _Optional[str] = ..., group_state: _Optional[str] = ..., protocol_type: _Optional[str] = ..., protocol_data: _Optional[str] = ..., members: _Optional[_Iterable[_Union[DescribedGroupMember, _Mapping]]] = ..., authorized_operations: _Optional[int] = ...) -> None: ...
-
-class DescribedGroupMember(_message.Message):
-    __slots__ = ("member_id", "group_instance_id", "client_id", "client_host", "member_metadata", "member_assignment")
-    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
-    GROUP_INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
-    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
-    CLIENT_HOST_FIELD_NUMBER: _ClassVar[int]
-    MEMBER_METADATA_FIELD_NUMBER: _ClassVar[int]
-    MEMBER_ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
-    member_id: str
-    group_instance_id: str
-    client_id: str
-    client_host: str
-    member_metadata: bytes
-    member_assignment: bytes
-    def __init__(self, member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ..., member_metadata: _Optional[bytes] = ..., member_assignment: _Optional[bytes] = ...) -> None: ...
-
-class ListGroupsRequest(_message.Message):
-    __slots__ = ("header", "states_filter", "types_filter")
-    HEADER_FIELD_NUMBER: _ClassVar[int]
-    STATES_FILTER_FIELD_NUMBER: _ClassVar[int]
-    TYPES_FILTER_FIELD_NUMBER: _ClassVar[int]
-    header: RequestHeader
-    states_filter: _containers.RepeatedScalarFieldContainer[str]
-    types_filter: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., states_filter: _Optional[_Iterable[str]] = ..., types_filter: _Optional[_Iterable[str]] = ...) -> None: ...
-
-class ListGroupsResponse(_message.Message):
-    __slots__ = ("header", "groups")
-    HEADER_FIELD_NUMBER: _ClassVar[int]
-    GROUPS_FIELD_NUMBER: _ClassVar[int]
-    header: ResponseHeader
-    groups: _containers.RepeatedCompositeFieldContainer[ListedGroup]
-    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., groups: _Optional[_Iterable[_Union[ListedGroup, _Mapping]]] = ...) -> None: ...
-
-class ListedGroup(_message.Message):
-    __slots__ = ("group_id", "protocol_type", "group_state", "group_type")
-    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
-    PROTOCOL_TYPE_FIELD_NUMBER: _ClassVar[int]
-    GROUP_STATE_FIELD_NUMBER: _ClassVar[int]
-    GROUP_TYPE_FIELD_NUMBER: _ClassVar[int]
-    group_id: str
-    protocol_type: str
-    group_state: str
-    group_type: str
-    def __init__(self, group_id: _Optional[str] = ..., protocol_type: _Optional[str] = ..., group_state: _Optional[str] = ..., group_type: _Optional[str] = ...) -> None: ...
-
-class DeleteGroupsRequest(_message.Message):
-    __slots__ = ("header", "groups_names")
-    HEADER_FIELD_NUMBER: _ClassVar[int]
-    GROUPS_NAMES_FIELD_NUMBER: _ClassVar[int]
-    header: RequestHeader
-    groups_names: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., groups_names: _Optional[_Iterable[str]] = ...) -> None: ...
-
-class DeleteGroupsResponse(_message.Message):
-    __slots__ = ("header", "results")
-    HEADER_FIELD_NUMBER: _ClassVar[int]
-    RESULTS_FIELD_NUMBER: _ClassVar[int]
-    header: ResponseHeader
-    results: _containers.RepeatedCompositeFieldContainer[DeletableGroupResult]
-    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., results: _Optional[_Iterable[_Union[DeletableGroupResult, _Mapping]]] = ...) -> None: ...
-
-class DeletableGroupResult(_message.Message):
-    __slots__ = ("group_id", "error_code")
-    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
-    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
-    group_id: str
-    error_code: int
-    def __init__(self, group_id: _Optional[str] = ..., error_code: _Optional[int] = ...) -> None: ...
-
 class DescribeImageRequest(_message.Message):
     __slots__ = ("header", "offset", "time_ms", "first_record")
     HEADER_FIELD_NUMBER: _ClassVar[int]
@@ -2880,7 +2186,7 @@ class CallResponses(_message.Message):
     def __init__(self, calls: _Optional[_Iterable[_Union[CallResponse, _Mapping]]] = ...) -> None: ...
 
 class CallRequest(_message.Message):
-    __slots__ = ("correlation", "create_topics", "delete_topics", "describe_topic_partitions", "incremental_alter_configs", "describe_configs", "alter_partition_reassignments", "list_partition_reassignments", "describe_cluster", "describe_quorum", "describe_metadata", "alter_replica_log_dirs", "describe_log_dirs", "online_log_dir", "resolve_replica_copy", "add_raft_voter", "remove_raft_voter", "transfer_leadership", "create_snapshot", "list_snapshots", "metadata", "api_versions", "create_acls", "delete_acls", "describe_acls", "alter_user_scram_credentials", "describe_user_scram_credentials", "alter_configs", "list_config_resources", "alter_client_quotas", "describe_client_quotas", "update_features", "create_partitions", "elect_leaders", "delete_records", "unregister_broker", "allocate_producer_ids", "init_producer_id", "describe_producers", "list_transactions", "alter_replication_factors", "alter_partition_counts", "alter_inter_broker_throttle", "describe_image", "list_metadata_records", "find_coordinator", "join_group", "sync_group", "heartbeat", "leave_group", "offset_commit", "offset_fetch", "offset_delete", "describe_groups", "list_groups", "delete_groups")
+    __slots__ = ("correlation", "create_topics", "delete_topics", "describe_topic_partitions", "incremental_alter_configs", "describe_configs", "alter_partition_reassignments", "list_partition_reassignments", "describe_cluster", "describe_quorum", "describe_metadata", "alter_replica_log_dirs", "describe_log_dirs", "online_log_dir", "resolve_replica_copy", "add_raft_voter", "remove_raft_voter", "transfer_leadership", "create_snapshot", "list_snapshots", "api_versions", "create_acls", "delete_acls", "describe_acls", "alter_user_scram_credentials", "describe_user_scram_credentials", "alter_configs", "list_config_resources", "alter_client_quotas", "describe_client_quotas", "update_features", "create_partitions", "elect_leaders", "delete_records", "unregister_broker", "allocate_producer_ids", "init_producer_id", "alter_replication_factors", "alter_partition_counts", "alter_inter_broker_throttle", "describe_image", "list_metadata_records")
     CORRELATION_FIELD_NUMBER: _ClassVar[int]
     CREATE_TOPICS_FIELD_NUMBER: _ClassVar[int]
     DELETE_TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -2901,7 +2207,6 @@ class CallRequest(_message.Message):
     TRANSFER_LEADERSHIP_FIELD_NUMBER: _ClassVar[int]
     CREATE_SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     LIST_SNAPSHOTS_FIELD_NUMBER: _ClassVar[int]
-    METADATA_FIELD_NUMBER: _ClassVar[int]
     API_VERSIONS_FIELD_NUMBER: _ClassVar[int]
     CREATE_ACLS_FIELD_NUMBER: _ClassVar[int]
     DELETE_ACLS_FIELD_NUMBER: _ClassVar[int]
@@ -2919,24 +2224,11 @@ class CallRequest(_message.Message):
     UNREGISTER_BROKER_FIELD_NUMBER: _ClassVar[int]
     ALLOCATE_PRODUCER_IDS_FIELD_NUMBER: _ClassVar[int]
     INIT_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
-    DESCRIBE_PRODUCERS_FIELD_NUMBER: _ClassVar[int]
-    LIST_TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
     ALTER_REPLICATION_FACTORS_FIELD_NUMBER: _ClassVar[int]
     ALTER_PARTITION_COUNTS_FIELD_NUMBER: _ClassVar[int]
     ALTER_INTER_BROKER_THROTTLE_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_IMAGE_FIELD_NUMBER: _ClassVar[int]
     LIST_METADATA_RECORDS_FIELD_NUMBER: _ClassVar[int]
-    FIND_COORDINATOR_FIELD_NUMBER: _ClassVar[int]
-    JOIN_GROUP_FIELD_NUMBER: _ClassVar[int]
-    SYNC_GROUP_FIELD_NUMBER: _ClassVar[int]
-    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
-    LEAVE_GROUP_FIELD_NUMBER: _ClassVar[int]
-    OFFSET_COMMIT_FIELD_NUMBER: _ClassVar[int]
-    OFFSET_FETCH_FIELD_NUMBER: _ClassVar[int]
-    OFFSET_DELETE_FIELD_NUMBER: _ClassVar[int]
-    DESCRIBE_GROUPS_FIELD_NUMBER: _ClassVar[int]
-    LIST_GROUPS_FIELD_NUMBER: _ClassVar[int]
-    DELETE_GROUPS_FIELD_NUMBER: _ClassVar[int]
     correlation: int
     create_topics: CreateTopicsRequest
     delete_topics: DeleteTopicsRequest
@@ -2957,7 +2249,6 @@ class CallRequest(_message.Message):
     transfer_leadership: TransferLeadershipRequest
     create_snapshot: CreateSnapshotRequest
     list_snapshots: ListSnapshotsRequest
-    metadata: MetadataRequest
     api_versions: ApiVersionsRequest
     create_acls: CreateAclsRequest
     delete_acls: DeleteAclsRequest
@@ -2975,28 +2266,15 @@ class CallRequest(_message.Message):
     unregister_broker: UnregisterBrokerRequest
     allocate_producer_ids: AllocateProducerIdsRequest
     init_producer_id: InitProducerIdRequest
-    describe_producers: DescribeProducersRequest
-    list_transactions: ListTransactionsRequest
     alter_replication_factors: AlterReplicationFactorsRequest
     alter_partition_counts: AlterPartitionCountsRequest
     alter_inter_broker_throttle: AlterInterBrokerThrottleRequest
     describe_image: DescribeImageRequest
     list_metadata_records: ListMetadataRecordsRequest
-    find_coordinator: FindCoordinatorRequest
-    join_group: JoinGroupRequest
-    sync_group: SyncGroupRequest
-    heartbeat: HeartbeatRequest
-    leave_group: LeaveGroupRequest
-    offset_commit: OffsetCommitRequest
-    offset_fetch: OffsetFetchRequest
-    offset_delete: OffsetDeleteRequest
-    describe_groups: DescribeGroupsRequest
-    list_groups: ListGroupsRequest
-    delete_groups: DeleteGroupsRequest
-    def __init__(self, correlation: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsRequest, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsRequest, _Mapping]] = ..., describe_topic_partitions: _Optional[_Union[DescribeTopicPartitionsRequest, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsRequest, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsRequest, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsRequest, _Mapping]] = ..., list_partition_reassignments: _Optional[_Union[ListPartitionReassignmentsRequest, _Mapping]] = ..., describe_cluster: _Optional[_Union[DescribeClusterRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ..., describe_metadata: _Optional[_Union[DescribeMetadataRequest, _Mapping]] = ..., alter_replica_log_dirs: _Optional[_Union[AlterReplicaLogDirsRequest, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsRequest, _Mapping]] = ..., online_log_dir: _Optional[_Union[OnlineLogDirRequest, _Mapping]] = ..., resolve_replica_copy: _Optional[_Union[ResolveReplicaCopyRequest, _Mapping]] = ..., add_raft_voter: _Optional[_Union[AddRaftVoterRequest, _Mapping]] = ..., remove_raft_voter: _Optional[_Union[RemoveRaftVoterRequest, _Mapping]] = ..., transfer_leadership: _Optional[_Union[TransferLeadershipRequest, _Mapping]] = ..., create_snapshot: _Optional[_Union[CreateSnapshotRequest, _Mapping]] = ..., list_snapshots: _Optional[_Union[ListSnapshotsRequest, _Mapping]] = ..., metadata: _Optional[_Union[MetadataRequest, _Mapping]] = ..., api_versions: _Optional[_Union[ApiVersionsRequest, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAclsRequest, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAclsRequest, _Mapping]] = ..., describe_acls: _Optional[_Union[DescribeAclsRequest, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentialsRequest, _Mapping]] = ..., describe_user_scram_credentials: _Optional[_Union[DescribeUserScramCredentialsRequest, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigsRequest, _Mapping]] = ..., list_config_resources: _Optional[_Union[ListConfigResourcesRequest, _Mapping]] = ..., alter_client_quotas: _Optional[_Union[AlterClientQuotasRequest, _Mapping]] = ..., describe_client_quotas: _Optional[_Union[DescribeClientQuotasRequest, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeaturesRequest, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsRequest, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersRequest, _Mapping]] = ..., delete_records: _Optional[_Union[DeleteRecordsRequest, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerRequest, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsRequest, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdRequest, _Mapping]] = ..., describe_producers: _Optional[_Union[DescribeProducersRequest, _Mapping]] = ..., list_transactions: _Optional[_Union[ListTransactionsRequest, _Mapping]] = ..., alter_replication_factors: _Optional[_Union[AlterReplicationFactorsRequest, _Mapping]] = ..., alter_partition_counts: _Optional[_Union[AlterPartitionCountsRequest, _Mapping]] = ..., alter_inter_broker_throttle: _Optional[_Union[AlterInterBrokerThrottleRequest, _Mapping]] = ..., describe_image: _Optional[_Union[DescribeImageRequest, _Mapping]] = ..., list_metadata_records: _Optional[_Union[ListMetadataRecordsRequest, _Mapping]] = ..., find_coordinator: _Optional[_Union[FindCoordinatorRequest, _Mapping]] = ..., join_group: _Optional[_Union[JoinGroupRequest, _Mapping]] = ..., sync_group: _Optional[_Union[SyncGroupRequest, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatRequest, _Mapping]] = ..., leave_group: _Optional[_Union[LeaveGroupRequest, _Mapping]] = ..., offset_commit: _Optional[_Union[OffsetCommitRequest, _Mapping]] = ..., offset_fetch: _Optional[_Union[OffsetFetchRequest, _Mapping]] = ..., offset_delete: _Optional[_Union[OffsetDeleteRequest, _Mapping]] = ..., describe_groups: _Optional[_Union[DescribeGroupsRequest, _Mapping]] = ..., list_groups: _Optional[_Union[ListGroupsRequest, _Mapping]] = ..., delete_groups: _Optional[_Union[DeleteGroupsRequest, _Mapping]] = ...) -> None: ...
+    def __init__(self, correlation: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsRequest, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsRequest, _Mapping]] = ..., describe_topic_partitions: _Optional[_Union[DescribeTopicPartitionsRequest, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsRequest, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsRequest, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsRequest, _Mapping]] = ..., list_partition_reassignments: _Optional[_Union[ListPartitionReassignmentsRequest, _Mapping]] = ..., describe_cluster: _Optional[_Union[DescribeClusterRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ..., describe_metadata: _Optional[_Union[DescribeMetadataRequest, _Mapping]] = ..., alter_replica_log_dirs: _Optional[_Union[AlterReplicaLogDirsRequest, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsRequest, _Mapping]] = ..., online_log_dir: _Optional[_Union[OnlineLogDirRequest, _Mapping]] = ..., resolve_replica_copy: _Optional[_Union[ResolveReplicaCopyRequest, _Mapping]] = ..., add_raft_voter: _Optional[_Union[AddRaftVoterRequest, _Mapping]] = ..., remove_raft_voter: _Optional[_Union[RemoveRaftVoterRequest, _Mapping]] = ..., transfer_leadership: _Optional[_Union[TransferLeadershipRequest, _Mapping]] = ..., create_snapshot: _Optional[_Union[CreateSnapshotRequest, _Mapping]] = ..., list_snapshots: _Optional[_Union[ListSnapshotsRequest, _Mapping]] = ..., api_versions: _Optional[_Union[ApiVersionsRequest, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAclsRequest, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAclsRequest, _Mapping]] = ..., describe_acls: _Optional[_Union[DescribeAclsRequest, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentialsRequest, _Mapping]] = ..., describe_user_scram_credentials: _Optional[_Union[DescribeUserScramCredentialsRequest, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigsRequest, _Mapping]] = ..., list_config_resources: _Optional[_Union[ListConfigResourcesRequest, _Mapping]] = ..., alter_client_quotas: _Optional[_Union[AlterClientQuotasRequest, _Mapping]] = ..., describe_client_quotas: _Optional[_Union[DescribeClientQuotasRequest, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeaturesRequest, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsRequest, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersRequest, _Mapping]] = ..., delete_records: _Optional[_Union[DeleteRecordsRequest, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerRequest, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsRequest, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdRequest, _Mapping]] = ..., alter_replication_factors: _Optional[_Union[AlterReplicationFactorsRequest, _Mapping]] = ..., alter_partition_counts: _Optional[_Union[AlterPartitionCountsRequest, _Mapping]] = ..., alter_inter_broker_throttle: _Optional[_Union[AlterInterBrokerThrottleRequest, _Mapping]] = ..., describe_image: _Optional[_Union[DescribeImageRequest, _Mapping]] = ..., list_metadata_records: _Optional[_Union[ListMetadataRecordsRequest, _Mapping]] = ...) -> None: ...
 
 class CallResponse(_message.Message):
-    __slots__ = ("correlation", "create_topics", "delete_topics", "describe_topic_partitions", "incremental_alter_configs", "describe_configs", "alter_partition_reassignments", "list_partition_reassignments", "describe_cluster", "describe_quorum", "describe_metadata", "alter_replica_log_dirs", "describe_log_dirs", "online_log_dir", "resolve_replica_copy", "add_raft_voter", "remove_raft_voter", "transfer_leadership", "create_snapshot", "list_snapshots", "metadata", "api_versions", "create_acls", "delete_acls", "describe_acls", "alter_user_scram_credentials", "describe_user_scram_credentials", "alter_configs", "list_config_resources", "alter_client_quotas", "describe_client_quotas", "update_features", "create_partitions", "elect_leaders", "delete_records", "unregister_broker", "allocate_producer_ids", "init_producer_id", "describe_producers", "list_transactions", "alter_replication_factors", "alter_partition_counts", "alter_inter_broker_throttle", "describe_image", "list_metadata_records", "find_coordinator", "join_group", "sync_group", "heartbeat", "leave_group", "offset_commit", "offset_fetch", "offset_delete", "describe_groups", "list_groups", "delete_groups", "fault")
+    __slots__ = ("correlation", "create_topics", "delete_topics", "describe_topic_partitions", "incremental_alter_configs", "describe_configs", "alter_partition_reassignments", "list_partition_reassignments", "describe_cluster", "describe_quorum", "describe_metadata", "alter_replica_log_dirs", "describe_log_dirs", "online_log_dir", "resolve_replica_copy", "add_raft_voter", "remove_raft_voter", "transfer_leadership", "create_snapshot", "list_snapshots", "api_versions", "create_acls", "delete_acls", "describe_acls", "alter_user_scram_credentials", "describe_user_scram_credentials", "alter_configs", "list_config_resources", "alter_client_quotas", "describe_client_quotas", "update_features", "create_partitions", "elect_leaders", "delete_records", "unregister_broker", "allocate_producer_ids", "init_producer_id", "alter_replication_factors", "alter_partition_counts", "alter_inter_broker_throttle", "describe_image", "list_metadata_records", "fault")
     CORRELATION_FIELD_NUMBER: _ClassVar[int]
     CREATE_TOPICS_FIELD_NUMBER: _ClassVar[int]
     DELETE_TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -3017,7 +2295,6 @@ class CallResponse(_message.Message):
     TRANSFER_LEADERSHIP_FIELD_NUMBER: _ClassVar[int]
     CREATE_SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     LIST_SNAPSHOTS_FIELD_NUMBER: _ClassVar[int]
-    METADATA_FIELD_NUMBER: _ClassVar[int]
     API_VERSIONS_FIELD_NUMBER: _ClassVar[int]
     CREATE_ACLS_FIELD_NUMBER: _ClassVar[int]
     DELETE_ACLS_FIELD_NUMBER: _ClassVar[int]
@@ -3035,24 +2312,11 @@ class CallResponse(_message.Message):
     UNREGISTER_BROKER_FIELD_NUMBER: _ClassVar[int]
     ALLOCATE_PRODUCER_IDS_FIELD_NUMBER: _ClassVar[int]
     INIT_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
-    DESCRIBE_PRODUCERS_FIELD_NUMBER: _ClassVar[int]
-    LIST_TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
     ALTER_REPLICATION_FACTORS_FIELD_NUMBER: _ClassVar[int]
     ALTER_PARTITION_COUNTS_FIELD_NUMBER: _ClassVar[int]
     ALTER_INTER_BROKER_THROTTLE_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_IMAGE_FIELD_NUMBER: _ClassVar[int]
     LIST_METADATA_RECORDS_FIELD_NUMBER: _ClassVar[int]
-    FIND_COORDINATOR_FIELD_NUMBER: _ClassVar[int]
-    JOIN_GROUP_FIELD_NUMBER: _ClassVar[int]
-    SYNC_GROUP_FIELD_NUMBER: _ClassVar[int]
-    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
-    LEAVE_GROUP_FIELD_NUMBER: _ClassVar[int]
-    OFFSET_COMMIT_FIELD_NUMBER: _ClassVar[int]
-    OFFSET_FETCH_FIELD_NUMBER: _ClassVar[int]
-    OFFSET_DELETE_FIELD_NUMBER: _ClassVar[int]
-    DESCRIBE_GROUPS_FIELD_NUMBER: _ClassVar[int]
-    LIST_GROUPS_FIELD_NUMBER: _ClassVar[int]
-    DELETE_GROUPS_FIELD_NUMBER: _ClassVar[int]
     FAULT_FIELD_NUMBER: _ClassVar[int]
     correlation: int
     create_topics: CreateTopicsResponse
@@ -3074,7 +2338,6 @@ class CallResponse(_message.Message):
     transfer_leadership: TransferLeadershipResponse
     create_snapshot: CreateSnapshotResponse
     list_snapshots: ListSnapshotsResponse
-    metadata: MetadataResponse
     api_versions: ApiVersionsResponse
     create_acls: CreateAclsResponse
     delete_acls: DeleteAclsResponse
@@ -3092,24 +2355,11 @@ class CallResponse(_message.Message):
     unregister_broker: UnregisterBrokerResponse
     allocate_producer_ids: AllocateProducerIdsResponse
     init_producer_id: InitProducerIdResponse
-    describe_producers: DescribeProducersResponse
-    list_transactions: ListTransactionsResponse
     alter_replication_factors: AlterReplicationFactorsResponse
     alter_partition_counts: AlterPartitionCountsResponse
     alter_inter_broker_throttle: AlterInterBrokerThrottleResponse
     describe_image: DescribeImageResponse
     list_metadata_records: ListMetadataRecordsResponse
-    find_coordinator: FindCoordinatorResponse
-    join_group: JoinGroupResponse
-    sync_group: SyncGroupResponse
-    heartbeat: HeartbeatResponse
-    leave_group: LeaveGroupResponse
-    offset_commit: OffsetCommitResponse
-    offset_fetch: OffsetFetchResponse
-    offset_delete: OffsetDeleteResponse
-    describe_groups: DescribeGroupsResponse
-    list_groups: ListGroupsResponse
-    delete_groups: DeleteGroupsResponse
     fault: ResponseHeader
-    def __init__(self, correlation: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsResponse, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsResponse, _Mapping]] = ..., describe_topic_partitions: _Optional[_Union[DescribeTopicPartitionsResponse, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsResponse, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsResponse, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsResponse, _Mapping]] = ..., list_partition_reassignments: _Optional[_Union[ListPartitionReassignmentsResponse, _Mapping]] = ..., describe_cluster: _Optional[_Union[DescribeClusterResponse, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumResponse, _Mapping]] = ..., describe_metadata: _Optional[_Union[DescribeMetadataResponse, _Mapping]] = ..., alter_replica_log_dirs: _Optional[_Union[AlterReplicaLogDirsResponse, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsResponse, _Mapping]] = ..., online_log_dir: _Optional[_Union[OnlineLogDirResponse, _Mapping]] = ..., resolve_replica_copy: _Optional[_Union[ResolveReplicaCopyResponse, _Mapping]] = ..., add_raft_voter: _Optional[_Union[AddRaftVoterResponse, _Mapping]] = ..., remove_raft_voter: _Optional[_Union[RemoveRaftVoterResponse, _Mapping]] = ..., transfer_leadership: _Optional[_Union[TransferLeadershipResponse, _Mapping]] = ..., create_snapshot: _Optional[_Union[CreateSnapshotResponse, _Mapping]] = ..., list_snapshots: _Optional[_Union[ListSnapshotsResponse, _Mapping]] = ..., metadata: _Optional[_Union[MetadataResponse, _Mapping]] = ..., api_versions: _Optional[_Union[ApiVersionsResponse, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAclsResponse, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAclsResponse, _Mapping]] = ..., describe_acls: _Optional[_Union[DescribeAclsResponse, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentialsResponse, _Mapping]] = ..., describe_user_scram_credentials: _Optional[_Union[DescribeUserScramCredentialsResponse, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigsResponse, _Mapping]] = ..., list_config_resources: _Optional[_Union[ListConfigResourcesResponse, _Mapping]] = ..., alter_client_quotas: _Optional[_Union[AlterClientQuotasResponse, _Mapping]] = ..., describe_client_quotas: _Optional[_Union[DescribeClientQuotasResponse, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeaturesResponse, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsResponse, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersResponse, _Mapping]] = ..., delete_records: _Optional[_Union[DeleteRecordsResponse, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerResponse, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsResponse, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdResponse, _Mapping]] = ..., describe_producers: _Optional[_Union[DescribeProducersResponse, _Mapping]] = ..., list_transactions: _Optional[_Union[ListTransactionsResponse, _Mapping]] = ..., alter_replication_factors: _Optional[_Union[AlterReplicationFactorsResponse, _Mapping]] = ..., alter_partition_counts: _Optional[_Union[AlterPartitionCountsResponse, _Mapping]] = ..., alter_inter_broker_throttle: _Optional[_Union[AlterInterBrokerThrottleResponse, _Mapping]] = ..., describe_image: _Optional[_Union[DescribeImageResponse, _Mapping]] = ..., list_metadata_records: _Optional[_Union[ListMetadataRecordsResponse, _Mapping]] = ..., find_coordinator: _Optional[_Union[FindCoordinatorResponse, _Mapping]] = ..., join_group: _Optional[_Union[JoinGroupResponse, _Mapping]] = ..., sync_group: _Optional[_Union[SyncGroupResponse, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatResponse, _Mapping]] = ..., leave_group: _Optional[_Union[LeaveGroupResponse, _Mapping]] = ..., offset_commit: _Optional[_Union[OffsetCommitResponse, _Mapping]] = ..., offset_fetch: _Optional[_Union[OffsetFetchResponse, _Mapping]] = ..., offset_delete: _Optional[_Union[OffsetDeleteResponse, _Mapping]] = ..., describe_groups: _Optional[_Union[DescribeGroupsResponse, _Mapping]] = ..., list_groups: _Optional[_Union[ListGroupsResponse, _Mapping]] = ..., delete_groups: _Optional[_Union[DeleteGroupsResponse, _Mapping]] = ..., fault: _Optional[_Union[ResponseHeader, _Mapping]] = ...) -> None: ...
-# generated from sha256:b0f476134e10565d40ae453f323adfd1e3e9c1ca9d9c71c630baf27859a35ee1
+    def __init__(self, correlation: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsResponse, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsResponse, _Mapping]] = ..., describe_topic_partitions: _Optional[_Union[DescribeTopicPartitionsResponse, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsResponse, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsResponse, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsResponse, _Mapping]] = ..., list_partition_reassignments: _Optional[_Union[ListPartitionReassignmentsResponse, _Mapping]] = ..., describe_cluster: _Optional[_Union[DescribeClusterResponse, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumResponse, _Mapping]] = ..., describe_metadata: _Optional[_Union[DescribeMetadataResponse, _Mapping]] = ..., alter_replica_log_dirs: _Optional[_Union[AlterReplicaLogDirsResponse, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsResponse, _Mapping]] = ..., online_log_dir: _Optional[_Union[OnlineLogDirResponse, _Mapping]] = ..., resolve_replica_copy: _Optional[_Union[ResolveReplicaCopyResponse, _Mapping]] = ..., add_raft_voter: _Optional[_Union[AddRaftVoterResponse, _Mapping]] = ..., remove_raft_voter: _Optional[_Union[RemoveRaftVoterResponse, _Mapping]] = ..., transfer_leadership: _Optional[_Union[TransferLeadershipResponse, _Mapping]] = ..., create_snapshot: _Optional[_Union[CreateSnapshotResponse, _Mapping]] = ..., list_snapshots: _Optional[_Union[ListSnapshotsResponse, _Mapping]] = ..., api_versions: _Optional[_Union[ApiVersionsResponse, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAclsResponse, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAclsResponse, _Mapping]] = ..., describe_acls: _Optional[_Union[DescribeAclsResponse, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentialsResponse, _Mapping]] = ..., describe_user_scram_credentials: _Optional[_Union[DescribeUserScramCredentialsResponse, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigsResponse, _Mapping]] = ..., list_config_resources: _Optional[_Union[ListConfigResourcesResponse, _Mapping]] = ..., alter_client_quotas: _Optional[_Union[AlterClientQuotasResponse, _Mapping]] = ..., describe_client_quotas: _Optional[_Union[DescribeClientQuotasResponse, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeaturesResponse, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsResponse, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersResponse, _Mapping]] = ..., delete_records: _Optional[_Union[DeleteRecordsResponse, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerResponse, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsResponse, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdResponse, _Mapping]] = ..., alter_replication_factors: _Optional[_Union[AlterReplicationFactorsResponse, _Mapping]] = ..., alter_partition_counts: _Optional[_Union[AlterPartitionCountsResponse, _Mapping]] = ..., alter_inter_broker_throttle: _Optional[_Union[AlterInterBrokerThrottleResponse, _Mapping]] = ..., describe_image: _Optional[_Union[DescribeImageResponse, _Mapping]] = ..., list_metadata_records: _Optional[_Union[ListMetadataRecordsResponse, _Mapping]] = ..., fault: _Optional[_Union[ResponseHeader, _Mapping]] = ...) -> None: ...
+# generated from sha256:f143632d2cdb4a65820bb437e5fe0a7ba79fb8d450f6a205f4ae8646d9bec220

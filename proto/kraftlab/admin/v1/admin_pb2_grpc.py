@@ -104,11 +104,6 @@ class AdminStub(object):
                 request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeClusterRequest.SerializeToString,
                 response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeClusterResponse.FromString,
                 _registered_method=True)
-        self.Metadata = channel.unary_unary(
-                '/kraftlab.admin.v1.Admin/Metadata',
-                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.MetadataRequest.SerializeToString,
-                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.MetadataResponse.FromString,
-                _registered_method=True)
         self.DescribeQuorum = channel.unary_unary(
                 '/kraftlab.admin.v1.Admin/DescribeQuorum',
                 request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeQuorumRequest.SerializeToString,
@@ -194,16 +189,6 @@ class AdminStub(object):
                 request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.InitProducerIdRequest.SerializeToString,
                 response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.InitProducerIdResponse.FromString,
                 _registered_method=True)
-        self.DescribeProducers = channel.unary_unary(
-                '/kraftlab.admin.v1.Admin/DescribeProducers',
-                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeProducersRequest.SerializeToString,
-                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeProducersResponse.FromString,
-                _registered_method=True)
-        self.ListTransactions = channel.unary_unary(
-                '/kraftlab.admin.v1.Admin/ListTransactions',
-                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListTransactionsRequest.SerializeToString,
-                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListTransactionsResponse.FromString,
-                _registered_method=True)
         self.CreateAcls = channel.unary_unary(
                 '/kraftlab.admin.v1.Admin/CreateAcls',
                 request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.CreateAclsRequest.SerializeToString,
@@ -253,61 +238,6 @@ class AdminStub(object):
                 '/kraftlab.admin.v1.Admin/UpdateFeatures',
                 request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.UpdateFeaturesRequest.SerializeToString,
                 response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.UpdateFeaturesResponse.FromString,
-                _registered_method=True)
-        self.FindCoordinator = channel.unary_unary(
-                '/kraftlab.admin.v1.Admin/FindCoordinator',
-                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.FindCoordinatorRequest.SerializeToString,
-                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.FindCoordinatorResponse.FromString,
-                _registered_method=True)
-        self.JoinGroup = channel.unary_unary(
-                '/kraftlab.admin.v1.Admin/JoinGroup',
-                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.JoinGroupRequest.SerializeToString,
-                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.JoinGroupResponse.FromString,
-                _registered_method=True)
-        self.SyncGroup = channel.unary_unary(
-                '/kraftlab.admin.v1.Admin/SyncGroup',
-                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.SyncGroupRequest.SerializeToString,
-                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.SyncGroupResponse.FromString,
-                _registered_method=True)
-        self.Heartbeat = channel.unary_unary(
-                '/kraftlab.admin.v1.Admin/Heartbeat',
-                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.HeartbeatRequest.SerializeToString,
-                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.HeartbeatResponse.FromString,
-                _registered_method=True)
-        self.LeaveGroup = channel.unary_unary(
-                '/kraftlab.admin.v1.Admin/LeaveGroup',
-                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.LeaveGroupRequest.SerializeToString,
-                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.LeaveGroupResponse.FromString,
-                _registered_method=True)
-        self.OffsetCommit = channel.unary_unary(
-                '/kraftlab.admin.v1.Admin/OffsetCommit',
-                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.OffsetCommitRequest.SerializeToString,
-                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.OffsetCommitResponse.FromString,
-                _registered_method=True)
-        self.OffsetFetch = channel.unary_unary(
-                '/kraftlab.admin.v1.Admin/OffsetFetch',
-                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.OffsetFetchRequest.SerializeToString,
-                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.OffsetFetchResponse.FromString,
-                _registered_method=True)
-        self.OffsetDelete = channel.unary_unary(
-                '/kraftlab.admin.v1.Admin/OffsetDelete',
-                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.OffsetDeleteRequest.SerializeToString,
-                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.OffsetDeleteResponse.FromString,
-                _registered_method=True)
-        self.DescribeGroups = channel.unary_unary(
-                '/kraftlab.admin.v1.Admin/DescribeGroups',
-                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeGroupsRequest.SerializeToString,
-                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeGroupsResponse.FromString,
-                _registered_method=True)
-        self.ListGroups = channel.unary_unary(
-                '/kraftlab.admin.v1.Admin/ListGroups',
-                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListGroupsRequest.SerializeToString,
-                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListGroupsResponse.FromString,
-                _registered_method=True)
-        self.DeleteGroups = channel.unary_unary(
-                '/kraftlab.admin.v1.Admin/DeleteGroups',
-                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DeleteGroupsRequest.SerializeToString,
-                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DeleteGroupsResponse.FromString,
                 _registered_method=True)
         self.Call = channel.stream_stream(
                 '/kraftlab.admin.v1.Admin/Call',
@@ -399,12 +329,6 @@ class AdminServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DescribeCluster(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def Metadata(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -520,20 +444,6 @@ class AdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def DescribeProducers(self, request, context):
-        """Broker only: the producers of partitions that it hosts (KIP-664).
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def ListTransactions(self, request, context):
-        """Broker only: always none, since there is no transaction coordinator.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
     def CreateAcls(self, request, context):
         """Access rules and passwords: at the active controller; brokers forward.
         """
@@ -591,73 +501,6 @@ class AdminServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def UpdateFeatures(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def FindCoordinator(self, request, context):
-        """Broker only: classic consumer groups. All but FindCoordinator and ListGroups at the group's coordinator (NOT_COORDINATOR).
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def JoinGroup(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def SyncGroup(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def Heartbeat(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def LeaveGroup(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def OffsetCommit(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def OffsetFetch(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def OffsetDelete(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def DescribeGroups(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def ListGroups(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def DeleteGroups(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -744,11 +587,6 @@ def add_AdminServicer_to_server(servicer, server):
                     request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeClusterRequest.FromString,
                     response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeClusterResponse.SerializeToString,
             ),
-            'Metadata': grpc.unary_unary_rpc_method_handler(
-                    servicer.Metadata,
-                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.MetadataRequest.FromString,
-                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.MetadataResponse.SerializeToString,
-            ),
             'DescribeQuorum': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeQuorum,
                     request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeQuorumRequest.FromString,
@@ -834,16 +672,6 @@ def add_AdminServicer_to_server(servicer, server):
                     request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.InitProducerIdRequest.FromString,
                     response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.InitProducerIdResponse.SerializeToString,
             ),
-            'DescribeProducers': grpc.unary_unary_rpc_method_handler(
-                    servicer.DescribeProducers,
-                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeProducersRequest.FromString,
-                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeProducersResponse.SerializeToString,
-            ),
-            'ListTransactions': grpc.unary_unary_rpc_method_handler(
-                    servicer.ListTransactions,
-                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListTransactionsRequest.FromString,
-                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListTransactionsResponse.SerializeToString,
-            ),
             'CreateAcls': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateAcls,
                     request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.CreateAclsRequest.FromString,
@@ -893,61 +721,6 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.UpdateFeatures,
                     request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.UpdateFeaturesRequest.FromString,
                     response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.UpdateFeaturesResponse.SerializeToString,
-            ),
-            'FindCoordinator': grpc.unary_unary_rpc_method_handler(
-                    servicer.FindCoordinator,
-                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.FindCoordinatorRequest.FromString,
-                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.FindCoordinatorResponse.SerializeToString,
-            ),
-            'JoinGroup': grpc.unary_unary_rpc_method_handler(
-                    servicer.JoinGroup,
-                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.JoinGroupRequest.FromString,
-                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.JoinGroupResponse.SerializeToString,
-            ),
-            'SyncGroup': grpc.unary_unary_rpc_method_handler(
-                    servicer.SyncGroup,
-                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.SyncGroupRequest.FromString,
-                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.SyncGroupResponse.SerializeToString,
-            ),
-            'Heartbeat': grpc.unary_unary_rpc_method_handler(
-                    servicer.Heartbeat,
-                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.HeartbeatRequest.FromString,
-                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.HeartbeatResponse.SerializeToString,
-            ),
-            'LeaveGroup': grpc.unary_unary_rpc_method_handler(
-                    servicer.LeaveGroup,
-                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.LeaveGroupRequest.FromString,
-                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.LeaveGroupResponse.SerializeToString,
-            ),
-            'OffsetCommit': grpc.unary_unary_rpc_method_handler(
-                    servicer.OffsetCommit,
-                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.OffsetCommitRequest.FromString,
-                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.OffsetCommitResponse.SerializeToString,
-            ),
-            'OffsetFetch': grpc.unary_unary_rpc_method_handler(
-                    servicer.OffsetFetch,
-                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.OffsetFetchRequest.FromString,
-                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.OffsetFetchResponse.SerializeToString,
-            ),
-            'OffsetDelete': grpc.unary_unary_rpc_method_handler(
-                    servicer.OffsetDelete,
-                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.OffsetDeleteRequest.FromString,
-                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.OffsetDeleteResponse.SerializeToString,
-            ),
-            'DescribeGroups': grpc.unary_unary_rpc_method_handler(
-                    servicer.DescribeGroups,
-                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeGroupsRequest.FromString,
-                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeGroupsResponse.SerializeToString,
-            ),
-            'ListGroups': grpc.unary_unary_rpc_method_handler(
-                    servicer.ListGroups,
-                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListGroupsRequest.FromString,
-                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListGroupsResponse.SerializeToString,
-            ),
-            'DeleteGroups': grpc.unary_unary_rpc_method_handler(
-                    servicer.DeleteGroups,
-                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DeleteGroupsRequest.FromString,
-                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.DeleteGroupsResponse.SerializeToString,
             ),
             'Call': grpc.stream_stream_rpc_method_handler(
                     servicer.Call,
@@ -1333,33 +1106,6 @@ class Admin(object):
             '/kraftlab.admin.v1.Admin/DescribeCluster',
             kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeClusterRequest.SerializeToString,
             kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeClusterResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def Metadata(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/kraftlab.admin.v1.Admin/Metadata',
-            kraftlab_dot_admin_dot_v1_dot_admin__pb2.MetadataRequest.SerializeToString,
-            kraftlab_dot_admin_dot_v1_dot_admin__pb2.MetadataResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1830,60 +1576,6 @@ class Admin(object):
             _registered_method=True)
 
     @staticmethod
-    def DescribeProducers(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/kraftlab.admin.v1.Admin/DescribeProducers',
-            kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeProducersRequest.SerializeToString,
-            kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeProducersResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def ListTransactions(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/kraftlab.admin.v1.Admin/ListTransactions',
-            kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListTransactionsRequest.SerializeToString,
-            kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListTransactionsResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
     def CreateAcls(request,
             target,
             options=(),
@@ -2154,303 +1846,6 @@ class Admin(object):
             _registered_method=True)
 
     @staticmethod
-    def FindCoordinator(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/kraftlab.admin.v1.Admin/FindCoordinator',
-            kraftlab_dot_admin_dot_v1_dot_admin__pb2.FindCoordinatorRequest.SerializeToString,
-            kraftlab_dot_admin_dot_v1_dot_admin__pb2.FindCoordinatorResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def JoinGroup(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/kraftlab.admin.v1.Admin/JoinGroup',
-            kraftlab_dot_admin_dot_v1_dot_admin__pb2.JoinGroupRequest.SerializeToString,
-            kraftlab_dot_admin_dot_v1_dot_admin__pb2.JoinGroupResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def SyncGroup(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/kraftlab.admin.v1.Admin/SyncGroup',
-            kraftlab_dot_admin_dot_v1_dot_admin__pb2.SyncGroupRequest.SerializeToString,
-            kraftlab_dot_admin_dot_v1_dot_admin__pb2.SyncGroupResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def Heartbeat(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/kraftlab.admin.v1.Admin/Heartbeat',
-            kraftlab_dot_admin_dot_v1_dot_admin__pb2.HeartbeatRequest.SerializeToString,
-            kraftlab_dot_admin_dot_v1_dot_admin__pb2.HeartbeatResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def LeaveGroup(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/kraftlab.admin.v1.Admin/LeaveGroup',
-            kraftlab_dot_admin_dot_v1_dot_admin__pb2.LeaveGroupRequest.SerializeToString,
-            kraftlab_dot_admin_dot_v1_dot_admin__pb2.LeaveGroupResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def OffsetCommit(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/kraftlab.admin.v1.Admin/OffsetCommit',
-            kraftlab_dot_admin_dot_v1_dot_admin__pb2.OffsetCommitRequest.SerializeToString,
-            kraftlab_dot_admin_dot_v1_dot_admin__pb2.OffsetCommitResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def OffsetFetch(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/kraftlab.admin.v1.Admin/OffsetFetch',
-            kraftlab_dot_admin_dot_v1_dot_admin__pb2.OffsetFetchRequest.SerializeToString,
-            kraftlab_dot_admin_dot_v1_dot_admin__pb2.OffsetFetchResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def OffsetDelete(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/kraftlab.admin.v1.Admin/OffsetDelete',
-            kraftlab_dot_admin_dot_v1_dot_admin__pb2.OffsetDeleteRequest.SerializeToString,
-            kraftlab_dot_admin_dot_v1_dot_admin__pb2.OffsetDeleteResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def DescribeGroups(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/kraftlab.admin.v1.Admin/DescribeGroups',
-            kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeGroupsRequest.SerializeToString,
-            kraftlab_dot_admin_dot_v1_dot_admin__pb2.DescribeGroupsResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def ListGroups(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/kraftlab.admin.v1.Admin/ListGroups',
-            kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListGroupsRequest.SerializeToString,
-            kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListGroupsResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def DeleteGroups(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/kraftlab.admin.v1.Admin/DeleteGroups',
-            kraftlab_dot_admin_dot_v1_dot_admin__pb2.DeleteGroupsRequest.SerializeToString,
-            kraftlab_dot_admin_dot_v1_dot_admin__pb2.DeleteGroupsResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
     def Call(request_iterator,
             target,
             options=(),
@@ -2476,4 +1871,4 @@ class Admin(object):
             timeout,
             metadata,
             _registered_method=True)
-# generated from sha256:3b5194461b7bab8b3cd7e3e1ed4e97ac545623b322bd52ca53a354724bc910ba
+# generated from sha256:41ef4d6a8b3d9fe59112ba2713654d626db7055dfbc025952778031d533c5005
