@@ -121,9 +121,15 @@ def describe_scram_credentials(
 
 def check_endpoint_type(request: admin_pb2.DescribeClusterRequest, own: int) -> None:
     """Raise ApiError if another type of endpoint is requested than this node's (`own`)."""
-    if not request.HasField("endpoint_type") or request.endpoint_type == own:
+    if request.HasField("endpoint_type"):
+        is_first_version = request.header.HasField("api_version") and request.header.api_version == 0
+        check_endpoint(request.endpoint_type, own, is_first_version=is_first_version)
+
+
+def check_endpoint(wanted: int, own: int, *, is_first_version: bool) -> None:
+    """Raise ApiError if `wanted` is not this node's type of endpoint. The first version has no error codes for this."""
+    if wanted == own:
         return
-    wanted = request.endpoint_type
     if wanted not in _ENDPOINT_TYPES:
         code, message = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {wanted}"
     else:
@@ -132,9 +138,7 @@ def check_endpoint_type(request: admin_pb2.DescribeClusterRequest, own: int) -> 
             f"The request was sent to an endpoint of type {_ENDPOINT_TYPES[own]}, "
             f"but we wanted an endpoint of type {_ENDPOINT_TYPES[wanted]}"
         )
-    # The first version has no error codes for this.
-    is_first = request.header.HasField("api_version") and request.header.api_version == 0
-    raise ApiError(ErrorCode.INVALID_REQUEST if is_first else code, message)
+    raise ApiError(ErrorCode.INVALID_REQUEST if is_first_version else code, message)
 
 
 # --- calls of brokers ----------------------------------------------------------------------------------------------------

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import trio
 from google.protobuf.message import Message
 
+from kraftlab.access.refusals import CONTROLLERS
 from kraftlab.common.decoding import Decoder
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ApiError, ErrorCode
@@ -27,7 +28,7 @@ from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.config.models import ControllerConfig
 from kraftlab.config.topic_configs import BROKER_KEYS
 from kraftlab.metadata.features import supported_features
-from kraftlab.metadata.image import ControllerImage
+from kraftlab.metadata.image import ClusterImage
 from kraftlab.metadata.peer_rpc import Api, ControllerRegistrationRequest, ControllerRegistrationResponse
 from kraftlab.metadata.records import Listener
 from kraftlab.node.metadata_digests import MetadataDigests
@@ -188,19 +189,25 @@ class ControllerNode:
     async def _serve_kafka(self, nursery: trio.Nursery, at: Endpoint) -> None:
         """Serve admin calls to Kafka's tools (`--bootstrap-controller`). The imports run in a worker thread."""
         await trio.to_thread.run_sync(importlib.import_module, "kraftlab.gateway.listener")
+        from kraftlab.gateway.cluster import ClusterCalls
         from kraftlab.gateway.door import CONTROLLERS_OFFERS, Door
         from kraftlab.gateway.listener import KafkaListener
 
         async def published(offset: int) -> None:
             """Return at once: a client that reads from this controller reads what it has answered."""
 
-        def controllers() -> Mapping[int, ControllerImage]:
-            return self.controller.committed.image.cluster.controllers
+        def cluster() -> ClusterImage:
+            return self.controller.committed.image.cluster
+
+        def active_controller() -> int:
+            return self.controller.active_controller.leader_id
 
         def setting(name: str) -> str | None:
             return self._config.static(name) or BROKER_KEYS[name].default
 
-        door = Door(self.service.dispatch, self._config.node_id, controllers, published, {}, CONTROLLERS_OFFERS)
+        node_id, cluster_id = self._config.node_id, self.controller.settings.cluster_id
+        calls = ClusterCalls(node_id, cluster_id, CONTROLLERS, cluster, self.service.rights, active_controller)
+        door = Door(self.service.dispatch, published, {"DescribeCluster": calls.describe}, CONTROLLERS_OFFERS)
         await nursery.start(KafkaListener(door, at.host, at.port, setting).serve)
 
     async def take_part(self, nursery: trio.Nursery) -> None:

@@ -37,11 +37,12 @@ class Header(NamedTuple):
 
 
 class KafkaRequest(NamedTuple):
-    """A decoded request: its header, the client's name for itself, and the message, whose class the key gives."""
+    """A decoded request: its header, the client's name for itself, the message, whose class the key gives, and its frame."""
 
     header: Header
     client_id: str
     body: Any
+    frame: InMemory = b""
     is_large: bool = False
     """True for a request with so many elements that no step over all of them may hold the event loop."""
 
@@ -67,7 +68,7 @@ def decode_request(frame: InMemory, elements_max: int = ELEMENTS_MAX) -> KafkaRe
     except Malformed as error:
         refusal = LargeRequest if isinstance(error, TooManyElements) else MalformedRequest
         raise refusal(f"{kind.__name__} version {head.version}: {error}") from error
-    return KafkaRequest(head, header.client_id or "", body)
+    return KafkaRequest(head, header.client_id or "", body, frame)
 
 
 def encode_response(head: Header, response: Message) -> list[Part]:

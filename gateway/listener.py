@@ -27,10 +27,11 @@ from kraftlab.wire.network import TcpWire
 from kraftlab.wire.parts import PartLost
 from kraftlab.wire.transport import ListenError
 
+from .admin_calls import Unanswerable
 from .codec import KafkaRequest, LargeRequest, MalformedRequest, decode_request, peek
 from .connection import ClientConnection, Closed, FrameBudget
 from .data import Unheard
-from .door import Door, Unanswerable
+from .door import Door
 from .unserved import VainClients, refusal_of
 
 logger = logging.getLogger("kraftlab.gateway")

@@ -22,6 +22,7 @@ from kraftlab.access.authorizer import Rights
 from kraftlab.common.errors import ErrorCode
 from kraftlab.common.uuids import ZERO, Uuid
 from kraftlab.config.models import KAFKA_LISTENER
+from kraftlab.messages.generated.describe_cluster_request import DescribeClusterRequest
 from kraftlab.messages.generated.metadata_request import MetadataRequest, MetadataRequestTopic
 from kraftlab.messages.generated.metadata_response import (
     MetadataResponse,
@@ -130,7 +131,7 @@ class MetadataCalls:
             cluster_id=self._cluster_id,
             controller_id=controller,
             topics=topics,
-            cluster_authorized_operations=_cluster_operations(body, rights),
+            cluster_authorized_operations=cluster_operations(body, rights),
         )
 
     def _brokers_of(self, image: MetadataImage) -> Brokers:
@@ -239,7 +240,8 @@ def _refused(topics: Sequence[MetadataRequestTopic]) -> MetadataResponse:
     return MetadataResponse(brokers=[], cluster_id=None, controller_id=-1, topics=rows)
 
 
-def _cluster_operations(body: MetadataRequest, rights: Rights) -> int:
+def cluster_operations(body: MetadataRequest | DescribeClusterRequest, rights: Rights) -> int:
+    """Return the caller's operations on the cluster, if the request asks for them."""
     if not body.include_cluster_authorized_operations:
         return NOT_ASKED
     if not rights.allow(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):

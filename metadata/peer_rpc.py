@@ -208,7 +208,8 @@ class ForwardingBroker(msgspec.Struct, frozen=True, array_like=True):
 class EnvelopeRequest(msgspec.Struct, frozen=True, array_like=True):
     """A client's admin call that a broker forwards to the active controller.
 
-    `request` is the serialized protobuf request of `api` (the method's name in the Admin service).
+    `request` is the serialized protobuf request of `api` (the method's name in the Admin service), or the client's frame of the
+    Kafka protocol (KIP-590).
     """
 
     api: str
@@ -220,10 +221,14 @@ class EnvelopeRequest(msgspec.Struct, frozen=True, array_like=True):
     """Set for calls about configs."""
     host: str = ""
     """The client's address, for ACLs."""
+    is_frame: bool = False
+    """True if `request` is a frame, without its length. The response is a frame then, with its length."""
+    timeout_ms: Number | None = None
+    """Time that is left for a frame, which replaces the time in it. Other requests have theirs in the header."""
 
 
 class EnvelopeResponse(msgspec.Struct, frozen=True, array_like=True):
-    """`response` is the serialized protobuf response.
+    """`response` is the serialized protobuf response, or a frame.
 
     On NOT_CONTROLLER the broker looks for the active controller again and retries.
     """
@@ -231,6 +236,10 @@ class EnvelopeResponse(msgspec.Struct, frozen=True, array_like=True):
     error: Number
     message: str | None = None
     response: bytes = b""
+    metadata_offset: Number = -1
+    """As in the header of the response."""
+    outcome_unknown: bool = False
+    """With NOT_CONTROLLER: the change may survive the lost leadership."""
 
 
 class FetchPartition(msgspec.Struct, frozen=True, array_like=True):

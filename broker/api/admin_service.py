@@ -1,9 +1,8 @@
 """The admin API of a broker. Calls about the broker's own log directories and metadata are answered here; every other call is
 passed on to the active controller.
 
-A call is passed on in an Envelope over peer frames, and the controller's answer is returned unchanged. While there is no active
-controller, or the controller has just moved, the broker looks for it again until the call's deadline. If a change may have
-reached a controller by then, the answer says that its outcome is unknown.
+A call is passed on in an Envelope (`forwarding.py`), and the controller's answer is returned unchanged: a message of the Admin
+service, or a frame for a Kafka client.
 
 Authorization happens where a call is carried out: here for the broker's own calls, by the ACLs in the published image; on the
 controller for calls that are passed on, whose envelope names the principal and the host.
@@ -15,52 +14,36 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-import msgspec
 import trio
 from google.protobuf.message import Message
 
 from kraftlab.access.authorizer import AccessSettings
 from kraftlab.access.refusals import BROKERS
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.common.decoding import Decoder
-from kraftlab.common.errors import ApiError, ErrorCode, describe
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.config.resources import ResourceType
 from kraftlab.metadata.image import MetadataImage
-from kraftlab.metadata.peer_rpc import Api, EnvelopeRequest, EnvelopeResponse, ForwardingBroker
+from kraftlab.metadata.peer_rpc import EnvelopeRequest, EnvelopeResponse, ForwardingBroker
 from kraftlab.node.api import DEFAULT_TIMEOUT_MS, Service, timeout_of
 from kraftlab.quorum.driver.quorum_description import ReplicaDescription
-from kraftlab.rpc.calls import CALLS, fault
+from kraftlab.rpc.caller import Caller
+from kraftlab.rpc.calls import CALLS, Row, fault
 from kraftlab.rpc.methods import METHODS, LocalCall, Method, header_of
 from kraftlab.rpc.request_ids import changes, is_repeatable
 from kraftlab.rpc.server import Call
-from kraftlab.wire.frames import FrameError
-from kraftlab.wire.parts import InMemory
-from kraftlab.wire.transport import PeerError, PeerTimeout, PeerUnreachable
 
-from ..control.controller_channel import NoController
 from ..control.metadata_publisher import MetadataPublisher
+from .forwarding import Channel, Forwarded, OutcomeUnknown, forward
+
+if TYPE_CHECKING:
+    from kraftlab.gateway.codec import KafkaRequest
 
 logger = logging.getLogger("kraftlab.broker.admin")
 
-RETRY_BACKOFF_S = 0.05
 PATIENCE_S = 5.0
 """Forwarding time of a call that arrives with timeout_ms <= 0."""
-
-
-_encode = msgspec.msgpack.encode
-_envelope = Decoder(EnvelopeResponse)
-
-
-class Channel(Protocol):
-    """The way to the active controller (`ControllerChannel`)."""
-
-    @property
-    def controller_id(self) -> int: ...
-
-    async def pass_on(self, api: int, body: bytes, *, timeout_ms: int) -> InMemory: ...
-
-    async def wait_for_change(self, timeout_s: float) -> None: ...
 
 
 class AdminService(Service):
@@ -147,60 +130,49 @@ class AdminService(Service):
 
     async def _forward(self, call: Call, method: Method, deadline: float) -> Message:
         header = header_of(call.request)
-        reason = "no controller is known to lead; make sure that a majority of the controllers runs"
-        is_change, is_safe, is_open = changes(call.api, call.request), is_repeatable(call.api, call.request), False
+        # The answer to a deadline that is over depends on the call, so the controller gives it.
         is_over = header.HasField("timeout_ms") and header.timeout_ms <= 0
-        if is_over:
-            # The answer to such a deadline depends on the call, so the controller gives it.
-            deadline = trio.current_time() + PATIENCE_S
-        while (rest_s := deadline - trio.current_time()) > 0:
-            if self._channel.controller_id < 0:
-                await self._channel.wait_for_change(rest_s)
-                continue
-            # The controller gets the client's deadline: a call whose client has given up must not be carried out later.
-            rest_ms = max(1, int(rest_s * 1000))
+
+        def envelope(rest_ms: int) -> EnvelopeRequest:
             if not is_over:
                 header.timeout_ms = rest_ms
-            body = _encode(self._envelope_of(call))
-            try:
-                answer = await self._channel.pass_on(Api.ENVELOPE, body, timeout_ms=rest_ms)
-                response = _envelope.decode(answer)
-            except FrameError as error:
-                refusal = f"Not carried out, since it cannot be passed on: {error}, or send it to a controller."
-                return fault(method, refusal, ErrorCode.INVALID_REQUEST)
-            except PeerTimeout:
-                is_open = is_change
-                break
-            except PeerUnreachable as error:
-                may_have_arrived = not error.refused and not isinstance(error, NoController)
-                reason = str(error)
-                if may_have_arrived and not is_safe:
-                    return _lost(call, reason)
-                is_open = is_open or (is_change and may_have_arrived)
-            except PeerError as error:
-                if error.code not in (ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE):
-                    return fault(method, error.message, error.code)
-                reason = error.message
-            except msgspec.MsgspecError as error:
-                return fault(method, f"the controller's answer cannot be read: {error}")
-            else:
-                if response.error == ErrorCode.NONE:
-                    return method.response.FromString(response.response)
-                if response.error != ErrorCode.NOT_CONTROLLER:
-                    return fault(
-                        method, response.message or f"the controller answered {describe(response.error)}", response.error
-                    )
-                reason = response.message or "the controller has moved"
-                if _is_outcome_unknown(method, response.response):
-                    if not is_safe:
-                        return _lost(call, reason)
-                    is_open = True
-            await self._channel.wait_for_change(min(RETRY_BACKOFF_S, max(rest_s, 0)))
-        if is_open:
-            text = f"{call.api} was passed on and not answered in time; whether it was carried out is unknown ({reason})"
-            return _unknown(fault(method, text, ErrorCode.REQUEST_TIMED_OUT))
-        text = f"{call.api} could not be passed on to the active controller in time: {reason}"
-        return self._naming_voters(call, fault(method, text, ErrorCode.REQUEST_TIMED_OUT))
+            return self._envelope_of(call)
+
+        forwarded = Forwarded(call.api, envelope, changes(call.api, call.request), is_repeatable(call.api, call.request))
+        try:
+            answer = await forward(self._channel, forwarded, trio.current_time() + PATIENCE_S if is_over else deadline)
+        except ApiError as error:
+            refusal: Any = fault(method, error.message or "", error.code)
+            refusal.header.outcome_unknown = isinstance(error, OutcomeUnknown)
+            return self._naming_voters(call, refusal)
+        return method.response.FromString(answer.response)
+
+    def forwards(self, row: Row, request: KafkaRequest) -> bool:
+        """Return True if the active controller answers a client's frame. This broker answers for its disks and its loggers."""
+        about_loggers = row.per_broker and any(
+            resource.resource_type == ResourceType.BROKER_LOGGER for resource in request.body.resources
+        )
+        return not row.is_brokers and not about_loggers
+
+    async def forward_frame(self, row: Row, request: KafkaRequest, caller: Caller) -> EnvelopeResponse:
+        """Return the active controller's answer to a client's frame (KIP-590). ApiError, OutcomeUnknown."""
+        timeout_ms: int = getattr(request.body, "timeout_ms", DEFAULT_TIMEOUT_MS)
+        is_over, identity = timeout_ms <= 0, self._identity if row.per_broker else None
+
+        def envelope(rest_ms: int) -> EnvelopeRequest:
+            return EnvelopeRequest(
+                row.name,
+                caller.principal,
+                bytes(request.frame),
+                caller.client_id,
+                identity,
+                caller.host,
+                is_frame=True,
+                timeout_ms=None if is_over else rest_ms,
+            )
+
+        forwarded = Forwarded(row.name, envelope, changes(row.name, request.body), not row.once)
+        return await forward(self._channel, forwarded, trio.current_time() + (PATIENCE_S if is_over else timeout_ms / 1000))
 
     def _naming_voters(self, call: Call, refusal: Message) -> Message:
         """Add the voters that this broker knows to a refusal of DescribeQuorum, so that a client can ask them itself."""
@@ -216,19 +188,7 @@ class AdminService(Service):
         return refusal
 
 
-def _lost(call: Call, reason: str) -> Message:
-    """The answer to a change that may not be forwarded again."""
-    text = f"{reason}; whether {call.api} was carried out is unknown"
-    return _unknown(fault(METHODS[call.api], text, ErrorCode.NETWORK_EXCEPTION))
-
-
 def _unknown(refused: Any) -> Message:
     """Mark the answer to a change that may have been carried out, or may still be."""
     refused.header.outcome_unknown = True
     return refused  # type: ignore[no-any-return]
-
-
-def _is_outcome_unknown(method: Method, body: bytes) -> bool:
-    """Return True if a controller that lost the leadership says that the change may survive."""
-    answered: Any = method.response.FromString(body)
-    return bool(answered.header.outcome_unknown)

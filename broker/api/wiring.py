@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import trio
 from google.protobuf.message import Message
 
+from kraftlab.access.refusals import BROKERS
 from kraftlab.access.users import ANONYMOUS
 from kraftlab.config.models import BrokerConfig
 from kraftlab.metadata.image import MetadataImage
@@ -124,7 +125,10 @@ async def serve(nursery: trio.Nursery, parts: Parts, service: AdminService, in_t
 
 
 def door(parts: Parts, service: AdminService) -> Door:
-    """Make the entrance for Kafka clients: data, groups and Metadata are answered here, other calls by the admin API."""
+    """Make the entrance for Kafka clients: data, groups and the cluster are answered here, other calls by the admin API
+    or the active controller.
+    """
+    from kraftlab.gateway.cluster import ClusterCalls
     from kraftlab.gateway.data import DataCalls
     from kraftlab.gateway.door import Door
     from kraftlab.gateway.metadata import MetadataCalls
@@ -144,6 +148,9 @@ def door(parts: Parts, service: AdminService) -> Door:
         "Fetch": data.fetch,
         "ListOffsets": data.list_offsets,
         "OffsetForLeaderEpoch": data.epoch_ends,
+        "DescribeCluster": ClusterCalls(
+            node_id, parts.cluster_id, BROKERS, lambda: image().cluster, service.rights, lambda: parts.channel.controller_id
+        ).describe,
         "Metadata": MetadataCalls(node_id, parts.cluster_id, image, service.rights, creation.creator).metadata,
         "DescribeProducers": DescribeProducers(parts.replicas, service.rights).describe,
         "ListTransactions": list_transactions,
@@ -151,4 +158,4 @@ def door(parts: Parts, service: AdminService) -> Door:
         **GroupOffsets(parts.groups, service.rights, parts.config.offset_metadata_max_bytes).calls(),
     }
     check_handlers("the broker's Kafka listener", local, lambda row: row.place is LISTENER)
-    return Door(service.dispatch, node_id, lambda: image().cluster.brokers, published, local)
+    return Door(service.dispatch, published, local, forwarding=service)

@@ -18,12 +18,15 @@ task. An envelope counts only if its sender is a registered broker: the broker's
 
 from __future__ import annotations
 
+import importlib
 import logging
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+import trio
 from google.protobuf.message import DecodeError, Message
 
 from kraftlab.access.authorizer import AccessSettings
@@ -75,8 +78,12 @@ from .apis import HANDLERS, Served
 from .peer_standing import standing_of
 from .waits import TrioWaits, Waits
 
+if TYPE_CHECKING:
+    from .forwarded_frames import ForwardedFrames
+
 logger = logging.getLogger("kraftlab.controller")
 
+FORWARDED_FRAMES = "kraftlab.controller.api.forwarded_frames"
 LONG_CHANGES = 250
 """A broker's request with more changes is computed off the event loop."""
 
@@ -127,6 +134,7 @@ class ControllerService(Service):
         self._clock = clock
         self._lines = LimitedLog(logger, lambda: clock() / 1000)
         self._waits = waits or TrioWaits()
+        self._forwarded_frames: ForwardedFrames | None = None
 
     def now_ms(self) -> int:
         """The controller's clock."""
@@ -445,6 +453,8 @@ class ControllerService(Service):
         return _encode(await self._unwrap(envelope))
 
     async def _unwrap(self, envelope: EnvelopeRequest) -> EnvelopeResponse:
+        if envelope.is_frame:
+            return await (await self._frames()).answer(envelope)
         method = METHODS.get(envelope.api)
         if method is None:
             return EnvelopeResponse(ErrorCode.UNSUPPORTED_VERSION, f"this node does not know the call {envelope.api}")
@@ -457,8 +467,19 @@ class ControllerService(Service):
         )
         body = response.SerializeToString()
         if response.header.error_code == ErrorCode.NOT_CONTROLLER:
-            return EnvelopeResponse(ErrorCode.NOT_CONTROLLER, response.header.error_message, body)
+            unknown = response.header.outcome_unknown
+            return EnvelopeResponse(ErrorCode.NOT_CONTROLLER, response.header.error_message, outcome_unknown=unknown)
         return EnvelopeResponse(ErrorCode.NONE, None, body)
+
+    async def _frames(self) -> ForwardedFrames:
+        """Return the answers to Kafka clients' frames. A worker thread loads the Kafka protocol with the first one."""
+        if self._forwarded_frames is None:
+            if FORWARDED_FRAMES not in sys.modules:
+                await trio.to_thread.run_sync(importlib.import_module, FORWARDED_FRAMES)
+            from .forwarded_frames import ForwardedFrames
+
+            self._forwarded_frames = self._forwarded_frames or ForwardedFrames(self.dispatch)
+        return self._forwarded_frames
 
 
 _encode = msgspec.msgpack.Encoder().encode

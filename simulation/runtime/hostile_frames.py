@@ -13,6 +13,8 @@ import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.common.replica_key import ReplicaKey
+from kraftlab.gateway.client_codec import encode_request
+from kraftlab.messages.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kraftlab.metadata.peer_rpc import (
     Api,
     BrokerHeartbeatRequest,
@@ -92,12 +94,15 @@ def _of_brokers(target: Target) -> Iterator[bytes]:
     """Yield requests in brokers' names on connections of somebody else, and calls in the administrator's name."""
     creation = pb.CreateTopicsRequest(topics=[pb.CreatableTopic(name=VICTIM, num_partitions=1, replication_factor=1)])
     envelope = EnvelopeRequest("CreateTopics", ADMIN, creation.SerializeToString())
+    topic = CreatableTopic(VICTIM, 1, 1)
+    frame = encode_request(1, "", CreateTopicsRequest([topic]), CreateTopicsRequest.NEWEST)[4:]
     for broker in target.brokers:
         for api, body in (
             (Api.BROKER_REGISTRATION, BrokerRegistrationRequest(broker, target.cluster_id, bytes(16), (), (), None, ())),
             (Api.BROKER_HEARTBEAT, BrokerHeartbeatRequest(broker, 0, 0, True, True)),
             (Api.CONTROLLER_REGISTRATION, ControllerRegistrationRequest(broker, bytes(16), ())),
             (Api.ENVELOPE, envelope),
+            (Api.ENVELOPE, EnvelopeRequest("CreateTopics", ADMIN, frame, is_frame=True)),
         ):
             yield _encoded(target.cluster_id, 0, STRANGER, api, body)
             yield _encoded(target.cluster_id, 0, -1, api, body)

@@ -13,10 +13,19 @@ from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.broker.api.admin_service import AdminService
+from kraftlab.broker.api.forwarding import OutcomeUnknown
 from kraftlab.broker.control.controller_channel import NoController
 from kraftlab.broker.control.metadata_publisher import MetadataPublisher
-from kraftlab.common.errors import ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.gateway.client_codec import encode_request
+from kraftlab.gateway.codec import KafkaRequest, decode_request
+from kraftlab.messages.generated.delete_topics_request import DeleteTopicsRequest
+from kraftlab.messages.generated.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
+from kraftlab.messages.generated.describe_log_dirs_request import DescribeLogDirsRequest
+from kraftlab.messages.generated.elect_leaders_request import ElectLeadersRequest
 from kraftlab.metadata.peer_rpc import EnvelopeRequest, EnvelopeResponse, ForwardingBroker
+from kraftlab.rpc.caller import Caller
+from kraftlab.rpc.calls import CALLS
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call
 from kraftlab.wire.frames import FrameError
@@ -84,7 +93,7 @@ async def test_the_controller_is_looked_for_until_the_deadline(autojump_clock: A
 
 async def test_an_error_of_the_controller_that_no_table_knows_is_passed_back(autojump_clock: Any) -> None:
     response: Any = await service_on(Channel(EnvelopeResponse(777))).dispatch(create())
-    assert (response.header.error_code, response.header.error_message) == (777, "the controller answered UNKNOWN(777)")
+    assert (response.header.error_code, response.header.error_message) == (-1, "the controller answered UNKNOWN(777)")
 
 
 async def test_a_controller_lost_in_the_middle_is_asked_again_only_if_that_is_harmless(autojump_clock: Any) -> None:
@@ -118,8 +127,7 @@ async def test_a_controller_that_does_not_answer_in_time_is_a_timeout(autojump_c
 
 async def test_a_change_that_may_have_arrived_has_an_unknown_outcome(autojump_clock: Any) -> None:
     refused = EnvelopeResponse(ErrorCode.NOT_CONTROLLER, "moved")
-    header = admin_pb2.ResponseHeader(error_code=ErrorCode.NOT_CONTROLLER, outcome_unknown=True)
-    lost = EnvelopeResponse(ErrorCode.NOT_CONTROLLER, "lost", admin_pb2.CreateTopicsResponse(header=header).SerializeToString())
+    lost = EnvelopeResponse(ErrorCode.NOT_CONTROLLER, "lost", outcome_unknown=True)
     for channel, is_unknown in (
         (Channel(PeerTimeout("no answer")), True),
         (Channel(lost, refused), True),
@@ -148,8 +156,7 @@ async def test_a_change_without_an_id_that_may_be_made_is_not_asked_for_again(ap
     """The second answer would be that the topic exists, that nothing moves, that there is no such rule."""
     method = METHODS[api]
     call = Call(api, method.request(header=admin_pb2.RequestHeader(timeout_ms=1000)), "User:alice")
-    header = admin_pb2.ResponseHeader(error_code=ErrorCode.NOT_CONTROLLER, outcome_unknown=True)
-    gone = EnvelopeResponse(ErrorCode.NOT_CONTROLLER, "the leadership", method.response(header=header).SerializeToString())
+    gone = EnvelopeResponse(ErrorCode.NOT_CONTROLLER, "the leadership", outcome_unknown=True)
     channel = Channel(PeerUnreachable("the connection") if lost == "the connection" else gone, done())
     response: Any = await service_on(channel).dispatch(call)
     assert response.header.error_code == ErrorCode.NETWORK_EXCEPTION
@@ -285,3 +292,58 @@ async def test_an_own_change_that_began_and_did_not_end_in_time_has_an_unknown_o
         assert response.header.error_code == ErrorCode.REQUEST_TIMED_OUT
         assert response.header.outcome_unknown == may_be_made
         assert ("may have been carried out in part" in response.header.error_message) == may_be_made
+
+
+# --- frames of Kafka clients ------------------------------------------------------------------------------------------------
+
+
+def frame_of(key: int, version: int, body: Any) -> KafkaRequest:
+    return decode_request(encode_request(9, "client", body, version)[4:])
+
+
+ALICE = Caller("User:alice", "10.0.0.1", "client")
+ELECTION = frame_of(43, 2, ElectLeadersRequest(timeout_ms=700))
+
+
+async def test_a_frame_is_forwarded_as_it_is_with_the_time_that_is_left(autojump_clock: Any) -> None:
+    channel = Channel(PeerUnreachable("refused", refused=True), EnvelopeResponse(0, None, b"answer", 42))
+    answer = await service_on(channel).forward_frame(CALLS["ElectLeaders"], ELECTION, ALICE)
+    assert (answer.response, answer.metadata_offset) == (b"answer", 42)
+    first, second = channel.passed_on
+    assert (first.api, first.principal, first.host, first.client_id) == ("ElectLeaders", "User:alice", "10.0.0.1", "client")
+    assert first.is_frame and first.request == bytes(ELECTION.frame) and first.broker is None
+    assert first.timeout_ms is not None and second.timeout_ms is not None
+    assert 700 >= first.timeout_ms > second.timeout_ms > 0
+
+
+async def test_a_frame_whose_time_is_over_keeps_its_time(autojump_clock: Any) -> None:
+    channel = Channel(EnvelopeResponse(0, None, b"answer"))
+    await service_on(channel).forward_frame(CALLS["ElectLeaders"], frame_of(43, 2, ElectLeadersRequest(timeout_ms=-1)), ALICE)
+    assert channel.passed_on[0].timeout_ms is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "code"),
+    [
+        (PeerTimeout("no answer"), OutcomeUnknown, ErrorCode.REQUEST_TIMED_OUT),
+        (PeerUnreachable("refused", refused=True), ApiError, ErrorCode.REQUEST_TIMED_OUT),
+        (PeerUnreachable("lost"), OutcomeUnknown, ErrorCode.NETWORK_EXCEPTION),
+        (EnvelopeResponse(ErrorCode.NOT_CONTROLLER, "gone", outcome_unknown=True), OutcomeUnknown, ErrorCode.NETWORK_EXCEPTION),
+        (EnvelopeResponse(ErrorCode.INVALID_REQUEST, "damaged"), ApiError, ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_a_frame_that_is_not_answered_has_the_reason(
+    answer: Answer, kind: type[ApiError], code: ErrorCode, autojump_clock: Any
+) -> None:
+    deletion = frame_of(20, 6, DeleteTopicsRequest(timeout_ms=300))
+    with pytest.raises(ApiError) as refused:
+        await service_on(Channel(answer)).forward_frame(CALLS["DeleteTopics"], deletion, ALICE)
+    assert (type(refused.value), refused.value.code) == (kind, code)
+
+
+def test_calls_about_this_nodes_disks_and_loggers_are_not_forwarded() -> None:
+    service = service_on(Channel())
+    topic, logger = DescribeConfigsResource(2, "t"), DescribeConfigsResource(8, "0")
+    assert service.forwards(CALLS["DescribeConfigs"], frame_of(32, 4, DescribeConfigsRequest([topic])))
+    assert not service.forwards(CALLS["DescribeConfigs"], frame_of(32, 4, DescribeConfigsRequest([topic, logger])))
+    assert not service.forwards(CALLS["DescribeLogDirs"], frame_of(35, 4, DescribeLogDirsRequest()))

@@ -16,6 +16,7 @@ from kraftlab.access.authorizer import AccessSettings
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.common.replica_key import ReplicaKey
+from kraftlab.controller.api import forwarded_frames  # noqa: F401 (loaded before its first frame)
 from kraftlab.controller.api.service import ControllerService
 from kraftlab.controller.cluster import brokers
 from kraftlab.controller.configs import configs

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import random
+import struct
 import types
 import typing
 from collections import Counter
@@ -27,6 +28,10 @@ from kraftlab.common.errors import ErrorCode
 from kraftlab.common.uuids import LOST, MIGRATING, UNASSIGNED, to_text
 from kraftlab.config.access import AUTHORIZER
 from kraftlab.config.topic_configs import BROKER_KEYS, CLIENT_METRICS_KEYS, GROUP_KEYS, TOPIC_KEYS
+from kraftlab.gateway.client_codec import decode_response, encode_request
+from kraftlab.gateway.translation import to_value
+from kraftlab.messages.catalog import request_class, response_class
+from kraftlab.messages.writing import Unwritable
 from kraftlab.metadata import peer_rpc
 from kraftlab.metadata.features import SUPPORTED, supported_features
 from kraftlab.metadata.index import index_of
@@ -34,7 +39,7 @@ from kraftlab.metadata.peer_rpc import Api
 from kraftlab.metadata.peer_senders import PEER_SENDERS
 from kraftlab.metadata.records import Listener
 from kraftlab.metadata.snapshot import ImageSnapshot, image_digest, image_from
-from kraftlab.rpc.calls import CALLS, NODE, QUORUM
+from kraftlab.rpc.calls import CALLS, NODE, OFFERS, QUORUM
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call
 from kraftlab.wire.senders import named_node
@@ -239,7 +244,23 @@ class Maker:
         api = self.random.choice((*sorted(METHODS), "Nothing", ""))
         body = self.admin(api).SerializeToString() if api in METHODS and self.maybe(0.9) else self.random.randbytes(9)
         broker = self.random.choice((None, peer_rpc.ForwardingBroker(self.random.choice(SMALL), {"log.dirs": "/a"})))
+        if api in OFFERS and self.maybe(0.4):
+            frame, timeout_ms = self.frame(api), self.random.choice((None, -1, 0, 1, 2**40))
+            return peer_rpc.EnvelopeRequest(api, self.random.choice(CALLERS), frame, "", broker, "h", True, timeout_ms)
         return peer_rpc.EnvelopeRequest(api, self.random.choice(CALLERS), body, self.random.choice(TEXTS), broker, "h")
+
+    def frame(self, api: str) -> bytes:
+        """A client's frame, whole or damaged, in any version."""
+        offer = OFFERS[api]
+        version = self.random.randint(offer.lowest, offer.highest)
+        try:
+            body: Any = to_value(self.admin(api), request_class(offer.key), version)
+            frame = bytearray(encode_request(self.random.choice(SMALL), "client", body, version)[4:])
+        except Unwritable:
+            return self.random.randbytes(40)
+        if self.maybe(0.2):
+            frame[self.random.randrange(len(frame))] = self.random.randrange(256)
+        return bytes(frame)
 
     def struct(self, kind: type[Any]) -> Any:
         hints = typing.get_type_hints(kind)
@@ -408,6 +429,10 @@ async def ask_as_a_peer(clients: Clients, maker: Maker) -> None:
     clients.carried_out[f"peer api {api}"] += answer.error == 0
     if api == Api.ENVELOPE and answer.response:
         envelope = msgspec.msgpack.decode(body, type=peer_rpc.EnvelopeRequest)
+        if envelope.is_frame:
+            (version,) = struct.unpack_from(">h", envelope.request, 2)
+            decode_response(answer.response[4:], response_class(OFFERS[envelope.api].key), version)
+            return
         for code, text in codes_of(METHODS[envelope.api].response.FromString(answer.response)):
             judge(code, text, envelope)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import struct
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -17,6 +18,11 @@ from kraftlab.common.uuids import ZERO, to_text
 from kraftlab.controller.api.apis import HANDLERS
 from kraftlab.controller.reassignment.listing import listing
 from kraftlab.controller.topics import description
+from kraftlab.gateway.client_codec import decode_response, encode_request
+from kraftlab.messages.generated import create_topics_request
+from kraftlab.messages.generated.create_topics_request import CreateTopicsRequest
+from kraftlab.messages.generated.create_topics_response import CreateTopicsResponse
+from kraftlab.messages.generated.describe_quorum_request import DescribeQuorumRequest
 from kraftlab.metadata.features import supported_features
 from kraftlab.metadata.image import EMPTY
 from kraftlab.metadata.peer_rpc import (
@@ -402,13 +408,65 @@ async def test_an_admin_call_that_a_broker_passes_on_is_answered_like_any_other(
 async def test_an_envelope_reports_that_the_controller_has_moved(client: Client) -> None:
     await client.cluster.lose_leadership(survives=True)
     answer = await envelope(client, "CreateTopics", creation().SerializeToString())
-    assert answer.error == ErrorCode.NOT_CONTROLLER
-    assert pb.CreateTopicsResponse.FromString(answer.response).topics[0].error_code == 41
+    assert (answer.error, answer.outcome_unknown, answer.response) == (ErrorCode.NOT_CONTROLLER, False, b"")
 
 
 async def test_envelopes_with_unknown_calls_or_garbage_are_refused(client: Client) -> None:
     assert (await envelope(client, "NoSuchCall", b"")).error == ErrorCode.UNSUPPORTED_VERSION
     assert (await envelope(client, "CreateTopics", b"\xff\xff")).error == ErrorCode.INVALID_REQUEST
+
+
+async def frame(client: Client, request: bytes, api: str = "CreateTopics", timeout_ms: int | None = None) -> EnvelopeResponse:
+    envelope = EnvelopeRequest(api, ANONYMOUS, request, "client", is_frame=True, timeout_ms=timeout_ms)
+    answer: EnvelopeResponse = await client.peer(Api.ENVELOPE, envelope, EnvelopeResponse)
+    return answer
+
+
+def creation_frame(version: int = 7, name: str = "t") -> bytes:
+    topic = create_topics_request.CreatableTopic(name, 1, 1)
+    return encode_request(9, "client", CreateTopicsRequest([topic]), version)[4:]
+
+
+async def test_a_frame_that_a_broker_forwards_is_answered_with_a_frame(client: Client) -> None:
+    answer = await frame(client, creation_frame())
+    assert (answer.error, answer.metadata_offset) == (0, client.cluster.controller.applied_offset)
+    assert answer.response[:8] == struct.pack(">ii", len(answer.response) - 4, 9)
+    response = decode_response(answer.response[4:], CreateTopicsResponse, 7)
+    assert [(topic.name, topic.error_code) for topic in response.topics] == [("t", 0)]
+
+
+async def test_the_time_that_a_broker_leaves_replaces_the_time_in_a_frame(client: Client) -> None:
+    late = decode_response((await frame(client, creation_frame(), timeout_ms=0)).response[4:], CreateTopicsResponse, 7)
+    assert [topic.error_code for topic in late.topics] == [ErrorCode.REQUEST_TIMED_OUT]
+    await client.cluster.lose_leadership(survives=True)
+    moved = await frame(client, creation_frame())
+    assert (moved.error, moved.response) == (ErrorCode.NOT_CONTROLLER, b"")
+
+
+async def test_an_error_without_a_place_in_the_response_is_named_beside_it(client: Client) -> None:
+    request = encode_request(9, "client", DescribeQuorumRequest(), 0)[4:]
+    await client.cluster.lose_leadership(survives=True)
+    assert (await frame(client, request, "DescribeQuorum")).error == ErrorCode.NOT_CONTROLLER
+
+
+@pytest.mark.parametrize(
+    ("api", "bytes_"),
+    [
+        ("CreateTopics", b""),
+        ("CreateTopics", creation_frame()[:-5]),
+        ("CreateTopics", creation_frame()[:2] + b"\0\x63" + creation_frame()[4:]),
+        ("CreateTopics", b"\x7f\xff" + creation_frame()[2:]),
+        ("DeleteTopics", creation_frame()),
+        ("NoSuchCall", creation_frame()),
+        ("CreateTopics", creation_frame()[:16] + b"\xff\xff\xff\x7f"),
+    ],
+)
+async def test_frames_that_are_damaged_or_another_call_are_refused(client: Client, api: str, bytes_: bytes) -> None:
+    end = client.cluster.quorum.end_offset
+    refused = await frame(client, bytes_, api)
+    assert refused.error == ErrorCode.INVALID_REQUEST
+    assert f"the frame of {api} cannot be read: " in (refused.message or "")
+    assert client.cluster.quorum.end_offset == end
 
 
 async def test_a_controller_refuses_a_request_for_a_brokers_endpoint(client: Client) -> None:

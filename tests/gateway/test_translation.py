@@ -145,7 +145,7 @@ async def test_a_failure_that_a_response_cannot_show_is_no_success() -> None:
     async def published(offset: int) -> None:
         """The broker has all metadata."""
 
-    door = Door(no_controller, 0, dict, published, {})
+    door = Door(no_controller, published, {})
     for key, version in SERVED:
         if key == API_VERSIONS:
             continue
@@ -176,7 +176,7 @@ async def test_other_tasks_get_turns_while_a_large_answer_is_encoded() -> None:
             turns += 1
 
     request = KafkaRequest(Header(15, 5, 5), "", request_class(15)())
-    door = Door(unused, 0, dict, unused, {"DescribeGroups": describe})
+    door = Door(unused, unused, {"DescribeGroups": describe})
     async with trio.open_nursery() as nursery:
         nursery.start_soon(take_turns)
         parts = await door.answer(request, Caller("User:ANONYMOUS", "127.0.0.1"))

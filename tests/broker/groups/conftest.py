@@ -60,7 +60,7 @@ class Clients:
 
         offsets = GroupOffsets(broker.groups, rights, broker.config.offset_metadata_max_bytes)
         local = {**consumer_groups.calls(broker.groups, rights), **offsets.calls()}
-        door = Door(unused, 0, dict, unused, local)
+        door = Door(unused, unused, local)
         parts = await door.answer(decode_request(frame), Caller("User:ANONYMOUS", "127.0.0.1", "recorder"))
         answer = b"".join(part for part in parts or () if isinstance(part, InMemory))
         return decode_response(answer[4:], response_class(OFFERS[api].key), version)
