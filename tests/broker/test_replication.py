@@ -376,8 +376,8 @@ async def test_an_error_that_no_table_knows_holds_up_its_own_partition_only(
     fetches, asked = brokers[0].fetches, []
     fetch, errors = fetches.fetch, iter([int(ErrorCode.NOT_LEADER_OR_FOLLOWER)])
 
-    async def fetch_with_an_error(request: ReplicaFetchRequest, stored: Any) -> ReplicaFetchResponse:
-        response = await fetch(request, stored)
+    async def fetch_with_an_error(request: ReplicaFetchRequest, *rest: Any) -> ReplicaFetchResponse:
+        response = await fetch(request, *rest)
         asked.extend(part.partition for part in request.partitions)
         parts = (
             FetchedPartition(topic_id, 0, next(errors, 777)) if part.partition == 0 else part for part in response.partitions
