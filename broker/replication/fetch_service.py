@@ -286,7 +286,8 @@ class FetchService:
         except LogClosed:
             return _Found(FetchedPartition(wanted.topic_id, wanted.partition, ErrorCode.NONE))
         except LogError as error:
-            return _Found(FetchedPartition(wanted.topic_id, wanted.partition, code_of(error)))
+            # A follower that is out of range needs the log's bounds: the log start may have passed it just now.
+            return _Found(self._about(wanted, log, error=code_of(error)))
         if part.partition.role is not part.role:
             # Another leader meanwhile: the log may have been truncated, and the records may be those of the next leader.
             return _Found(FetchedPartition(wanted.topic_id, wanted.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER))
