@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple, Protocol, TypeVar
 
 import trio
@@ -25,6 +26,7 @@ from kraftlab.messages.generated import fetch_response as fetched
 from kraftlab.messages.generated import list_offsets_response as listed
 from kraftlab.messages.generated import offset_for_leader_epoch_response as ended
 from kraftlab.messages.generated import produce_response as produced
+from kraftlab.messages.generated.fetch_request import FetchPartition as FetchedPosition
 from kraftlab.messages.generated.fetch_request import FetchRequest
 from kraftlab.messages.generated.list_offsets_request import ListOffsetsPartition, ListOffsetsTopic
 from kraftlab.messages.generated.offset_for_leader_epoch_request import OffsetForLeaderPartition, OffsetForLeaderTopic
@@ -37,6 +39,7 @@ from kraftlab.metadata.peer_rpc import (
     EpochEndsRequest,
     EpochEndsResponse,
     FetchedPartition,
+    FetchPartition,
     ListedOffset,
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -55,7 +58,6 @@ from kraftlab.wire.parts import NOTHING, FilePart
 
 from .codec import KafkaRequest
 from .error_versions import known_code
-from .fetch_sessions import IDS_SINCE, LEAST_BYTES, ConsumerSessions, Key, SessionError, TopicKey, Wanted
 
 MISLED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 """Errors whose answers name the leader."""
@@ -67,23 +69,41 @@ UNSEEN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPI
 """Errors of partitions that a consumer cannot see. Their answers have an empty list of transactions, others null."""
 READ_COMMITTED = 1
 """The isolation level whose answers list aborted transactions: there are none."""
+IDS_SINCE = 13
+"""The first version of Fetch, and of Produce, that names topics by their ids."""
 FOLLOWERS_SINCE = 11
 """The first version of Fetch that may read from a follower (KIP-392)."""
 LEADERS_SINCE = 16
 """The first version of Fetch whose answers name the leader."""
+LEAST_BYTES = 1
+"""A limit of 0 gets one batch too: with none a consumer would not get on."""
 TWO_BATCHES = "A produce request holds one record batch for each partition; send the others with further requests."
 
 Query = TypeVar("Query")
 Entry = TypeVar("Entry")
 
 
+class ReadableTopics(NamedTuple):
+    """Topics as one consumer names and may read them: all by id, or all by the bytes of their names.
+
+    `find` returns a topic's id or the error of its partitions. As long as `view` is the same, so are the answers for existing
+    topics.
+    """
+
+    uses_ids: bool
+    view: object
+    find: Callable[[bytes], Uuid | ErrorCode]
+
+
 class DataPlane(Protocol):
-    """The leader's side of the broker, as peer frames call it too. Errors are in the partitions' answers."""
+    """The leader's side of the broker, as peer frames call it too. Errors are in the partitions' answers, except those of a
+    fetch session.
+    """
 
     async def produce(self, request: ProduceRequest, /) -> ProduceResponse: ...
 
     async def fetch(
-        self, request: ReplicaFetchRequest, /
+        self, request: ReplicaFetchRequest, topics: ReadableTopics, /
     ) -> tuple[ReplicaFetchResponse, Mapping[tuple[Uuid, int], FilePart]]: ...
 
     async def list_offsets(self, request: ListOffsetsRequest, /) -> ListOffsetsResponse: ...
@@ -109,9 +129,8 @@ class DataCalls:
         self._data = data
         self._image = image
         self._rights = rights
-        self.sessions = ConsumerSessions()
 
-    def _topic(self, named: TopicKey, operation: Operation, rights: Rights) -> TopicImage | Refusal:
+    def _topic(self, named: str | Uuid, operation: Operation, rights: Rights) -> TopicImage | Refusal:
         """Return the topic that an entry of a request names, by its id or its name, or the refusal of all its partitions."""
         topics = self._image().topics
         if isinstance(named, bytes):
@@ -180,7 +199,7 @@ class DataCalls:
             ],
         )
 
-    def _writable(self, named: TopicKey, rights: Rights) -> TopicImage | Refusal:
+    def _writable(self, named: str | Uuid, rights: Rights) -> TopicImage | Refusal:
         """Return the topic that a producer writes to, or the refusal of all its partitions."""
         topic = self._topic(named, Operation.WRITE, rights)
         if isinstance(topic, TopicImage) and topic.name in INTERNAL_TOPICS:
@@ -226,63 +245,56 @@ class DataCalls:
         partitions without news.
         """
         body: FetchRequest = request.body
-        try:
-            session = self.sessions.session_of(body, request.header.version, trio.current_time())
-        except SessionError as error:
-            return fetched.FetchResponse(error_code=error.code)
-        rights = self._rights(caller.principal, caller.host)
-        answers: dict[Key, fetched.PartitionData] = {}
-        asked: dict[tuple[Uuid, int], Wanted] = {}
+        uses_ids = request.header.version >= IDS_SINCE
         turns = Turns()
-        for key, wanted in tuple(session.wanted.items()):
+        positions: list[FetchPartition] = []
+        for topic in body.topics:
+            named = topic.topic_id if uses_ids else topic.topic.encode()
+            for entry in topic.partitions:
+                await turns.step()
+                positions.append(_position(named, entry))
+        response, stored = await self._data.fetch(
+            ReplicaFetchRequest(
+                *(-1, -1, body.max_wait_ms, body.min_bytes, max(body.max_bytes, LEAST_BYTES), tuple(positions)),
+                session_id=body.session_id,
+                session_epoch=body.session_epoch,
+                forgotten=tuple(
+                    (gone.topic_id if uses_ids else gone.topic.encode(), partition)
+                    for gone in body.forgotten_topics_data
+                    for partition in gone.partitions
+                ),
+                any_replica=request.header.version >= FOLLOWERS_SINCE,
+            ),
+            self._readable(caller, uses_ids=uses_ids),
+        )
+        topics: dict[bytes, list[fetched.PartitionData]] = {}
+        leaders = set()
+        for part in response.partitions:
             await turns.step()
-            topic = self._topic(key[0], Operation.READ, rights)
-            if isinstance(topic, Refusal):
-                answers[key] = _refused_fetch(wanted.position.partition, topic.code)
-            elif wanted.position.partition not in topic.partitions:
-                answers[key] = _refused_fetch(wanted.position.partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            else:
-                asked[topic.topic_id, wanted.position.partition] = wanted
-        if asked:
-            wait_ms = 0 if answers else body.max_wait_ms
-            await self._read(request, wait_ms, asked, answers)
-        shown = session.shown(answers)
-        topics: dict[TopicKey, list[fetched.PartitionData]] = {}
-        for key in shown:
-            await turns.step()
-            topics.setdefault(key[0], []).append(answers[key])
-        leaders = {answer.current_leader.leader_id for answer in answers.values()}
+            answer = self._fetched(request, part, stored.get((part.topic_id, part.partition)))
+            topics.setdefault(part.topic_id, []).append(answer)
+            leaders.add(answer.current_leader.leader_id)
         return fetched.FetchResponse(
-            session_id=session.id,
+            error_code=response.error,
+            session_id=response.session_id,
             responses=[
                 fetched.FetchableTopicResponse(topic_id=named, partitions=partitions)
-                if isinstance(named, bytes)
-                else fetched.FetchableTopicResponse(topic=named, partitions=partitions)
+                if uses_ids
+                else fetched.FetchableTopicResponse(topic=named.decode(), partitions=partitions)
                 for named, partitions in topics.items()
             ],
             node_endpoints=[fetched.NodeEndpoint(*endpoint) for endpoint in self._endpoints(leaders)],
         )
 
-    async def _read(
-        self,
-        request: KafkaRequest,
-        wait_ms: int,
-        asked: Mapping[tuple[Uuid, int], Wanted],
-        answers: dict[Key, fetched.PartitionData],
-    ) -> None:
-        body: FetchRequest = request.body
-        partitions = tuple(wanted.position_in(topic_id) for (topic_id, _), wanted in asked.items())
-        max_bytes = max(body.max_bytes, LEAST_BYTES)
-        asking = ReplicaFetchRequest(
-            *(-1, -1, wait_ms, body.min_bytes, max_bytes, partitions), any_replica=request.header.version >= FOLLOWERS_SINCE
-        )
-        response, stored = await self._data.fetch(asking)
-        for part in response.partitions:
-            key = part.topic_id, part.partition
-            if _is_from_the_future(asked[key], part):
-                answers[asked[key].key] = _refused_fetch(part.partition, ErrorCode.OFFSET_OUT_OF_RANGE)
-            else:
-                answers[asked[key].key] = self._fetched(request, part, stored.get(key))
+    def _readable(self, caller: Caller, *, uses_ids: bool) -> ReadableTopics:
+        rights = self._rights(caller.principal, caller.host)
+
+        @cache
+        def find(named: bytes) -> Uuid | ErrorCode:
+            topic = self._topic(named if uses_ids else named.decode(), Operation.READ, rights)
+            return topic.code if isinstance(topic, Refusal) else topic.topic_id
+
+        return ReadableTopics(uses_ids, (caller.principal, caller.host, self._image().acls), find)
 
     def _fetched(self, request: KafkaRequest, part: FetchedPartition, stored: FilePart | None) -> fetched.PartitionData:
         if part.error:
@@ -414,12 +426,12 @@ def _holds_two(records: memoryview) -> bool:
     return size_bytes >= LENGTH_FROM and len(records) - size_bytes >= HEADER_BYTES
 
 
-def _is_from_the_future(wanted: Wanted, part: FetchedPartition) -> bool:
-    """Return True if the consumer's last epoch is newer than any of the log: Kafka then knows no point of divergence."""
-    if part.diverging is None:
-        return False
-    epoch, end_offset = part.diverging
-    return end_offset == part.log_end_offset and wanted.position.last_fetched_epoch > epoch
+def _position(named: bytes, entry: FetchedPosition) -> FetchPartition:
+    """Return the position as the broker's own fetches have it."""
+    return FetchPartition(
+        *(named, entry.partition, entry.current_leader_epoch, entry.fetch_offset, entry.last_fetched_epoch, -1),
+        max(entry.partition_max_bytes, LEAST_BYTES),
+    )
 
 
 def _refused_produce(index: int, code: int, message: str | None) -> produced.PartitionProduceResponse:

@@ -259,9 +259,9 @@ class FetchPartition(msgspec.Struct, frozen=True, array_like=True):
 class ReplicaFetchRequest(msgspec.Struct, frozen=True, array_like=True):
     """Replica fetch, with sessions (KIP-227).
 
-    `replica_id` -1: a consumer, which sees data below the high watermark only and has no sessions. `partitions` are all wanted
-    partitions. In a session (`session_epoch` 1 and above) they are the new and the changed ones, and `forgotten` are the
-    removed ones.
+    `replica_id` -1: a consumer, which sees data below the high watermark only, and has sessions at the KAFKA listener only.
+    `partitions` are all wanted partitions. In a session (`session_epoch` 1 and above) they are the new and the changed ones,
+    and `forgotten` are the removed ones.
     """
 
     replica_id: Number

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import trio
@@ -38,6 +39,9 @@ from ..replication.stored_records import StoredRecords
 from .offsets import Offsets
 from .peer_admission import PeerAdmission
 from .produce import Produce
+
+if TYPE_CHECKING:
+    from kraftlab.gateway.data import ReadableTopics
 
 _encode = msgspec.msgpack.Encoder().encode
 _produce_request = Decoder(ProduceRequest)
@@ -94,10 +98,15 @@ class DataPlane:
         response, stored = await self.fetch(wanted)
         return _in_parts(response, stored) if stored else _encode(response)
 
-    async def fetch(self, request: ReplicaFetchRequest) -> tuple[ReplicaFetchResponse, Mapping[ReplicaId, StoredRecords]]:
-        """Answer a fetch. Records of partitions that have many are not in the response: they are sent from their files."""
+    async def fetch(
+        self, request: ReplicaFetchRequest, topics: ReadableTopics | None = None
+    ) -> tuple[ReplicaFetchResponse, Mapping[ReplicaId, StoredRecords]]:
+        """Answer a fetch. Records of partitions that have many are not in the response: they are sent from their files.
+
+        `topics`: those of a Kafka client.
+        """
         stored: dict[ReplicaId, StoredRecords] = {}
-        return await self._fetches.fetch(request, stored), stored
+        return await self._fetches.fetch(request, stored, topics), stored
 
     async def _on_digest(self, request: PeerRequest) -> bytes:
         wanted = _digest.decode(request.body)

@@ -24,8 +24,8 @@ from kraftlab.rpc.turns import Turns
 from ..log.partition_log import PartitionLog
 from ..log.time_lookup import EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST, LATEST_TIERED, find_offset
 from ..replica_manager import ReplicaManager
-from ..replication.fetch_service import epoch_error
 from ..replication.partition import LeaderRole, ReplicaId
+from ..replication.readers import epoch_error
 from ..replication.replica_errors import ReplicaError, code_of
 
 _BEFORE_THE_END = (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD)

@@ -9,15 +9,15 @@ travels in one message after the fetch that raised it.
 
 Consumers read from the leader, and from followers if the fetch allows that (KIP-392).
 
-The positions of a follower are kept from fetch to fetch (`fetch_sessions.py`), and only partitions with possible news are looked
-at. A partition whose follower is in sync and has every record rests until it changes. A partition whose follower is out of sync
-is looked at in each fetch, since the follower may join for reasons outside of the partition. `Replicas` notes the time of each
-follower's last fetch: a follower that rests at a log's end counts as caught up until then.
+Positions are kept from fetch to fetch (`fetch_sessions.py`), and only partitions with possible news are looked at. A partition
+without records for its reader rests until it changes. A partition whose follower is out of sync is looked at in each fetch, since
+the follower may join for reasons outside of the partition. `Replicas` notes the time of each follower's last fetch: a follower
+that rests at a log's end counts as caught up until then.
 
 Followers that are throttled and out of sync get at most the bytes of the budget; while the budget is used up their records wait,
-not those of other followers. A newer fetch of the same replica and session ends a parked one, since its sender has given it up.
+not those of other followers. A newer fetch of a session ends a parked one, since its sender has given it up.
 
-A follower's answer leaves out partitions without news.
+A follower's answer leaves out partitions without news. A consumer's has those too with an offset that the consumer does not know.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Hashable
 from contextlib import ExitStack
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
@@ -34,16 +34,19 @@ from kraftlab.metadata.peer_rpc import FetchedPartition, FetchPartition, Replica
 from kraftlab.records.errors import LogError
 from kraftlab.wire.parts import NOTHING
 
-from ..log.disks import Disks
 from ..log.errors import LogClosed
 from ..log.log_view import Placed
 from ..log.partition_log import PartitionLog
 from .byte_gate import ByteGate, Claim
 from .divergence import leader_answer
-from .fetch_sessions import NO_SESSION, FetchSession, FetchSessions, SessionRefused
+from .fetch_sessions import IDLE_S, NO_SESSION, FetchSession, FetchSessions, Marks, SessionRefused
 from .partition import FollowerRole, LeaderRole, Partition, ReplicaId
+from .readers import Consumer, Follower, Reader, Replicas
 from .replica_errors import ReplicaError, code_of
 from .stored_records import StoredRecords
+
+if TYPE_CHECKING:
+    from kraftlab.gateway.data import ReadableTopics
 
 RESPONSE_BYTES_MAX = 10 * 1024 * 1024
 """Leaves room for one batch more below the frame limit of 16 MiB."""
@@ -55,27 +58,12 @@ WAIT_MAX_MS = 30_000
 BUDGET_PAUSE_S = 0.01
 
 
-class Replicas(Protocol):
-    """The partitions of this broker."""
-
-    disks: Disks
-
-    def hosted(self, replica: ReplicaId) -> Partition:
-        """Return the partition if this broker hosts it; ReplicaError otherwise."""
-
-    def is_leader_throttled(self, partition: Partition, follower_id: int) -> bool:
-        """Return True if the follower is out of sync and in leader.replication.throttled.replicas, while a rate is set."""
-
-    def note_fetch(self, follower_id: int) -> None:
-        """Note the time of a fetch of that broker."""
-
-
 class _Readable(NamedTuple):
     """A partition that has records for the fetch."""
 
     wanted: FetchPartition
     partition: Partition
-    role: LeaderRole | FollowerRole
+    role: LeaderRole | FollowerRole | None
     log: PartitionLog
     upto: int
     is_throttled: bool
@@ -90,74 +78,63 @@ class _Found(NamedTuple):
     stored: StoredRecords | None = None
 
 
-class _OpenFetch:
-    """A fetch that is being answered."""
-
-    def __init__(self, session: FetchSession, deadline: float) -> None:
-        self.session = session
-        self.deadline = deadline
-        self.is_abandoned = False
-
-    def abandon(self) -> None:
-        """End the fetch: a newer one has come."""
-        self.is_abandoned = True
-        self.session.changed.set()
-
-
 class FetchService:
     """One per broker. `gate` is the throttle of this broker as a leader."""
 
     def __init__(self, replicas: Replicas, gate: ByteGate) -> None:
         self._replicas = replicas
         self._gate = gate
-        self.sessions = FetchSessions()
-        self._open_fetches: dict[tuple[int, int], _OpenFetch] = {}
+        self.sessions = FetchSessions(idle_s=IDLE_S)
+        self.consumer_sessions = FetchSessions()
 
     async def fetch(
-        self, request: ReplicaFetchRequest, stored: dict[ReplicaId, StoredRecords] | None = None
+        self,
+        request: ReplicaFetchRequest,
+        stored: dict[ReplicaId, StoredRecords] | None = None,
+        topics: ReadableTopics | None = None,
     ) -> ReplicaFetchResponse:
         """Wait up to `max_wait_ms` for an answer. Errors are in the partitions' answers, except those of the session.
 
         `stored` takes the records of partitions that have many: their answers have none. None: the answers have all records.
+        `topics`: those of a Kafka client, which may have sessions.
         """
         now = trio.current_time()
-        key = (request.replica_id, request.lane)
-        if request.replica_id >= 0:
-            self._replicas.note_fetch(request.replica_id)
-            if key in self._open_fetches:
-                self._open_fetches.pop(key).abandon()
         try:
-            session = self.sessions.session_of(request, now)
+            if request.replica_id < 0:
+                session = self.consumer_sessions.session_of(request, Consumer(self._replicas, request, topics), now)
+            else:
+                self._replicas.note_fetch(request.replica_id)
+                session = self.sessions.session_of(request, Follower(self._replicas, request), now)
         except SessionRefused as error:
             return ReplicaFetchResponse(error.code, str(error))
-        open_fetch = _OpenFetch(session, now + min(max(request.max_wait_ms, 0), WAIT_MAX_MS) / 1000)
-        if request.replica_id >= 0:
-            self._open_fetches[key] = open_fetch
         try:
-            answers = await self._answer(request, open_fetch, stored)
+            answers = await self._answer(request, session, stored)
             return ReplicaFetchResponse(ErrorCode.NONE, partitions=tuple(answers.values()), session_id=session.id)
         finally:
-            if self._open_fetches.get(key) is open_fetch:
-                del self._open_fetches[key]
             if session.id == NO_SESSION:
                 session.close()
 
     async def _answer(
-        self, request: ReplicaFetchRequest, open_fetch: _OpenFetch, stored: dict[ReplicaId, StoredRecords] | None
+        self, request: ReplicaFetchRequest, session: FetchSession, stored: dict[ReplicaId, StoredRecords] | None
     ) -> dict[ReplicaId, FetchedPartition]:
-        session = open_fetch.session
-        answers = self._note_positions(request, session)
+        turn = session.next_turn()
+        # A consumer that wants nothing has nothing to wait for; a follower may be waiting for its first partition.
+        max_wait_ms = request.max_wait_ms if session.wanted or session.marks is None else 0
+        deadline = trio.current_time() + min(max(max_wait_ms, 0), WAIT_MAX_MS) / 1000
+        answers: dict[ReplicaId, FetchedPartition] = {}
+        is_new = True
         with ExitStack() as claims:
             claim: Claim | None = None
-            while not open_fetch.is_abandoned:
+            while session.turn == turn:
                 changed = session.changed = trio.Event()
-                readable = self._look(request, session, answers)
+                readable = self._look(session, answers, is_new=is_new)
+                is_new = False
                 throttled = sum(part.is_throttled for part in readable)
                 if throttled and claim is None:
-                    claim = claims.enter_context(self._gate.claim(self._claim_key(request, open_fetch), throttled))
+                    claim = claims.enter_context(self._gate.claim(self._claim_key(request, session), throttled))
                 found = await self._read(request, readable, claim, may_place=stored is not None)
                 now = trio.current_time()
-                if not answers and not throttled and now < open_fetch.deadline and not _are_enough(found, request.min_bytes):
+                if not answers and not throttled and now < deadline and not _are_enough(found, request.min_bytes):
                     found = []
                 for each in found:
                     key = (each.part.topic_id, each.part.partition)
@@ -165,101 +142,84 @@ class FetchService:
                     if stored is not None and each.stored is not None:
                         stored[key] = each.stored
                     session.serve_last(key)
-                if answers or now >= open_fetch.deadline or request.min_bytes <= 0:
+                if answers or now >= deadline or request.min_bytes <= 0:
                     break
-                wake_at = max(self._gate.ready_at(), now + BUDGET_PAUSE_S) if throttled else open_fetch.deadline
-                with trio.move_on_at(min(open_fetch.deadline, wake_at)):
+                wake_at = max(self._gate.ready_at(), now + BUDGET_PAUSE_S) if throttled else deadline
+                with trio.move_on_at(min(deadline, wake_at)):
                     await changed.wait()
-        if request.replica_id < 0:
-            self._complete(request, answers)
+        if session.marks is not None:
+            answers = self._with_marks(session, session.marks, answers)
+            if session.turn == turn:
+                session.marks.told(answers)
         return answers
 
     # --- what can be said ----------------------------------------------------------------------------------------------------
 
-    def _note_positions(self, request: ReplicaFetchRequest, session: FetchSession) -> dict[ReplicaId, FetchedPartition]:
-        """Check each partition and note the follower's position; return answers that need no read."""
-        answers: dict[ReplicaId, FetchedPartition] = {}
-        for key in tuple(session.due):
-            wanted = session.wanted[key]
-            try:
-                answer = self._note_position(request, wanted)
-            except (ReplicaError, LogError) as error:
-                answer = FetchedPartition(wanted.topic_id, wanted.partition, code_of(error))
-            if answer is not None:
-                answers[key] = answer
-        return answers
+    def _look(self, session: FetchSession, answers: dict[ReplicaId, FetchedPartition], *, is_new: bool) -> list[_Readable]:
+        """Return the partitions with records to read. Answers that need no read go to `answers`: errors, divergence, news.
 
-    def _note_position(self, request: ReplicaFetchRequest, wanted: FetchPartition) -> FetchedPartition | None:
-        partition = self._replicas.hosted((wanted.topic_id, wanted.partition))
-        role = _role(request, partition)
-        log = partition.online_log()
-        error = epoch_error(wanted.leader_epoch, role.epoch)
-        if request.replica_id >= 0 and not error and request.replica_id not in partition.state.replicas:
-            error = ErrorCode.UNKNOWN_LEADER_EPOCH
-        if error:
-            return FetchedPartition(wanted.topic_id, wanted.partition, error)
-        if isinstance(role, FollowerRole) and wanted.fetch_offset > log.log_end_offset:
-            # Only the leader knows whether the offset exists: this follower may be behind.
-            return FetchedPartition(wanted.topic_id, wanted.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        diverging = leader_answer(
-            wanted.fetch_offset, wanted.last_fetched_epoch, log.log_end_offset, log.latest_epoch, log.end_offset_for
-        )
-        if diverging is not None:
-            return self._about(wanted, log, diverging=diverging)
-        if not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
-            return self._about(wanted, log, error=ErrorCode.OFFSET_OUT_OF_RANGE)
-        if request.replica_id >= 0:
-            partition.follower_fetched(request.replica_id, wanted.fetch_offset, wanted.log_start_offset, request.broker_epoch)
-        return None
-
-    def _look(
-        self, request: ReplicaFetchRequest, session: FetchSession, answers: dict[ReplicaId, FetchedPartition]
-    ) -> list[_Readable]:
-        """Return the partitions with records to read. Answers that need no read (news, or a partition that was lost) go to
-        `answers`; partitions without news rest from now on.
+        Partitions without news rest from now on. The positions of a new fetch are noted.
         """
+        reader = session.reader
         readable: list[_Readable] = []
         for key in tuple(session.due):
-            if key in answers:
-                continue
             wanted = session.wanted[key]
             try:
-                partition = self._replicas.hosted(key)
-                session.watch(key, partition)
-                role = _role(request, partition)
+                partition = reader.partition(wanted)
                 log = partition.online_log()
-            except ReplicaError as error:
-                answers[key] = FetchedPartition(*key, error.code)
+                answer = self._refusal(reader, wanted, partition, log)
+                if answer is None and is_new:
+                    reader.note(wanted, partition)
+            except (ReplicaError, LogError) as error:
+                answer = FetchedPartition(*key, code_of(error))
+            if answer is not None:
+                answers[key] = answer
                 continue
-            if epoch_error(wanted.leader_epoch, role.epoch):
-                answers[key] = FetchedPartition(*key, ErrorCode.FENCED_LEADER_EPOCH)
-                continue
-            is_follower = request.replica_id >= 0
-            out_of_sync = is_follower and request.replica_id not in partition.state.isr
-            upto = log.log_end_offset if is_follower else log.high_watermark
+            session.watch(key, partition)
+            if session.marks is not None:
+                session.marks.compare(key, log)
+            upto, is_filling = reader.upto(log), reader.is_filling(partition)
             if upto > wanted.fetch_offset:
-                throttled = out_of_sync and self._replicas.is_leader_throttled(partition, request.replica_id)
-                readable.append(_Readable(wanted, partition, role, log, upto, throttled, out_of_sync))
-            elif is_follower and _has_news(wanted, log):
+                is_throttled = is_filling and self._replicas.is_leader_throttled(partition, reader.broker_id)
+                readable.append(_Readable(wanted, partition, partition.role, log, upto, is_throttled, is_filling))
+            elif reader.has_news(wanted, log):
                 answers[key] = self._about(wanted, log, bytes_left=0)
-            elif not out_of_sync:
+            elif not is_filling:
                 session.rest(key)
         return readable
 
-    def _claim_key(self, request: ReplicaFetchRequest, open_fetch: _OpenFetch) -> Hashable:
+    def _refusal(
+        self, reader: Reader, wanted: FetchPartition, partition: Partition, log: PartitionLog
+    ) -> FetchedPartition | None:
+        """Return the answer about a position that may not be read: an error, or the divergence of the logs."""
+        if error := reader.refusal(wanted, partition):
+            return FetchedPartition(wanted.topic_id, wanted.partition, error)
+        diverging = leader_answer(
+            wanted.fetch_offset, wanted.last_fetched_epoch, log.log_end_offset, log.latest_epoch, log.end_offset_for
+        )
+        if diverging is not None and not reader.is_from_the_future(wanted, diverging, log):
+            return self._about(wanted, log, diverging=diverging)
+        if diverging is not None or not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
+            return self._about(wanted, log, error=ErrorCode.OFFSET_OUT_OF_RANGE)
+        return None
+
+    def _claim_key(self, request: ReplicaFetchRequest, session: FetchSession) -> Hashable:
         """The follower's key, which keeps its share; a separate one while an abandoned fetch still has that key."""
         key = (request.replica_id, request.lane)
-        return (key, open_fetch) if self._gate.is_waiting(key) else key
+        return (key, session, session.turn) if self._gate.is_waiting(key) else key
 
-    def _complete(self, request: ReplicaFetchRequest, answers: dict[ReplicaId, FetchedPartition]) -> None:
-        """Add the offsets of every partition without news to a consumer's answer."""
-        for wanted in request.partitions:
-            key = (wanted.topic_id, wanted.partition)
-            if key not in answers:
-                try:
-                    answers[key] = self._about(wanted, self._replicas.hosted(key).online_log())
-                except ReplicaError as error:
-                    answers[key] = FetchedPartition(*key, error.code)
+    def _with_marks(
+        self, session: FetchSession, marks: Marks, answers: dict[ReplicaId, FetchedPartition]
+    ) -> dict[ReplicaId, FetchedPartition]:
+        """Return a consumer's answer: that about partitions without records, too, where it does not know the offsets."""
+        whole: dict[ReplicaId, FetchedPartition] = {}
+        for key in marks.untold:
+            wanted = session.wanted[key]
+            try:
+                whole[key] = answers.get(key) or self._about(wanted, session.reader.partition(wanted).online_log())
+            except ReplicaError as error:
+                whole[key] = FetchedPartition(*key, error.code)
+        return whole | answers
 
     def _about(
         self,
@@ -326,7 +286,8 @@ class FetchService:
         except LogClosed:
             return _Found(FetchedPartition(wanted.topic_id, wanted.partition, ErrorCode.NONE))
         except LogError as error:
-            return _Found(FetchedPartition(wanted.topic_id, wanted.partition, code_of(error)))
+            # A follower that is out of range needs the log's bounds: the log start may have passed it just now.
+            return _Found(self._about(wanted, log, error=code_of(error)))
         if part.partition.role is not part.role:
             # Another leader meanwhile: the log may have been truncated, and the records may be those of the next leader.
             return _Found(FetchedPartition(wanted.topic_id, wanted.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER))
@@ -336,23 +297,6 @@ class FetchService:
         return _Found(self._about(wanted, log, records=memoryview(found), bytes_left=bytes_left), size_bytes)
 
 
-def _role(request: ReplicaFetchRequest, partition: Partition) -> LeaderRole | FollowerRole:
-    """Return the role that serves the fetch: the leader's, or a follower's for a consumer that may read there. ReplicaError."""
-    return partition.reader_role() if request.any_replica and request.replica_id < 0 else partition.leader_role()
-
-
-def epoch_error(asked: int, current: int) -> ErrorCode:
-    """Return the error of a request that names a leader epoch (-1: none), NONE if it is the current one."""
-    if asked == current or asked < 0:
-        return ErrorCode.NONE
-    return ErrorCode.FENCED_LEADER_EPOCH if asked < current else ErrorCode.UNKNOWN_LEADER_EPOCH
-
-
 def _are_enough(found: list[_Found], min_bytes: int) -> bool:
     """Return True if these partitions are worth an answer before the time is over."""
     return sum(each.size_bytes for each in found) >= min_bytes or any(each.part.error for each in found)
-
-
-def _has_news(wanted: FetchPartition, log: PartitionLog) -> bool:
-    """Return True if the follower could raise its high watermark or its log start."""
-    return min(log.high_watermark, wanted.fetch_offset) > wanted.high_watermark or log.log_start_offset > wanted.log_start_offset

@@ -1,14 +1,17 @@
-"""Fetch sessions: a follower sends each leader its positions once, and from then on only changed ones (KIP-227).
+"""Fetch sessions: a reader sends each leader its positions once, and from then on only changed ones (KIP-227).
 
 Theory of operation. Without sessions a fetch names all its partitions, and the leader of thousands of idle ones looks at each of
-them several times a second. In a session the leader remembers the position that the follower sent of each partition. A fetch
+them several times a second. In a session the leader remembers the position that the reader sent of each partition. A fetch
 brings changed positions, and names partitions that are no longer wanted. The fetches of a session are numbered (its epoch). If
-one is lost or repeated, the next number is wrong: the leader refuses the fetch, and the follower sends all positions again, in a
+one is lost or repeated, the next number is wrong: the leader refuses the fetch, and the reader sends all positions again, in a
 new session.
 
 The leader remembers positions that it received, never answers that it sent. So an answer that got lost is given again: a
-partition with news is looked at in every fetch until the follower sends another position. A partition whose follower is in sync
-and has every record is not looked at before it changes (`Partition.watch`), so idle partitions cost nothing.
+partition with news is looked at in every fetch until the reader sends another position. A partition without news is not looked
+at before it changes (`Partition.watch`), unless its follower is out of sync. So idle partitions cost nothing.
+
+Of a consumer the leader also remembers the high watermarks and log starts in its answers (`Marks`), since the positions of a
+consumer do not have them. An answer leaves out partitions without records or errors whose marks the consumer knows.
 
 =================  =================  =========================================================================
 session id         session epoch      meaning
@@ -17,24 +20,29 @@ any                -1                 no session; the named one ends
 any                0                  all positions; a new session begins, the named one ends
 known              the next number    changes since the fetch before
 known              another number     INVALID_FETCH_SESSION_EPOCH
+known              the next number    FETCH_SESSION_TOPIC_ID_ERROR if one fetch names topics by id, another by name
 unknown            1 and above        FETCH_SESSION_ID_NOT_FOUND: it was given up, or belongs to another broker epoch
 =================  =================  =========================================================================
 
-A follower has one session in each of its lanes: a new one replaces the last. A leader keeps a bounded number of sessions, and
-drops the least recently used one; sessions without a fetch for long are dropped whenever a new one begins.
+A follower has one session in each of its lanes: a new one replaces the last. A consumer has as many as it begins; one that wants
+no partition any longer ends. A leader keeps a bounded number of sessions of followers, and as many of consumers, and drops the
+least recently used one. Sessions of followers without a fetch for long are dropped whenever a new one begins.
 """
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Mapping
 
 import trio
 
 from kraftlab.common.errors import ErrorCode
-from kraftlab.metadata.peer_rpc import FetchPartition, ReplicaFetchRequest
+from kraftlab.metadata.peer_rpc import FetchedPartition, FetchPartition, ReplicaFetchRequest
 
+from ..log.partition_log import PartitionLog
 from .partition import Partition, ReplicaId
+from .readers import Follower, Reader
 
 NO_SESSION = 0
 FINAL_EPOCH = -1
@@ -63,22 +71,53 @@ class _Watch:
         self._session.mark_due(self._key)
 
 
+class Marks:
+    """High watermarks and log starts that a consumer knows. `untold`: partitions that are in its next answer in any case."""
+
+    def __init__(self) -> None:
+        self._known: dict[ReplicaId, tuple[int, int]] = {}
+        self.untold: dict[ReplicaId, None] = {}
+
+    def want(self, key: ReplicaId) -> None:
+        if key not in self._known:
+            self.untold.setdefault(key)
+
+    def forget(self, key: ReplicaId) -> None:
+        self._known.pop(key, None)
+        self.untold.pop(key, None)
+
+    def compare(self, key: ReplicaId, log: PartitionLog) -> None:
+        """Note that the partition is in the next answer if the consumer knows other marks."""
+        if self._known.get(key) != (log.high_watermark, log.log_start_offset):
+            self.untold.setdefault(key)
+
+    def told(self, answers: Mapping[ReplicaId, FetchedPartition]) -> None:
+        """Note the marks of an answer. A partition with an error has none."""
+        for key, answer in answers.items():
+            self.forget(key)
+            if not answer.error:
+                self._known[key] = answer.high_watermark, answer.log_start_offset
+
+
 class FetchSession:
-    """A follower's positions on this leader.
+    """A reader's positions on this leader.
 
     `wanted`: each partition's position as last received. `due`: partitions with possible news, in the order in which they are
-    served. `changed` is set when one more becomes due.
+    served. `changed` is set when one more becomes due. `marks`: None for followers, which send theirs with their positions.
     """
 
-    def __init__(self, session_id: int = NO_SESSION, broker_epoch: int = -1) -> None:
+    def __init__(self, reader: Reader, session_id: int = NO_SESSION) -> None:
+        self.reader = reader
         self.id = session_id
-        self.broker_epoch = broker_epoch
+        self.marks = None if isinstance(reader, Follower) else Marks()
         self.epoch = 1
         """Number of the next fetch."""
         self.used_s = float("-inf")
         self.wanted: dict[ReplicaId, FetchPartition] = {}
         self.due: dict[ReplicaId, None] = {}
         self.changed = trio.Event()
+        self.turn = 0
+        """Number of the fetch that may be parked. A newer fetch, or the end of the session, ends an older one."""
         self._watches: dict[ReplicaId, _Watch] = {}
 
     def update(self, partitions: Iterable[FetchPartition], forgotten: Iterable[ReplicaId] = ()) -> None:
@@ -88,10 +127,26 @@ class FetchSession:
             self.wanted.pop(key, None)
             self.due.pop(key, None)
             self._unwatch(key)
+            if self.marks is not None:
+                self.marks.forget(key)
         for wanted in partitions:
             key = (wanted.topic_id, wanted.partition)
             self.wanted[key] = wanted
             self.due.setdefault(key)
+            if self.marks is not None:
+                self.marks.want(key)
+
+    def read_by(self, reader: Reader) -> None:
+        """Look at every partition again if the reader's rights, or the replicas that it may read, are not the same as before."""
+        if reader.view != self.reader.view:
+            self.due |= dict.fromkeys(self.wanted)
+        self.reader = reader
+
+    def next_turn(self) -> int:
+        """Begin a fetch, and end a parked one, since its sender has given it up."""
+        self.turn += 1
+        self.changed.set()
+        return self.turn
 
     def mark_due(self, key: ReplicaId) -> None:
         """Look at a partition that has changed."""
@@ -118,6 +173,8 @@ class FetchSession:
             self.due[key] = None
 
     def close(self) -> None:
+        """End a parked fetch, and stop watching."""
+        self.next_turn()
         for key in list(self._watches):
             self._unwatch(key)
 
@@ -136,61 +193,76 @@ class SessionRefused(Exception):
 
 
 class FetchSessions:
-    """The sessions of a leader's followers, by replica and lane."""
+    """Sessions of readers: of followers by replica and lane, or of consumers by their ids.
 
-    def __init__(self, sessions_max: int = SESSIONS_MAX) -> None:
+    `idle_s`: sessions without a fetch for so long end when another begins.
+    """
+
+    def __init__(self, sessions_max: int = SESSIONS_MAX, *, idle_s: float = math.inf) -> None:
         self._sessions_max = sessions_max
-        self._by_lane: dict[tuple[int, int], FetchSession] = {}
+        self._idle_s = idle_s
+        self._by_place: dict[Hashable, FetchSession] = {}
 
     def __len__(self) -> int:
-        return len(self._by_lane)
+        return len(self._by_place)
 
-    def session_of(self, request: ReplicaFetchRequest, now_s: float) -> FetchSession:
+    def session_of(self, request: ReplicaFetchRequest, reader: Reader, now_s: float) -> FetchSession:
         """Return the fetch's session, with the positions of the fetch. A session without an id ends with the fetch: close it.
 
         SessionRefused: see the table in the module's docstring.
         """
-        lane = (request.replica_id, request.lane)
-        if request.replica_id < 0 or request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
-            known = self._by_lane.get(lane)
+        place = reader.place(request.session_id)
+        if place is None or request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+            known = self._by_place.get(place)
             if known is not None and request.session_id == known.id:
-                self._end(lane)
-            is_kept = request.replica_id >= 0 and request.session_epoch == INITIAL_EPOCH
-            session = self._begin(lane, request.broker_epoch, now_s) if is_kept else FetchSession()
+                self._end(place)
+            is_kept = place is not None and request.session_epoch == INITIAL_EPOCH
+            session = self._begin(reader, now_s) if is_kept else FetchSession(reader)
             session.update(request.partitions)
             return session
-        session = self._continued(lane, request)
+        session = self._continued(place, request, reader)
         session.used_s = now_s
         session.epoch = next_epoch(session.epoch)
+        session.read_by(reader)
         session.update(request.partitions, request.forgotten)
+        if session.marks is not None and not session.wanted:
+            self._end(place)
+            return FetchSession(reader)
         return session
 
-    def _continued(self, lane: tuple[int, int], request: ReplicaFetchRequest) -> FetchSession:
-        session = self._by_lane.get(lane)
-        if session is None or session.id != request.session_id or session.broker_epoch != request.broker_epoch:
+    def _continued(self, place: Hashable, request: ReplicaFetchRequest, reader: Reader) -> FetchSession:
+        session = self._by_place.get(place)
+        if session is None or session.id != request.session_id or session.reader.broker_epoch != reader.broker_epoch:
             raise SessionRefused(
                 ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
-                f"fetch session {request.session_id} of broker {request.replica_id} is unknown; begin a new session",
+                f"fetch session {request.session_id} of {reader} is unknown; begin a new session",
             )
         if session.epoch != request.session_epoch:
             raise SessionRefused(
                 ErrorCode.INVALID_FETCH_SESSION_EPOCH,
                 f"fetch {request.session_epoch} of session {session.id} came, expected {session.epoch}; begin a new session",
             )
+        if session.reader.uses_ids != reader.uses_ids:
+            raise SessionRefused(
+                ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+                f"fetch session {session.id} names its topics in another way; begin a new session",
+            )
         return session
 
-    def _begin(self, lane: tuple[int, int], broker_epoch: int, now_s: float) -> FetchSession:
-        self._end(lane)
-        for other in [other for other, session in self._by_lane.items() if session.used_s + IDLE_S < now_s]:
+    def _begin(self, reader: Reader, now_s: float) -> FetchSession:
+        session = FetchSession(reader, random.randint(1, 2**31 - 1))
+        place = reader.place(session.id)
+        self._end(place)
+        for other in [other for other, known in self._by_place.items() if known.used_s + self._idle_s < now_s]:
             self._end(other)
-        while len(self._by_lane) >= self._sessions_max:
-            self._end(min(self._by_lane, key=lambda other: self._by_lane[other].used_s))
-        session = self._by_lane[lane] = FetchSession(random.randint(1, 2**31 - 1), broker_epoch)
+        while len(self._by_place) >= self._sessions_max:
+            self._end(min(self._by_place, key=lambda other: self._by_place[other].used_s))
         session.used_s = now_s
+        self._by_place[place] = session
         return session
 
-    def _end(self, lane: tuple[int, int]) -> None:
-        session = self._by_lane.pop(lane, None)
+    def _end(self, place: Hashable) -> None:
+        session = self._by_place.pop(place, None)
         if session is not None:
             session.close()
 

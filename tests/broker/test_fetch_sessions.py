@@ -18,6 +18,7 @@ from kraftlab.broker.replication.fetch_sessions import (
     SentPositions,
     SessionRefused,
 )
+from kraftlab.broker.replication.readers import Consumer, Follower
 from kraftlab.common.errors import ErrorCode
 from kraftlab.common.uuids import UNASSIGNED
 from kraftlab.metadata.peer_rpc import Api, FetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
@@ -37,9 +38,15 @@ def fetch(session_id: int, epoch: int, *partitions: FetchPartition, **fields: An
     return msgspec.structs.replace(request, **fields)
 
 
+def session_of(sessions: FetchSessions, request: ReplicaFetchRequest, now_s: float) -> FetchSession:
+    replicas: Any = None
+    reader = Follower(replicas, request) if request.replica_id >= 0 else Consumer(replicas, request)
+    return sessions.session_of(request, reader, now_s)
+
+
 def code_of(sessions: FetchSessions, request: ReplicaFetchRequest) -> ErrorCode:
     with pytest.raises(SessionRefused) as refused:
-        sessions.session_of(request, 0.0)
+        session_of(sessions, request, 0.0)
     return refused.value.code
 
 
@@ -52,32 +59,32 @@ def offsets(session: FetchSession) -> dict[int, int]:
 
 def test_a_fetch_of_a_session_names_only_what_has_changed() -> None:
     sessions = FetchSessions()
-    session = sessions.session_of(fetch(0, 0, position(0), position(1), position(2)), 0.0)
-    again = sessions.session_of(fetch(session.id, 1, position(1, 7), position(3), forgotten=((TOPIC, 0),)), 0.0)
+    session = session_of(sessions, fetch(0, 0, position(0), position(1), position(2)), 0.0)
+    again = session_of(sessions, fetch(session.id, 1, position(1, 7), position(3), forgotten=((TOPIC, 0),)), 0.0)
     assert again is session
     assert offsets(session) == {1: 7, 2: 0, 3: 0}
-    assert sessions.session_of(fetch(session.id, 2), 0.0) is session
+    assert session_of(sessions, fetch(session.id, 2), 0.0) is session
 
 
 def test_a_fetch_without_a_session_leaves_nothing_behind() -> None:
     sessions = FetchSessions()
-    session = sessions.session_of(fetch(0, -1, position(0)), 0.0)
+    session = session_of(sessions, fetch(0, -1, position(0)), 0.0)
     assert (session.id, len(sessions)) == (0, 0)
 
 
-def test_consumers_have_no_sessions() -> None:
+def test_consumers_by_peer_frames_have_no_sessions() -> None:
     sessions = FetchSessions()
-    assert sessions.session_of(fetch(0, 0, position(0), replica_id=-1), 0.0).id == 0
+    assert session_of(sessions, fetch(0, 0, position(0), replica_id=-1), 0.0).id == 0
     assert len(sessions) == 0
 
 
 @pytest.mark.parametrize("epoch", [2, 3, LAST_EPOCH])
 def test_a_fetch_that_is_not_the_next_one_is_refused_and_changes_nothing(epoch: int) -> None:
     sessions = FetchSessions()
-    session = sessions.session_of(fetch(0, 0, position(0)), 0.0)
+    session = session_of(sessions, fetch(0, 0, position(0)), 0.0)
     assert code_of(sessions, fetch(session.id, epoch, position(1))) == ErrorCode.INVALID_FETCH_SESSION_EPOCH == 71
     assert offsets(session) == {0: 0}
-    sessions.session_of(fetch(session.id, 1), 0.0)
+    session_of(sessions, fetch(session.id, 1), 0.0)
     assert code_of(sessions, fetch(session.id, 1)) == ErrorCode.INVALID_FETCH_SESSION_EPOCH, "it is repeated"
 
 
@@ -86,7 +93,7 @@ def test_a_fetch_that_is_not_the_next_one_is_refused_and_changes_nothing(epoch: 
 )
 def test_a_session_that_is_not_the_followers_own_is_not_found(other: dict[str, int]) -> None:
     sessions = FetchSessions()
-    session = sessions.session_of(fetch(0, 0, position(0)), 0.0)
+    session = session_of(sessions, fetch(0, 0, position(0)), 0.0)
     request = msgspec.structs.replace(fetch(session.id, 1), **other)
     assert code_of(sessions, request) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND == 70
 
@@ -94,35 +101,35 @@ def test_a_session_that_is_not_the_followers_own_is_not_found(other: dict[str, i
 @pytest.mark.parametrize("epoch", [0, -1])
 def test_a_fetch_with_all_positions_ends_the_session_it_names(epoch: int) -> None:
     sessions = FetchSessions()
-    session = sessions.session_of(fetch(0, 0, position(0)), 0.0)
-    sessions.session_of(fetch(session.id, epoch, position(0)), 0.0)
+    session = session_of(sessions, fetch(0, 0, position(0)), 0.0)
+    session_of(sessions, fetch(session.id, epoch, position(0)), 0.0)
     assert code_of(sessions, fetch(session.id, 1)) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert len(sessions) == (epoch == 0)
 
 
 def test_after_the_last_number_comes_one() -> None:
     sessions = FetchSessions()
-    session = sessions.session_of(fetch(0, 0), 0.0)
+    session = session_of(sessions, fetch(0, 0), 0.0)
     session.epoch = LAST_EPOCH
-    sessions.session_of(fetch(session.id, LAST_EPOCH), 0.0)
-    assert sessions.session_of(fetch(session.id, 1), 0.0) is session
+    session_of(sessions, fetch(session.id, LAST_EPOCH), 0.0)
+    assert session_of(sessions, fetch(session.id, 1), 0.0) is session
 
 
 def test_the_session_that_was_used_least_recently_makes_room() -> None:
     sessions = FetchSessions(sessions_max=2)
-    first, second = (sessions.session_of(fetch(0, 0, replica_id=replica), float(replica)) for replica in (1, 2))
-    sessions.session_of(fetch(first.id, 1), 3.0)
-    sessions.session_of(fetch(0, 0, replica_id=3), 4.0)
+    first, second = (session_of(sessions, fetch(0, 0, replica_id=replica), float(replica)) for replica in (1, 2))
+    session_of(sessions, fetch(first.id, 1), 3.0)
+    session_of(sessions, fetch(0, 0, replica_id=3), 4.0)
     assert len(sessions) == 2
     assert code_of(sessions, fetch(second.id, 1, replica_id=2)) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    assert sessions.session_of(fetch(first.id, 2), 5.0) is first
+    assert session_of(sessions, fetch(first.id, 2), 5.0) is first
 
 
 def test_sessions_that_nobody_uses_go_when_another_begins() -> None:
-    sessions = FetchSessions()
+    sessions = FetchSessions(idle_s=IDLE_S)
     for lane in range(5):
-        sessions.session_of(fetch(0, 0, lane=lane), 0.0)
-    sessions.session_of(fetch(0, 0, replica_id=2), IDLE_S + 1)
+        session_of(sessions, fetch(0, 0, lane=lane), 0.0)
+    session_of(sessions, fetch(0, 0, replica_id=2), IDLE_S + 1)
     assert len(sessions) == 1
 
 
@@ -149,7 +156,7 @@ def test_a_leader_that_answers_knows_its_followers_positions(steps: list[tuple[s
         if not arrives:
             return
         try:
-            session = sessions.session_of(fetch(session_id, epoch, *partitions, forgotten=forgotten), 0.0)
+            session = session_of(sessions, fetch(session_id, epoch, *partitions, forgotten=forgotten), 0.0)
         except SessionRefused:
             sent.start_over()
             return

@@ -320,6 +320,33 @@ async def test_a_follower_behind_the_leaders_log_start_starts_over(autojump_cloc
     assert same_data("t", 0, brokers[:2])
 
 
+async def test_a_follower_that_the_log_start_passes_while_it_is_read_starts_over(
+    autojump_clock: Any, world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brokers = await world.add_brokers(2)
+    await world.create_topic("t", [0, 1])
+    world.unreachable.add(0)
+    await world.change("t", 0, isr=(0,))
+    for _ in range(3):
+        await brokers[0].produce("t", 0, batch())
+    leader, follower, starts = brokers[0].log("t", 0), brokers[1].log("t", 0), list[int]()
+    read, start_over = leader.read_or_place, follower.truncate_fully_and_start_at
+
+    def read_late(*arguments: Any, **options: Any) -> Any:
+        leader.advance_log_start(2)
+        return read(*arguments, **options)
+
+    def note_start(offset: int) -> None:
+        starts.append(offset)
+        start_over(offset)
+
+    monkeypatch.setattr(leader, "read_or_place", read_late)
+    monkeypatch.setattr(follower, "truncate_fully_and_start_at", note_start)
+    world.unreachable.clear()
+    await eventually(lambda: world.state("t", 0).isr == (0, 1), "broker 1 is in sync")
+    assert starts == [2]
+
+
 async def test_replicas_come_and_go_by_the_metadata_alone(autojump_clock: Any, world: Any) -> None:
     brokers = await world.add_brokers(3)
     await world.create_topic("t", [0, 1])
@@ -376,8 +403,8 @@ async def test_an_error_that_no_table_knows_holds_up_its_own_partition_only(
     fetches, asked = brokers[0].fetches, []
     fetch, errors = fetches.fetch, iter([int(ErrorCode.NOT_LEADER_OR_FOLLOWER)])
 
-    async def fetch_with_an_error(request: ReplicaFetchRequest, stored: Any) -> ReplicaFetchResponse:
-        response = await fetch(request, stored)
+    async def fetch_with_an_error(request: ReplicaFetchRequest, *rest: Any) -> ReplicaFetchResponse:
+        response = await fetch(request, *rest)
         asked.extend(part.partition for part in request.partitions)
         parts = (
             FetchedPartition(topic_id, 0, next(errors, 777)) if part.partition == 0 else part for part in response.partitions

@@ -6,12 +6,14 @@ import datetime
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 
 from kraftlab.common.errors import ErrorCode
 from kraftlab.gateway.codec import encode_response
-from kraftlab.gateway.data import DataCalls, Unheard
+from kraftlab.gateway.data import DataCalls, ReadableTopics, Unheard
+from kraftlab.metadata.acls import Acl, AclsImage, Operation, PatternType, PermissionType, ResourceType
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.peer_rpc import (
     EpochEnd,
@@ -44,7 +46,8 @@ class Leader:
         self.asked: list[Any] = []
         self.produced: dict[int, ProduceResponse] = {}
         self.fetched: dict[int, FetchedPartition] = {}
-        self.stored: dict[tuple[bytes, int], FilePart] = {}
+        self.stored: dict[int, FilePart] = {}
+        self.session_error = ErrorCode.NONE
         self.listed: dict[int, ListedOffset] = {}
         self.ends: dict[int, EpochEnd] = {}
 
@@ -53,13 +56,21 @@ class Leader:
         await trio.lowlevel.checkpoint()
         return self.produced.get(request.partition, ProduceResponse(0, None, 10, 11, -1, 3))
 
-    async def fetch(self, request: ReplicaFetchRequest) -> tuple[ReplicaFetchResponse, Mapping[tuple[bytes, int], FilePart]]:
+    async def fetch(
+        self, request: ReplicaFetchRequest, topics: ReadableTopics
+    ) -> tuple[ReplicaFetchResponse, Mapping[tuple[bytes, int], FilePart]]:
         self.asked.append(request)
-        found = [
-            self.fetched.get(part.partition, FetchedPartition(part.topic_id, part.partition, 0, 8, 2, 9))
-            for part in request.partitions
-        ]
-        return ReplicaFetchResponse(0, partitions=tuple(found)), self.stored
+        found, stored = [], {}
+        for part in request.partitions:
+            topic_id = topics.find(part.topic_id)
+            if isinstance(topic_id, ErrorCode):
+                found.append(FetchedPartition(part.topic_id, part.partition, topic_id))
+                continue
+            answer = self.fetched.get(part.partition, FetchedPartition(topic_id, part.partition, 0, 8, 2, 9))
+            found.append(msgspec.structs.replace(answer, topic_id=part.topic_id))
+            if part.partition in self.stored:
+                stored[part.topic_id, part.partition] = self.stored[part.partition]
+        return ReplicaFetchResponse(self.session_error, partitions=tuple(found), session_id=request.session_id), stored
 
     async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         self.asked.append(request)
@@ -213,7 +224,7 @@ async def test_records_are_fetched_in_every_version(version: int, calls: DataCal
     [asked] = leader.asked
     assert (asked.replica_id, asked.max_wait_ms, asked.min_bytes) == (-1, 1000, 1)
     assert [(part.topic_id, part.partition, part.fetch_offset, part.max_bytes) for part in asked.partitions] == [
-        (ORDERS, 0, 7, 100)
+        (ORDERS if version >= 13 else b"orders", 0, 7, 100)
     ]
     [topic] = answer.responses
     assert (topic.topic_id.bytes if version >= 13 else topic.topic) == (ORDERS if version >= 13 else "orders")
@@ -223,7 +234,7 @@ async def test_records_are_fetched_in_every_version(version: int, calls: DataCal
 
 @pytest.mark.parametrize("version", [4, 11, 12, 18])
 async def test_records_in_files_are_not_read_into_the_answer(version: int, calls: DataCalls, leader: Leader) -> None:
-    leader.stored[ORDERS, 1] = Stored()
+    leader.stored[1] = Stored()
     leader.fetched[0] = FetchedPartition(ORDERS, 0, 0, 8, 2, 9, None, memoryview(b"small"))
     [topic] = (await fetch(calls, version, to_fetch(0, 1, 2))).responses
     assert [bytes(part.records or b"") for part in topic.partitions] == [b"small", b"batch", b""]
@@ -258,17 +269,6 @@ async def test_the_leader_is_named_since_version_16(calls: DataCalls, leader: Le
     assert topic.partitions[0].current_leader.leader_id == -1
 
 
-@pytest.mark.parametrize(("last_epoch", "code"), [(3, 0), (4, 1)])
-async def test_an_epoch_that_is_newer_than_the_log_is_out_of_range(
-    last_epoch: int, code: int, calls: DataCalls, leader: Leader
-) -> None:
-    leader.fetched[0] = FetchedPartition(ORDERS, 0, 0, 8, 2, 9, (3, 9))
-    wanted = to_fetch(0)
-    wanted["partitions"][0]["last_fetched_epoch"] = last_epoch
-    [topic] = (await fetch(calls, 12, wanted)).responses
-    assert int(topic.partitions[0].error_code) == code
-
-
 @pytest.mark.parametrize(("version", "is_anywhere"), [(10, False), (11, True)])
 async def test_followers_are_read_since_version_11_and_a_limit_of_0_gets_a_batch(
     version: int, is_anywhere: bool, calls: DataCalls, leader: Leader
@@ -280,23 +280,49 @@ async def test_followers_are_read_since_version_11_and_a_limit_of_0_gets_a_batch
     assert (asked.any_replica, asked.max_bytes, asked.partitions[0].max_bytes) == (is_anywhere, 1, 1)
 
 
-async def test_a_partition_that_cannot_be_read_does_not_make_the_others_wait(calls: DataCalls, leader: Leader) -> None:
+async def test_partitions_that_cannot_be_read_are_answered_in_their_places(calls: DataCalls, leader: Leader) -> None:
     answer = await fetch(calls, 12, to_fetch(0, name="no-such"), to_fetch(0))
-    assert [int(topic.partitions[0].error_code) for topic in answer.responses] == [3, 0]
-    assert leader.asked[0].max_wait_ms == 0
+    assert [(topic.topic, int(topic.partitions[0].error_code)) for topic in answer.responses] == [("no-such", 3), ("orders", 0)]
     answer = await fetch(calls, 13, to_fetch(0, known=bytes([9] * 16)))
     assert int(answer.responses[0].partitions[0].error_code) == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-async def test_only_topics_that_the_caller_may_read_are_read(leader: Leader, image: MetadataImage) -> None:
+@pytest.mark.parametrize("version", [12, 13])
+async def test_only_topics_that_the_caller_may_read_are_read(version: int, leader: Leader, image: MetadataImage) -> None:
     calls = DataCalls(leader, lambda: image, limited_to(READ=set()))
-    [topic] = (await fetch(calls, 12, to_fetch(0))).responses
+    [topic] = (await fetch(calls, version, to_fetch(0))).responses
     assert int(topic.partitions[0].error_code) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    assert leader.asked == []
 
 
-async def test_a_session_is_refused_with_its_error(calls: DataCalls) -> None:
-    answer = await fetch(calls, 12, session_id=5, session_epoch=3)
+async def test_rights_are_the_same_as_long_as_nothing_that_they_follow_from_has_changed(image: MetadataImage) -> None:
+    seen: list[Any] = []
+
+    class Noting(Leader):
+        async def fetch(self, request: ReplicaFetchRequest, topics: ReadableTopics) -> Any:
+            seen.append(topics.view)
+            return await super().fetch(request, topics)
+
+    acl = Acl(ResourceType.TOPIC, "orders", PatternType.LITERAL, "User:a", "*", Operation.READ, PermissionType.ALLOW)
+    images = [image, msgspec.structs.replace(image), msgspec.structs.replace(image, acls=AclsImage().after({bytes(16): acl}))]
+    calls = DataCalls(Noting(), lambda: images[0], everything)
+    while images:
+        await fetch(calls, 12, to_fetch(0))
+        images.pop(0)
+    assert seen[0] == seen[1] != seen[2]
+
+
+@pytest.mark.parametrize("version", [12, 13])
+async def test_a_session_is_the_leaders(version: int, calls: DataCalls, leader: Leader) -> None:
+    gone = {**to_fetch(1), "partitions": (1,)}
+    answer = await fetch(calls, version, to_fetch(0), session_id=5, session_epoch=3, forgotten_topics_data=[gone])
+    [asked] = leader.asked
+    named = ORDERS if version >= 13 else b"orders"
+    assert (asked.session_id, asked.session_epoch, asked.forgotten, answer.session_id) == (5, 3, ((named, 1),), 5)
+
+
+async def test_a_session_is_refused_with_its_error(calls: DataCalls, leader: Leader) -> None:
+    leader.session_error = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    answer = await fetch(calls, 12, session_epoch=3)
     assert (int(answer.error_code), answer.session_id, answer.responses) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0, ())
 
 
