@@ -92,7 +92,7 @@ class Labs:
 
 
 @pytest.fixture(scope="module")
-def labs(request: pytest.FixtureRequest) -> Iterator[Labs]:
+def labs(starts_clusters: None, request: pytest.FixtureRequest) -> Iterator[Labs]:
     labs = Labs(folder_of(request.config))
     try:
         yield labs

@@ -29,6 +29,8 @@ from kraftlab.checking.facts import Strike
 from kraftlab.lab import LocalCluster
 from kraftlab.lab.faults import full_disk
 
+pytestmark = pytest.mark.cluster
+
 DEADLINE_S = 30.0
 
 
@@ -57,7 +59,7 @@ def needs(kind: str) -> pytest.MarkDecorator:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def cluster(starts_clusters: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     with LocalCluster(tmp_path_factory.mktemp("chaos"), 3, 1, 2, allow_chaos=True) as running:
         with running.admin() as client:
             client.create_topics([pb.CreatableTopic(name="moved", num_partitions=4, replication_factor=1)])

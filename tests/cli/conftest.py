@@ -1,13 +1,12 @@
 """Recorded runs of Apache Kafka 4.3's tools, the files they were given, and commands run against a cluster of processes.
 
-A module that says `CLUSTER = (controllers, brokers, log directories)` gets a cluster like that by the fixture `cluster`, with
-what it has as `OVERRIDES`, and runs commands against its first broker with `run`.
+`run` runs commands against the first broker of the fixture `cluster`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,13 +54,6 @@ class Ran(NamedTuple):
     @property
     def json(self) -> Any:
         return json.loads(self.out)
-
-
-@pytest.fixture(scope="module")
-def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    overrides = getattr(request.module, "OVERRIDES", None)
-    with LocalCluster(tmp_path_factory.mktemp("lab"), *request.module.CLUSTER, overrides=overrides) as running:
-        yield running
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ Run = Callable[..., Ran]
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(starts_clusters: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     directory = tmp_path_factory.mktemp("lab")
     with LocalCluster(directory / "cluster", 1, 2, 1) as running:
         server = str(running.node(0).grpc)

@@ -338,7 +338,7 @@ def pytest_sessionfinish() -> None:
 
 
 @pytest.fixture
-def shared_cluster() -> LocalCluster:
+def shared_cluster(starts_clusters: None) -> LocalCluster:
     return SHARED.cluster()
 
 
@@ -357,7 +357,7 @@ def lab(shared_cluster: LocalCluster) -> Iterator[Workbench]:
 
 
 @pytest.fixture(scope="session")
-def quorum_clusters() -> Callable[..., AbstractContextManager[Workbench]]:
+def quorum_clusters(starts_clusters: None) -> Callable[..., AbstractContextManager[Workbench]]:
     """Makes clusters of so many controllers and brokers, with their voters in the log or static; overrides may be given."""
 
     @contextmanager
@@ -390,7 +390,7 @@ def kraftlab_here(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int
 
 
 @pytest.fixture
-def small_lab() -> Iterator[Workbench]:
+def small_lab(starts_clusters: None) -> Iterator[Workbench]:
     """A cluster of one controller and one broker that the test may break."""
     with scratch_directory("small") as directory:
         cluster = LocalCluster(directory, 1, 1, 2, overrides=OVERRIDES)
@@ -475,7 +475,7 @@ class NodeFiles:
 
 
 @pytest.fixture
-def node_files() -> Iterator[NodeFiles]:
+def node_files(starts_clusters: None) -> Iterator[NodeFiles]:
     with scratch_directory("node") as directory:
         files = NodeFiles(directory)
         try:

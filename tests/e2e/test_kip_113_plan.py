@@ -49,6 +49,8 @@ from kraftlab.records.record_batch import Record, build_batch, decode_records
 
 from .conftest import OVERRIDES, Workbench, scratch_directory
 
+pytestmark = pytest.mark.cluster
+
 BROKERS = (0, 1, 2)
 BATCH = 5
 PAUSE_S = 0.02

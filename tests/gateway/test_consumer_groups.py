@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,30 +15,30 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.lab.local import LocalCluster
 
-SETTINGS = {
+OVERRIDES = {
     "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "300",
     "group.initial.rebalance.delay.ms": "200",
     "offsets.topic.num.partitions": "3",
     "offsets.topic.segment.bytes": "2097152",
 }
+CLUSTER = (1, 3, 1)
 PARTITIONS, RECORDS = 4, 40
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def cluster(cluster: LocalCluster) -> LocalCluster:
     """One controller and three brokers, with a topic that has records in all partitions."""
-    with LocalCluster(tmp_path_factory.mktemp("groups"), 1, 3, 1, overrides=SETTINGS) as cluster:
-        servers = cluster.kafka_bootstrap_servers
-        admin = KafkaAdminClient(bootstrap_servers=servers)
-        admin.create_topics([NewTopic("orders", PARTITIONS, 3)])
-        admin.close()
-        producer = KafkaProducer(bootstrap_servers=servers)
-        for number in range(RECORDS):
-            producer.send("orders", value=str(number).encode(), partition=number % PARTITIONS)
-        producer.flush()
-        producer.close()
-        yield cluster
+    servers = cluster.kafka_bootstrap_servers
+    admin = KafkaAdminClient(bootstrap_servers=servers)
+    admin.create_topics([NewTopic("orders", PARTITIONS, 3)])
+    admin.close()
+    producer = KafkaProducer(bootstrap_servers=servers)
+    for number in range(RECORDS):
+        producer.send("orders", value=str(number).encode(), partition=number % PARTITIONS)
+    producer.flush()
+    producer.close()
+    return cluster
 
 
 def until(condition: Callable[[], bool], what: str, within_s: float = 45.0) -> None:
@@ -150,6 +150,6 @@ def test_the_topic_of_offsets_is_compacted_with_the_settings_of_brokers(cluster:
         metadata = admin.call(pb.MetadataResponse, pb.MetadataRequest())
     assert values["cleanup.policy"] == "compact"
     assert values["compression.type"] == "producer"
-    assert values["segment.bytes"] == SETTINGS["offsets.topic.segment.bytes"]
+    assert values["segment.bytes"] == OVERRIDES["offsets.topic.segment.bytes"]
     (offsets,) = [each for each in metadata.topics if each.name == "__consumer_offsets"]
     assert (len(offsets.partitions), offsets.is_internal) == (3, True)

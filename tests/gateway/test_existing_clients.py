@@ -8,7 +8,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,10 @@ from kafka.structs import TopicPartitionReplica
 from kraftlab.client import AdminClient
 from kraftlab.lab.local import LocalCluster
 
+pytestmark = pytest.mark.cluster
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Start one controller and two brokers."""
-    with LocalCluster(tmp_path_factory.mktemp("kafka"), 1, 2, 2) as cluster:
-        yield cluster
+
+CLUSTER = (1, 2, 2)
 
 
 @pytest.fixture

@@ -64,10 +64,7 @@ VALUES = {
 }
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path_factory.mktemp("numbers"), 1, 1, 1) as cluster:
-        yield cluster
+CLUSTER = (1, 1, 1)
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,8 @@ from kraftlab.cli.connection import SERVERS_VARIABLE
 from .apache_kafka import CLUSTER_ID, CONTROLLER_ID, PASSWORD, ApacheKafka
 from .conftest import JARS, JAVA_OPTIONS, KafkaTools
 
+pytestmark = pytest.mark.cluster
+
 DEADLINE_S = 60.0
 RECORDS, RECORD_BYTES = 3000, 1000
 Run = Callable[..., tuple[int, str]]

@@ -28,6 +28,8 @@ from kraftlab.lab.faults.orders import SOCKET_NAME
 from kraftlab.lab.faults.orders import Order as Request
 from kraftlab.lab.faults.server import ControlServer
 
+pytestmark = pytest.mark.cluster
+
 DEADLINE_S = 20.0
 OVERRIDES = {"broker.session.timeout.ms": "1500", "broker.heartbeat.interval.ms": "200"}
 
@@ -85,7 +87,7 @@ class Lab:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def whole(starts_clusters: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     directory = tmp_path_factory.mktemp("lab")
     with LocalCluster(directory, 3, 2, 1, overrides=OVERRIDES, allow_chaos=True) as cluster:
         lab = Lab(cluster)

@@ -35,6 +35,8 @@ from kraftlab.wire.transport import (
     Responder,
 )
 
+pytestmark = pytest.mark.cluster
+
 HOST = "127.0.0.1"
 NODES = (1, 2)
 API = 7

@@ -17,6 +17,8 @@ from kraftlab.lab import ClusterError, layout, node_disks, powered_disk
 from kraftlab.lab.node_disks import NodeDisks
 from kraftlab.lab.powered_disk import PoweredDisk
 
+pytestmark = pytest.mark.cluster
+
 BUSY = {"controller-3000", "broker-0"}
 DEADLINE_S = 20.0
 
