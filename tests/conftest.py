@@ -22,6 +22,7 @@ import ctypes
 import fcntl
 import inspect
 import os
+import resource
 import select
 import signal
 import socket
@@ -192,6 +193,21 @@ def ports_of_clusters() -> str:
     count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     own = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % count
     return f"{PORTS.stop + PORTS_OF_CLUSTERS * own // count}-{PORTS.stop + PORTS_OF_CLUSTERS * (own + 1) // count - 1}"
+
+
+# --- little memory ----------------------------------------------------------------------------------------------------------
+
+MEMORY_BYTES = 256 * 1024 * 1024
+
+
+@pytest.fixture
+def little_memory() -> Iterator[None]:
+    """Leave this process 256 MiB more than it has."""
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    used_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used_bytes + MEMORY_BYTES, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
 # --- fork servers of clusters ---------------------------------------------------------------------------------------------------

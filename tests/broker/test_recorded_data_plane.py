@@ -28,7 +28,8 @@ from kraftlab.metadata.peer_rpc import (
 )
 from kraftlab.metadata.records import RESOURCE_TOPIC
 
-from .conftest import Broker, World, eventually
+from ..helpers.waiting import eventually
+from .conftest import Broker, World
 
 RECORDINGS = Path(__file__).parents[1] / "cases" / "recordings"
 PLAYED = ["402", "403", "405", "406", "408", "409", "411", "412", "414", "415", "417", "418", "421", "423", "424"]

@@ -5,15 +5,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
-from kraftlab.cli import main
 from kraftlab.lab import LocalCluster
+
+from ..helpers.commands import Ran, run_command
 
 TRANSCRIPTS = Path(__file__).parent / "transcripts"
 CAPTURE = Path(__file__).parents[2] / "examples" / "capture"
@@ -44,26 +44,11 @@ def captured() -> Callable[[str], bytes]:
     return lambda name: (CAPTURE / name).read_bytes()
 
 
-class Ran(NamedTuple):
-    """Exit code and output of a command."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
 @pytest.fixture
 def run(cluster: LocalCluster, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
     """Runs a command against the cluster's first broker: `run("topics", "--list")`."""
 
     def call(command: str, *arguments: str) -> Ran:
-        capsys.readouterr()
-        code = main.run([command, "--bootstrap-server", str(cluster.node(0).grpc), *arguments])
-        printed = capsys.readouterr()
-        return Ran(code, printed.out, printed.err)
+        return run_command(capsys, command, "--bootstrap-server", str(cluster.node(0).grpc), *arguments)
 
     return call

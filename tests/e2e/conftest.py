@@ -23,7 +23,6 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.cli import main
 from kraftlab.client import AdminClient, ClusterUnreachable
 from kraftlab.client.config_parts import config_changes
 from kraftlab.common.errors import ApiError
@@ -35,6 +34,8 @@ from kraftlab.demo.lab import Lab, TopicPartition, wait_until
 from kraftlab.lab import LocalCluster, cluster_plan, layout
 from kraftlab.lab.cluster_plan import NodePlan
 from kraftlab.records.record_batch import Record, build_batch
+
+from ..helpers.commands import run_command
 
 OVERRIDES = {
     "broker.session.timeout.ms": "1500",
@@ -381,10 +382,8 @@ def kraftlab_here(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int
     """Run the command line in this process: exit code and output."""
 
     def run(*arguments: str) -> tuple[int, str]:
-        capsys.readouterr()
-        code = main.run(list(arguments))
-        said = capsys.readouterr()
-        return code, said.out + said.err
+        code, out, err = run_command(capsys, *arguments)
+        return code, out + err
 
     return run
 

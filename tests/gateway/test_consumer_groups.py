@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,8 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.lab.local import LocalCluster
+
+from ..helpers.waiting import wait_until
 
 OVERRIDES = {
     "broker.session.timeout.ms": "2000",
@@ -39,12 +40,6 @@ def cluster(cluster: LocalCluster) -> LocalCluster:
     producer.flush()
     producer.close()
     return cluster
-
-
-def until(condition: Callable[[], bool], what: str, within_s: float = 45.0) -> None:
-    end = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < end, f"not within {within_s} s: {what}"
 
 
 def kafka_python(cluster: LocalCluster, group_id: str) -> KafkaConsumer:
@@ -92,11 +87,11 @@ def test_two_members_share_a_topic_and_one_takes_over(cluster: LocalCluster, mak
                 seen.extend(poll(consumer))
             return len(set(seen)) == RECORDS and all(len(each.assignment()) == PARTITIONS // 2 for each in consumers)
 
-        until(are_sharing, "every record is read, and each member has half of the partitions")
+        wait_until(are_sharing, "every record is read, and each member has half of the partitions")
         for consumer in consumers:
-            until(lambda consumer=consumer: _commits(consumer), "what a member has read is committed")
+            wait_until(lambda consumer=consumer: _commits(consumer), "what a member has read is committed")
         consumers.pop().close()
-        until(lambda: poll(consumers[0]) == [] and len(consumers[0].assignment()) == PARTITIONS, "the other takes over")
+        wait_until(lambda: poll(consumers[0]) == [] and len(consumers[0].assignment()) == PARTITIONS, "the other takes over")
         assert poll(consumers[0]) == [], "committed records are not read again"
     finally:
         for consumer in consumers:
@@ -106,8 +101,8 @@ def test_two_members_share_a_topic_and_one_takes_over(cluster: LocalCluster, mak
 def test_a_group_survives_its_coordinator(cluster: LocalCluster) -> None:
     consumer = kafka_python(cluster, "survivor")
     try:
-        until(lambda: bool(poll(consumer)), "records are read")
-        until(lambda: len(consumer.assignment()) == PARTITIONS, "all partitions are assigned")
+        wait_until(lambda: bool(poll(consumer)), "records are read")
+        wait_until(lambda: len(consumer.assignment()) == PARTITIONS, "all partitions are assigned")
         place = TopicPartition("orders", 0)
         consumer.commit({place: OffsetAndMetadata(7, "half way", -1)})
         with cluster.admin() as admin:
@@ -116,7 +111,7 @@ def test_a_group_survives_its_coordinator(cluster: LocalCluster) -> None:
         cluster.kill_node(row.node_id)
         try:
             half_way = {place: OffsetAndMetadata(8, "", -1)}
-            until(lambda: _commits(consumer, half_way, timeout_ms=1000), "offsets are committed at the next coordinator")
+            wait_until(lambda: _commits(consumer, half_way, timeout_ms=1000), "offsets are committed at the next coordinator")
             assert consumer.committed(place) == 8
         finally:
             cluster.start_node(row.node_id)
@@ -137,7 +132,7 @@ def _commits(consumer: Any, *offsets: dict[TopicPartition, OffsetAndMetadata], *
 
 def test_the_topic_of_offsets_is_compacted_with_the_settings_of_brokers(cluster: LocalCluster) -> None:
     consumer = kafka_python(cluster, "any")
-    until(lambda: poll(consumer) is not None and bool(consumer.assignment()), "the group is formed")
+    wait_until(lambda: poll(consumer) is not None and bool(consumer.assignment()), "the group is formed")
     consumer.close()
     with cluster.admin() as admin:
         described = admin.call(
