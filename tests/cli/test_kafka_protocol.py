@@ -19,7 +19,6 @@ from kraftlab.records.record_batch import Record, build_batch, validate
 from ..helpers.commands import plan_file, run_command, until
 
 CLUSTER = (1, 3, 2)
-DEADLINE_S = 30.0
 DATA_BYTES = 2_000_000
 
 

@@ -17,7 +17,6 @@ from .conftest import JARS, JAVA_OPTIONS, KafkaTools
 
 pytestmark = pytest.mark.cluster
 
-DEADLINE_S = 60.0
 RECORDS, RECORD_BYTES = 3000, 1000
 Run = Callable[..., tuple[int, str]]
 

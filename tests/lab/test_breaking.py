@@ -32,7 +32,6 @@ from ..helpers.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 
-DEADLINE_S = 20.0
 OVERRIDES = {"broker.session.timeout.ms": "1500", "broker.heartbeat.interval.ms": "200"}
 
 Order = Callable[..., dict[str, object]]

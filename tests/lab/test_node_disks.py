@@ -21,7 +21,6 @@ from ..helpers.waiting import wait_until
 pytestmark = pytest.mark.cluster
 
 BUSY = {"controller-3000", "broker-0"}
-DEADLINE_S = 20.0
 
 
 class Server:

@@ -47,7 +47,6 @@ from kraftlab.quorum.core.types import NEVER_MS, Voter, VoterSet
 
 from .test_replication import following
 
-BODY = b"\x91\x01"
 START = OffsetAndEpoch(100, 2)
 SNAPSHOT = OffsetAndEpoch(50, 3)
 
