@@ -69,7 +69,7 @@ demo: .venv/installed-demo
 pipeline-demo: .venv/installed-pipeline
 	@$(BIN)/python -m kraftlab.demo.pipeline $(ARGS)
 
-# Two workers: clusters of processes in one lane, everything else beside them (tests/conftest.py). `-n 0`: all in one process.
+# Two workers: clusters of processes in one, everything else beside them (tests/conftest.py). `-n 0`: all in one process.
 # Byte code is kept, also where the environment would rather not: hundreds of processes import the same modules.
 test interop nightly: export PYTHONDONTWRITEBYTECODE =
 test: .venv/installed-dev

@@ -1,1 +1,1 @@
-"""Checkers and tools of verification that import nothing of ours."""
+"""Checkers and tools of verification. They import nothing of ours, except the runner of recorded cases."""

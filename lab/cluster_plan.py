@@ -6,7 +6,9 @@ ports of another running cluster are not free, even while no process listens on 
 
 from __future__ import annotations
 
+import os
 import random
+import re
 import socket
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
@@ -22,7 +24,9 @@ from .ports import is_claimed, owner_of
 HOST = "127.0.0.1"
 FIRST_CONTROLLER_ID = 3000
 FILE_NAME = "cluster.json"
-_PORTS = range(21_000, 32_000)
+PORTS_VARIABLE = "KRAFTLAB_PORTS"
+"""Environment variable with the first and the last port for nodes."""
+_PORTS = "21000-31999"
 _PORT_ATTEMPTS = 200
 
 
@@ -192,11 +196,22 @@ def load(directory: Path) -> ClusterPlan | None:
 
 def free_ports(count: int, reserved: Collection[int | None] = ()) -> Iterator[int]:
     """Return `count` ports in a row that are not in use, claimed or reserved. ClusterError if there is no such row."""
-    for _ in range(_PORT_ATTEMPTS):
-        first = random.choice(_PORTS[: len(_PORTS) - count])
+    ports = _ports()
+    starts = ports[: max(len(ports) - count, 0)]
+    for _ in range(_PORT_ATTEMPTS if starts else 0):
+        first = random.choice(starts)
         if all(port not in reserved and _is_free(port) for port in range(first, first + count)):
             return iter(range(first, first + count))
-    raise ClusterError(f"no {count} free ports in a row between {_PORTS.start} and {_PORTS.stop}; stop other clusters first")
+    raise ClusterError(f"no {count} free ports in a row between {ports.start} and {ports.stop}; stop other clusters first")
+
+
+def _ports() -> range:
+    """Return the ports for nodes. ClusterError if the variable has no first and last port."""
+    text = os.environ.get(PORTS_VARIABLE, _PORTS)
+    found = re.fullmatch(r"(\d{1,5})-(\d{1,5})", text)
+    if found is None:
+        raise ClusterError(f"{PORTS_VARIABLE} is {text!r}, expected the first and the last port, such as {_PORTS}")
+    return range(int(found[1]), int(found[2]) + 1)
 
 
 def _is_free(port: int) -> bool:

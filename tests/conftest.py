@@ -1,11 +1,11 @@
-"""The whole suite: its lanes, the time of each folder, and clocks that jump.
+"""The whole suite: its groups, the time of each folder, and clocks that jump.
 
-Two lanes. `make test` runs two workers (pytest-xdist). Tests with clusters of processes have deadlines in real time, so they run
-one after the other, in the order of the folders, in one lane; all other tests run beside them, module by module. Tests of Spark
-are the second lane. It starts after the last cluster, since a Java machine would take both processors. Tests with deadlines
-within their own process run before that, beside clusters. Tests that only compute run beside Spark, the shortest last, when a
-free worker takes the rest of the queue. Without workers (`pytest tests/broker`) clusters come first and Spark comes last, in one
-process.
+`make test` runs two workers (pytest-xdist). All tests of a group run in one worker, in the order of the folders. Tests with
+clusters of processes have deadlines in real time, so they are one group: a fixture that starts a cluster asks for the fixture
+`starts_clusters`, and a test without such a fixture has the mark `cluster`. Other tests have no ports for a cluster. Tests of
+Spark are a second group, and every other module is a group of its own. Groups start in this order: clusters, tests with deadlines
+within their own process, long modules, Spark, all other modules. The long ones last longer than the clusters, so Spark does not
+run beside clusters; short modules come last, so that no worker is alone at the end.
 
 Both workers collect the same tests, and most of that time rewrites assertions. The workers begin at opposite ends, and each finds
 the byte code of the other's half (`make test` allows byte code).
@@ -23,6 +23,7 @@ import ctypes
 import fcntl
 import inspect
 import os
+import resource
 import select
 import signal
 import socket
@@ -42,35 +43,17 @@ import msgspec
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
-from kraftlab.lab import cluster_plan, processes
+from kraftlab.lab import LocalCluster, processes
+from kraftlab.lab.cluster_plan import PORTS_VARIABLE
 
 settings.register_profile("unhurried", settings(), deadline=None, max_examples=40)
 settings.load_profile("unhurried")
 
 TESTS = Path(__file__).parent
 CLOCK = "autojump_clock"
-CLUSTERS = "clusters"
+CLUSTER = "cluster"
 SPARK = "spark"
-FOLDERS_WITH_CLUSTERS = ("cases", "lab", "e2e", "interop")
-MODULES_WITH_CLUSTERS = (
-    "chaos/test_real_end_to_end.py",
-    "chaos/test_nemeses_on_processes.py",
-    "chaos/test_testing.py",
-    "cli/test_acls.py",
-    "cli/test_commands.py",
-    "cli/test_configs_end_to_end.py",
-    "cli/test_end_to_end.py",
-    "cli/test_kafka_protocol.py",
-    "cli/test_moves_end_to_end.py",
-    "cli/test_time_travel.py",
-    "gateway/test_consumer_groups.py",
-    "gateway/test_controllers.py",
-    "gateway/test_existing_clients.py",
-    "gateway/test_numbers_at_ports.py",
-    "gateway/test_readme_clients.py",
-    "gateway/test_traps.py",
-    "pipeline/planning/test_plan_of_a_cluster.py",
-)
+STARTS_CLUSTERS = "starts_clusters"
 EARLY_MODULES = ("quorum_driver/", "rpc/", "client/", "broker/", "quorum_storage/", "cli/", "demo/")
 """Modules that run beside clusters: they wait for sockets, threads and processes, with deadlines in real time."""
 LONG_MODULES = ("chaos/", "simulation/", "controller/", "controller_kernels/")
@@ -78,20 +61,17 @@ LONG_MODULES = ("chaos/", "simulation/", "controller/", "controller_kernels/")
 QUEUE = (*EARLY_MODULES, *LONG_MODULES)
 
 
-def lane_of(module: str) -> str:
-    """Return the lane of a module by its path below this folder. Outside the two lanes every module is its own lane."""
-    folder = module.partition("/")[0]
-    if folder in FOLDERS_WITH_CLUSTERS or module in MODULES_WITH_CLUSTERS:
-        return CLUSTERS
-    return SPARK if module.startswith("pipeline/spark/") else module
+def group_of(item: pytest.Item) -> str:
+    """Return the group of a test: all tests of a group run one after the other in one worker. Most modules are a group each."""
+    return next((mark for mark in (SPARK, CLUSTER) if item.get_closest_marker(mark)), module_of(item))
 
 
-def rank(module: str) -> int:
-    """Return the position of a module in the queue."""
-    lane = lane_of(module)
-    if lane in (CLUSTERS, SPARK):
-        return -1 if lane == CLUSTERS else len(QUEUE) + 1
-    return next((place for place, prefix in enumerate(QUEUE) if module.startswith(prefix)), len(QUEUE))
+def rank(item: pytest.Item) -> int:
+    """Return the position of a test in the queue: clusters come first, Spark before the modules of no early or long folder."""
+    group = group_of(item)
+    if group in (CLUSTER, SPARK):
+        return -1 if group == CLUSTER else len(QUEUE)
+    return next((place for place, prefix in enumerate(QUEUE) if group.startswith(prefix)), len(QUEUE) + 1)
 
 
 def module_of(item: pytest.Item) -> str:
@@ -105,11 +85,15 @@ def has_a_clock_that_stands_still(item: pytest.Item) -> bool:
     return CLOCK not in inspect.signature(item.function).parameters
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        if STARTS_CLUSTERS in getattr(item, "fixturenames", ()):
+            item.add_marker(CLUSTER)
+        item.add_marker(pytest.mark.xdist_group(group_of(item)))
         if has_a_clock_that_stands_still(item):
             raise pytest.UsageError(f"{item.nodeid} has {CLOCK} by a fixture only; name it as a parameter of the test")
-    items.sort(key=lambda item: (rank(module_of(item)), module_of(item).partition("/")[0]))
+    items.sort(key=lambda item: (rank(item), module_of(item).partition("/")[0]))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -129,45 +113,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("round_number", range(rounds), indirect=True)
 
 
-# --- lanes ----------------------------------------------------------------------------------------------------------------
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    from xdist.scheduler import LoadScopeScheduling
-    from xdist.workermanage import WorkerController
-
-    class Lanes(LoadScopeScheduling):
-        """Scheduler of lanes instead of classes: Spark's lane comes first once no worker runs clusters."""
-
-        def _split_scope(self, nodeid: str) -> str:
-            return lane_of(Path(config.rootpath, nodeid.partition("::")[0]).relative_to(TESTS).as_posix())
-
-        def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
-            super().mark_test_complete(node, item_index, duration)
-            for other in self.nodes:
-                if other is not node:
-                    self._reschedule(other)
-
-        def _reschedule(self, node: WorkerController) -> None:
-            if SPARK in self.workqueue:
-                # Spark's lane follows the last cluster test but one: a worker starts its last test when it knows the next.
-                lanes = (units.get(CLUSTERS, {}) for units in self.assigned_work.values())
-                clusters_run = any(list(lane.values()).count(False) > 2 for lane in lanes)
-                if clusters_run and len(self.workqueue) == 1:
-                    return
-                self.workqueue.move_to_end(SPARK, last=clusters_run)
-            super()._reschedule(node)
-
-    config.option.loadscopereorder = False
-    return Lanes(config, log)
-
-
 # --- ports ------------------------------------------------------------------------------------------------------------------
 
 PORTS = range(10_000, 21_000)
 """Ports below those of outgoing connections, which could take a port during a restart, and of clusters (lab/layout.py)."""
 PORTS_AT_ONCE = 100
+PORTS_OF_CLUSTERS = 11_000
+NO_PORTS = f"not for tests without the marker {CLUSTER!r}"
 
 
 class Ports:
@@ -215,6 +167,48 @@ def new_port() -> Iterator[Callable[[], int]]:
     ports = Ports()
     yield ports
     ports.close()
+
+
+@pytest.fixture(scope="session")
+def starts_clusters() -> None:
+    """Mark the tests of every fixture that asks for this one as tests that start or use a cluster."""
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    request: pytest.FixtureRequest, starts_clusters: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalCluster]:
+    """Cluster of the module's `CLUSTER = (controllers, brokers, log directories)`, with its `OVERRIDES` if it has some."""
+    overrides = getattr(request.module, "OVERRIDES", None)
+    with LocalCluster(tmp_path_factory.mktemp("lab"), *request.module.CLUSTER, overrides=overrides) as running:
+        yield running
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Give a test ports for clusters, each worker its own. A test without the mark has none: clusters could run side by side."""
+    os.environ[PORTS_VARIABLE] = ports_of_clusters() if item.get_closest_marker(CLUSTER) else NO_PORTS
+
+
+def ports_of_clusters() -> str:
+    count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    own = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % count
+    return f"{PORTS.stop + PORTS_OF_CLUSTERS * own // count}-{PORTS.stop + PORTS_OF_CLUSTERS * (own + 1) // count - 1}"
+
+
+# --- little memory ----------------------------------------------------------------------------------------------------------
+
+MEMORY_BYTES = 256 * 1024 * 1024
+
+
+@pytest.fixture
+def little_memory() -> Iterator[None]:
+    """Leave this process 256 MiB more than it has."""
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    used_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used_bytes + MEMORY_BYTES, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
 # --- fork servers of clusters ---------------------------------------------------------------------------------------------------
@@ -320,7 +314,7 @@ class Costs:
             cost.passed_s += passed_s
             cost.processor_s += processor_s
             if passed_s > cost.longest_s:
-                cost.longest_s, cost.longest = passed_s, report.nodeid.partition("/")[2]
+                cost.longest_s, cost.longest = passed_s, report.nodeid.partition("/")[2].partition("@")[0]
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if len(self._costs) < 2:
@@ -348,7 +342,6 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         # Workers ignore Ctrl-C and are killed in the end; with this handler they clean up after their tests.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        keep_clusters_apart()
         collect_from_both_ends(config)
 
 
@@ -358,13 +351,6 @@ def find_no_cluster_of_others(config: pytest.Config) -> None:
     config.add_cleanup(state.cleanup)
     os.environ["XDG_STATE_HOME"] = state.name
     os.environ.pop("KRAFTLAB_BOOTSTRAP_SERVER", None)
-
-
-def keep_clusters_apart() -> None:
-    """Give each worker its own ports for clusters: two workers could choose the same."""
-    count, own = int(os.environ["PYTEST_XDIST_WORKER_COUNT"]), int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
-    ports = cluster_plan._PORTS
-    cluster_plan._PORTS = ports[len(ports) * (own % count) // count : len(ports) * (own % count + 1) // count]
 
 
 def collect_from_both_ends(config: pytest.Config) -> None:

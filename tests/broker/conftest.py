@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -205,14 +205,6 @@ async def world(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[World]:
 def batch(records: int = 1, size_bytes: int = 100) -> bytes:
     """A batch of incompressible records."""
     return build_batch([Record(timestamp_ms=1, key=b"k", value=os.urandom(size_bytes)) for _ in range(records)])
-
-
-async def eventually(condition: Callable[[], bool], what: str, within_s: float = 10.0) -> None:
-    """Wait until a condition holds; fail with its name after a deadline of virtual time."""
-    with trio.move_on_after(within_s) as scope:
-        while not condition():  # noqa: ASYNC110 - what is waited for has no event to wait on
-            await trio.sleep(0.002)
-    assert not scope.cancelled_caught, f"not within {within_s} s: {what}"
 
 
 def same_data(topic: str, number: int, brokers: Iterable[Broker]) -> bool:

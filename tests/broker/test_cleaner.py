@@ -16,7 +16,7 @@ from kraftlab.broker.upkeep.retention import Retention
 from kraftlab.common.errors import ErrorCode
 from kraftlab.records.record_batch import Record, StoredRecord, build_batch, decode_records
 
-from .conftest import eventually
+from ..helpers.waiting import eventually
 
 NOW_MS = 1_700_000_000_000
 TOPIC, BROKER = 2, 4

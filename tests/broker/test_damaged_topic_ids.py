@@ -19,7 +19,8 @@ from kraftlab.broker.log.errors import ReplicaConflict
 from kraftlab.common.errors import ErrorCode
 from kraftlab.common.uuids import LOST, ZERO, random_uuid
 
-from .conftest import Broker, batch, eventually, same_data
+from ..helpers.waiting import eventually
+from .conftest import Broker, batch, same_data
 
 
 def is_emptied(file: Path) -> None:

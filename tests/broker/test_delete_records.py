@@ -15,7 +15,8 @@ from kraftlab.broker.log.partition_log import PartitionLog
 from kraftlab.broker.upkeep.retention import Retention
 from kraftlab.metadata.records import RESOURCE_TOPIC
 
-from .conftest import batch, eventually
+from ..helpers.waiting import eventually
+from .conftest import batch
 
 
 @pytest.fixture

@@ -31,7 +31,8 @@ from kraftlab.metadata.records import FeatureLevel, PartitionChange, RegisterBro
 from kraftlab.simulation.crash_images.world import CLUSTER_ID, broker_config, directory_id, format_disks, on_the_loop, open_logs
 from kraftlab.wire.transport import ListenError
 
-from .conftest import batch, eventually
+from ..helpers.waiting import eventually
+from .conftest import batch
 
 
 def failure(log_dir: Any) -> LogDirFailed:

@@ -20,7 +20,8 @@ from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.metadata.records import BrokerRegistrationChange
 from kraftlab.simulation.crash_images.world import on_the_loop
 
-from .conftest import Broker, batch, eventually, same_data
+from ..helpers.waiting import eventually
+from .conftest import Broker, batch, same_data
 
 
 async def lost(world: Any, broker: Broker, number: int = 0, *, leader: int = 1) -> Path:

@@ -24,7 +24,8 @@ from kraftlab.broker.upkeep.retention import Retention
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.common.uuids import LOST
 
-from .conftest import batch, eventually
+from ..helpers.waiting import eventually
+from .conftest import batch
 
 TOPIC = 2
 

@@ -11,7 +11,8 @@ import trio
 from kraftlab.metadata.peer_rpc import Api, ReplicaFetchRequest, ReplicaFetchResponse
 from kraftlab.metadata.records import RESOURCE_BROKER
 
-from .conftest import eventually, same_data
+from ..helpers.waiting import eventually
+from .conftest import same_data
 
 
 class Fetch(NamedTuple):

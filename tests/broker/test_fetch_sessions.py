@@ -23,7 +23,8 @@ from kraftlab.common.errors import ErrorCode
 from kraftlab.common.uuids import UNASSIGNED
 from kraftlab.metadata.peer_rpc import Api, FetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
 
-from .conftest import batch, eventually, same_data
+from ..helpers.waiting import eventually
+from .conftest import batch, same_data
 
 TOPIC = b"t" * 16
 FOLLOWER, BROKER_EPOCH = 1, 5

@@ -12,7 +12,8 @@ from kraftlab.common.uuids import UNASSIGNED
 from kraftlab.metadata.peer_rpc import ProduceRequest
 from kraftlab.metadata.records import RESOURCE_BROKER, RESOURCE_TOPIC, Config, FeatureLevel
 
-from .conftest import batch, eventually
+from ..helpers.waiting import eventually
+from .conftest import batch
 
 NOT_ENOUGH_REPLICAS = 19
 MOVING_TO_3 = {

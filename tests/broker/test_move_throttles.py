@@ -10,7 +10,7 @@ import trio
 from kraftlab.broker.upkeep.move_reports import MoveReports
 from kraftlab.metadata.records import ChangeMoveThrottles, QueueMoves, StartMoves
 
-from .conftest import eventually
+from ..helpers.waiting import eventually
 
 RATE = 100_000
 

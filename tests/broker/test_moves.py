@@ -14,7 +14,8 @@ from kraftlab.broker.moves.move_state import MoveState
 from kraftlab.common.errors import ErrorCode
 from kraftlab.records.record_batch import iterate
 
-from .conftest import batch, eventually, same_data
+from ..helpers.waiting import eventually
+from .conftest import batch, same_data
 
 
 async def described(broker: Any) -> dict[tuple[int, bool], admin_pb2.LogDirPartition]:

@@ -12,7 +12,8 @@ from kraftlab.broker.log.log_manager import LogManager
 from kraftlab.common.errors import ErrorCode
 from kraftlab.common.uuids import UNASSIGNED
 
-from .conftest import batch, eventually
+from ..helpers.waiting import eventually
+from .conftest import batch
 
 
 async def test_the_directory_of_a_replica_is_reported_that_got_its_log_once_there_was_room(

@@ -14,7 +14,8 @@ from kraftlab.metadata.peer_rpc import Api, FetchPartition, ReplicaFetchRequest,
 from kraftlab.metadata.records import RESOURCE_TOPIC
 from kraftlab.wire.frames import MAX_FRAME_BYTES
 
-from .conftest import batch, eventually, same_data
+from ..helpers.waiting import eventually
+from .conftest import batch, same_data
 
 RATE = 100_000
 

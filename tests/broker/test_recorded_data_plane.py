@@ -1,4 +1,4 @@
-"""The broker's produce and fetch answer as recorded from Apache Kafka 4.3 (`recordings/`; docs/recorded-cases.md has the format).
+"""The broker's produce and fetch answer as recorded from Apache Kafka 4.3 (docs/recorded-cases.md has the format).
 
 A recorded request names topics and carries many partitions; ours has a topic id and one partition. So each partition of a
 recorded request is sent alone, and error codes, offsets, timestamps and records are compared. `DIFFERENCES` says where ours are
@@ -28,9 +28,10 @@ from kraftlab.metadata.peer_rpc import (
 )
 from kraftlab.metadata.records import RESOURCE_TOPIC
 
-from .conftest import Broker, World, eventually
+from ..helpers.waiting import eventually
+from .conftest import Broker, World
 
-RECORDINGS = Path(__file__).parent / "recordings"
+RECORDINGS = Path(__file__).parents[1] / "cases" / "recordings"
 PLAYED = ["402", "403", "405", "406", "408", "409", "411", "412", "414", "415", "417", "418", "421", "423", "424"]
 BY_HAND_UNTIL_MS = 1_790_000_000_000
 """Timestamps of recorded batches are older; the leader's own are newer."""

@@ -17,7 +17,8 @@ from kraftlab.metadata.peer_rpc import FetchedPartition, FetchPartition, Replica
 from kraftlab.metadata.records import RECOVERING, RESOURCE_BROKER
 from kraftlab.records.record_batch import Record, build_batch, iterate
 
-from .conftest import batch, eventually, same_data
+from ..helpers.waiting import eventually
+from .conftest import batch, same_data
 
 
 async def test_an_append_acknowledged_by_all_is_on_every_replica(autojump_clock: Any, world: Any) -> None:

@@ -14,7 +14,8 @@ from kraftlab.metadata.changes import changes_between
 from kraftlab.metadata.records import RESOURCE_BROKER, RESOURCE_TOPIC
 from kraftlab.metadata.snapshot import ImageSnapshot, image_from
 
-from .conftest import batch, eventually, same_data
+from ..helpers.waiting import eventually
+from .conftest import batch, same_data
 
 
 async def cut_off(world: Any, broker: Any) -> None:

@@ -20,7 +20,8 @@ from kraftlab.metadata.peer_rpc import (
 )
 from kraftlab.records.record_batch import iterate
 
-from .conftest import batch, eventually, same_data
+from ..helpers.waiting import eventually
+from .conftest import batch, same_data
 
 
 def lose_half_of_the_tail(log: Any) -> None:

@@ -7,7 +7,6 @@ The numbers that no CRC covers are replaced alone, the others also with the CRC 
 from __future__ import annotations
 
 import contextlib
-import resource
 import shutil
 import struct
 import time
@@ -26,6 +25,8 @@ from kraftlab.records.errors import LogError
 from kraftlab.records.record_batch import HEADER_BYTES, Record, build_batch, encode_batch, iterate, read_header
 
 from .conftest import DIRECTORY_ID, TOPIC_ID, batch
+
+pytestmark = pytest.mark.usefixtures("little_memory")
 
 BATCH = {
     "base_offset": (0, "q"),
@@ -49,7 +50,6 @@ COUNTS = frozenset({"base_offset", "length", "last_offset_delta", "record_count"
 TEXTS = (-(2**63), -1, 0, 2**31 - 1, 2**32 - 1, 2**63 - 1, 2**64, 10**30)
 STARTS = ({"clean": True}, {"clean": False, "recovery_point": 9})
 CASE_S_MAX = 1.0
-MEMORY_BYTES = 256 * 1024 * 1024
 
 
 class Case(NamedTuple):
@@ -127,16 +127,6 @@ def cases(directory: Path) -> Iterator[Case]:
             yield from cases_of_snapshot(path)
         elif path.name == "leader-epoch-checkpoint":
             yield from cases_of_epochs(path)
-
-
-@pytest.fixture(autouse=True)
-def little_memory() -> Iterator[None]:
-    """Leave this process 256 MiB more than it has."""
-    limits = resource.getrlimit(resource.RLIMIT_AS)
-    used_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used_bytes + MEMORY_BYTES, limits[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
 def opened(directory: Path, **options: object) -> PartitionLog:

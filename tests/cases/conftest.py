@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from case_runner.documents import Document, Folder, load_folder
-from case_runner.doors import DOORS
-from case_runner.judgement import Failure, Outcome, report
-from case_runner.lab import Lab
-from case_runner.runner import Run
-from differences import BETTER_TEXTS, DIFFERENCES
+
+from kraftlab.checking.recorded_cases.documents import Document, Folder, load_folder
+from kraftlab.checking.recorded_cases.doors import DOORS
+from kraftlab.checking.recorded_cases.judgement import Failure, Outcome, report
+from kraftlab.checking.recorded_cases.lab import Lab
+from kraftlab.checking.recorded_cases.runner import Run
+
+from .differences import BETTER_TEXTS, DIFFERENCES
 
 RECORDINGS = Path(__file__).parent / "recordings"
 SAMPLE_EVERY = 24
@@ -90,7 +92,7 @@ class Labs:
 
 
 @pytest.fixture(scope="module")
-def labs(request: pytest.FixtureRequest) -> Iterator[Labs]:
+def labs(starts_clusters: None, request: pytest.FixtureRequest) -> Iterator[Labs]:
     labs = Labs(folder_of(request.config))
     try:
         yield labs

@@ -1,7 +1,7 @@
 """The table of intended differences from the recordings of Apache Kafka 4.3.
 
 Some rows name a scenario, a field and our value. Others hold in all scenarios: they compute our different answer from the steps
-of the scenario (`case_runner/moves.py`).
+of the scenario (`checking/recorded_cases/moves.py`).
 """
 
 from __future__ import annotations
@@ -9,8 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from case_runner.judgement import ANYTHING, BetterText, Difference
-from case_runner.moves import History, Key, Place, Step, histories, history_at, named_twice, waits_for_dropped
+from kraftlab.checking.recorded_cases.judgement import ANYTHING, BetterText, Difference
+from kraftlab.checking.recorded_cases.moves import (
+    History,
+    Key,
+    Place,
+    Step,
+    histories,
+    history_at,
+    named_twice,
+    waits_for_dropped,
+)
 
 DIRECTION = "going back is what was asked; a move that cannot end needs a person"
 IN_SYNC = "all of the target is in sync, so the move ends; what Kafka keeps listed never would"
@@ -104,7 +113,7 @@ def _ended(steps: Sequence[Step]) -> set[Key]:
 
 def _lists_fewer_topics(place: Place, got: Any) -> bool:
     """Return whether a recorded listing has more moves, which have ended here or never began."""
-    topics = {topic for topic, _ in _ended(place.steps[: place.index])}
+    topics = {topic for topic, _ in _ended(place.steps[: place.at])}
     listed, ours = ({topic.get("name") for topic in answer or ()} for answer in (place.recorded(), got))
     return place.step.get("api") == "ListPartitionReassignments" and ours < listed and listed - ours <= topics
 
@@ -115,7 +124,7 @@ def _lists_fewer_partitions(place: Place, got: Any) -> bool:
         return False
     name = topic.get("name")
     listed, ours = ({(name, entry.get("partition_index")) for entry in answer} for answer in (topic["partitions"], got))
-    return ours < listed and listed - ours <= _ended(place.steps[: place.index])
+    return ours < listed and listed - ours <= _ended(place.steps[: place.at])
 
 
 def _has_ended(place: Place, got: Any) -> bool:
@@ -160,7 +169,7 @@ def _colliding(steps: Sequence[Step]) -> set[str]:
 
 def _is_about_colliding(place: Place, got: Any) -> bool:
     entry = Place(place.steps, place.path[:5]).recorded()
-    return isinstance(entry, dict) and entry.get("name") in _colliding(place.steps[: place.index + 1])
+    return isinstance(entry, dict) and entry.get("name") in _colliding(place.steps[: place.at + 1])
 
 
 def _is_refused_as_colliding(place: Place, got: Any) -> bool:
@@ -173,7 +182,7 @@ def _is_new_while_moving(place: Place, got: Any) -> bool:
     topic = Place(place.steps, place.path[:5]).recorded()
     if not isinstance(entry, dict) or not isinstance(topic, dict):
         return False
-    found = histories(place.steps[: place.index])
+    found = histories(place.steps[: place.at])
     moving = [history for (name, _), history in found.items() if name == topic.get("name") and history.targets]
     is_new = (topic.get("name"), entry.get("partition_index")) not in found
     sizes = {len(history.target) for history in moving}
@@ -182,7 +191,7 @@ def _is_new_while_moving(place: Place, got: Any) -> bool:
 
 def _is_of_a_moving_topic(place: Place, got: Any) -> bool:
     entry = Place(place.steps, place.path[:5]).recorded()
-    found = histories(place.steps[: place.index])
+    found = histories(place.steps[: place.at])
     return isinstance(entry, dict) and any(name == entry.get("name") and known.targets for (name, _), known in found.items())
 
 

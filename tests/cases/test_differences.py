@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from case_runner import paths
-from case_runner.judgement import Judge
-from differences import DIFFERENCES
+
+from kraftlab.checking.recorded_cases import paths
+from kraftlab.checking.recorded_cases.judgement import Judge
+
+from .differences import DIFFERENCES
 
 Step = dict[str, Any]
 AT = "response.topics[0].partitions[0]"

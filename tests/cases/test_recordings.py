@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from case_runner.documents import Document
-from case_runner.judgement import Outcome
-from case_runner.runner import summary
+from kraftlab.checking.recorded_cases.documents import Document
+from kraftlab.checking.recorded_cases.judgement import Outcome
+from kraftlab.checking.recorded_cases.runner import summary
 
 
 def test_answers_as_recorded(recording: Document, outcome: Outcome) -> None:

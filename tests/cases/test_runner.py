@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from case_runner import paths, sentences, tolerance, trims
-from case_runner.comparison import Comparison, Placeholders
-from case_runner.documents import BadRecording, Document, load_folder
-from case_runner.doors import DOORS
-from case_runner.judgement import BetterText, Difference, Failure, Judge, Outcome, report
-from case_runner.kafka_mapping import neutral_entity, read_response, request_frame, to_entity
-from case_runner.mapping import CannotMap, build_request, neutral_response
-from case_runner.runner import is_refusal, placements
-from case_runner.tidying import altered_resources
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode as KafkaError
 from kio.serial import entity_reader, entity_writer
 
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.checking.recorded_cases import paths, sentences, tolerance, trims
+from kraftlab.checking.recorded_cases.comparison import Comparison, Placeholders
+from kraftlab.checking.recorded_cases.documents import BadRecording, Document, load_folder
+from kraftlab.checking.recorded_cases.doors import DOORS
+from kraftlab.checking.recorded_cases.judgement import BetterText, Difference, Failure, Judge, Outcome, report
+from kraftlab.checking.recorded_cases.kafka_mapping import neutral_entity, read_response, request_frame, to_entity
+from kraftlab.checking.recorded_cases.mapping import CannotMap, build_request, neutral_response
+from kraftlab.checking.recorded_cases.runner import is_refusal, placements
+from kraftlab.checking.recorded_cases.tidying import altered_resources
 
 ID = "EjRWeBI0EjQSNBI0VniavA"
 LONG_ID = "12345678-1234-1234-1234-123456789abc"

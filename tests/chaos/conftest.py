@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
-from jepsen_lite.faults import capabilities
+from jepsen_lite.faults import capabilities, ledger
 from jepsen_lite.faults.networks.back_ends import NETNS, NFT
 from jepsen_lite.history import Op
 from jepsen_lite.scheduler import Interpreter
@@ -106,3 +107,10 @@ def net(request: pytest.FixtureRequest, networks_that_are_off: dict[str, str]) -
     if request.param in networks_that_are_off:
         pytest.skip(networks_that_are_off[request.param])
     return str(request.param)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Directory of ledgers, which only the test has."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return ledger.state_directory()

@@ -15,8 +15,6 @@ from jepsen_lite.history import History, Op
 from jepsen_lite.verdicts import UNKNOWN
 from jepsen_lite.workload import Options, Run
 
-Steps = list[tuple[str, str, object]]
-
 
 def txn(index: int, invoked_ns: int, ended_ns: int, *steps: str, outcome: str = "ok") -> Op:
     """Parse steps: "x+1" appends 1 to x; "x=1,2" reads [1, 2] of x; "x=" reads an empty list."""

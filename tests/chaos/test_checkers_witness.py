@@ -112,7 +112,6 @@ GOOD["refused, and again with the same answer later"] = (
     ],
     [config(0, "x", 1, "a:0"), config(1, "x", 7, "a:2")],
 )
-LAST_GET = op(2, "get", 4, 5, result=2, offset=2)
 BAD: dict[str, tuple[list[Op], list[Entry], str]] = {
     "lost": ([op(0, "set", 0, 1, 1, 1), op(1, "set", 2, 3, 2, 2)], [config(0, "x", 1, "a:0"), config(1, "y", 5)], "lost"),
     "lost at the end": ([op(0, "set", 0, 1, 1, 1), op(1, "set", 2, 3, 2, 2)], TWO_SETS[:1], "lost"),

@@ -10,16 +10,12 @@ import pytest
 from click.testing import CliRunner
 
 from jepsen_lite.command import chaos
-from jepsen_lite.faults import capabilities, ledger
+from jepsen_lite.faults import capabilities
 from jepsen_lite.faults.capabilities import CAPABILITIES, Found
 from jepsen_lite.faults.kinds import KINDS
 from jepsen_lite.faults.networks.back_ends import NETS
 
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return ledger.state_directory()
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def mounted(within: Path) -> list[str]:

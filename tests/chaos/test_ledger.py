@@ -22,6 +22,8 @@ from kraftlab.common.exit_codes import FAILED
 from kraftlab.lab import ClusterError, locking
 from kraftlab.lab.locking import lock_of_nodes
 
+pytestmark = pytest.mark.usefixtures("home")
+
 HARNESS = """
 import subprocess, sys, time
 from jepsen_lite.faults.ledger import Ledger, Mount
@@ -41,12 +43,6 @@ with Ledger() as book:
 
 
 of_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return ledger.state_directory()
 
 
 def harness(directory: Path, how: str) -> tuple[subprocess.Popen[str], int]:

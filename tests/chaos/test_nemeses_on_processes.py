@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -29,14 +29,11 @@ from kraftlab.checking.facts import Strike
 from kraftlab.lab import LocalCluster
 from kraftlab.lab.faults import full_disk
 
+from ..helpers.waiting import wait_until
+
+pytestmark = pytest.mark.cluster
+
 DEADLINE_S = 30.0
-
-
-def until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def strike(cluster: LocalCluster, kind: str, target: str, for_ms: int, **arguments: Any) -> Strike:
@@ -57,7 +54,7 @@ def needs(kind: str) -> pytest.MarkDecorator:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def cluster(starts_clusters: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     with LocalCluster(tmp_path_factory.mktemp("chaos"), 3, 1, 2, allow_chaos=True) as running:
         with running.admin() as client:
             client.create_topics([pb.CreatableTopic(name="moved", num_partitions=4, replication_factor=1)])
@@ -110,9 +107,9 @@ def test_rot_is_noticed_and_repaired(cluster: LocalCluster) -> None:
     begin = len(log_of(cluster, 3002))
     struck = strike(cluster, "bit-rot", "controller:2", 300)
     assert not struck.error
-    until(lambda: "repairs its metadata log" in log_of(cluster, 3002)[begin:], "the rot was not noticed")
+    wait_until(lambda: "repairs its metadata log" in log_of(cluster, 3002)[begin:], "the rot was not noticed")
     directory = cluster.metadata_dir(3002) / "__cluster_metadata-0"
-    until(lambda: not (directory / "repair").exists(), "the log was not repaired")
+    wait_until(lambda: not (directory / "repair").exists(), "the log was not repaired")
 
 
 def test_a_torn_tail_is_cut(cluster: LocalCluster) -> None:
@@ -136,8 +133,8 @@ def test_a_voter_leaves_and_joins(cluster: LocalCluster, wipe: bool) -> None:
 
     begin_ms = time.time() * 1000
     repairs = [cluster.metadata_dir(node) / "__cluster_metadata-0" / "repair" for node in cluster.controller_ids]
-    until(lambda: not any(path.exists() for path in repairs), "a repair goes on")
-    until(all_fetch, "a controller does not fetch, and could not be spared")
+    wait_until(lambda: not any(path.exists() for path in repairs), "a repair goes on")
+    wait_until(all_fetch, "a controller does not fetch, and could not be spared")
     before = voters()
     struck = strike(cluster, "membership", "follower", 500, wipe=wipe)
     assert not struck.error
@@ -160,7 +157,7 @@ def test_replicas_move_to_other_directories(cluster: LocalCluster) -> None:
     before = places()
     struck = strike(cluster, "move-dirs", "broker:0", 0, replicas=5)
     assert not struck.error
-    until(lambda: all(places()[index] != before[index] for index in before), "a replica did not move")
+    wait_until(lambda: all(places()[index] != before[index] for index in before), "a replica did not move")
 
 
 @pytest.mark.nightly

@@ -24,15 +24,11 @@ from jepsen_lite.faults.networks.probe import datagrams, try_out
 from kraftlab.lab import ClusterError, namespaces
 from kraftlab.lab.links.shape import Cut, LinkShape
 
+pytestmark = pytest.mark.usefixtures("home")
+
 A, B, C = 3000, 3001, 0
 PORT = 21_000
 PATIENCE_S = 5.0
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return ledger.state_directory()
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ from jepsen_lite.faults.networks.back_ends import NETNS, NFT
 from jepsen_lite.store import RunDirectory
 from kraftlab.lab import namespaces
 
+pytestmark = pytest.mark.cluster
+
 COMMAND = (sys.executable, "-m", "kraftlab.cli.main", "chaos", "test")
 
 

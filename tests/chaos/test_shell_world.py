@@ -7,8 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -36,6 +34,8 @@ from kraftlab.quorum.core.effects import Append
 from kraftlab.quorum.driver.storage_tasks import LogFlusher
 from kraftlab.simulation.consensus.simulated_file_system import SimulatedFile
 from kraftlab.simulation.runtime.machine import STARTED_S
+
+from ..helpers.waiting import wait_until
 
 QUICK = Options(time_s=1.5, timeout_ms=1_000, rate=80, brokers=1)
 
@@ -301,13 +301,6 @@ def run_directories() -> set[Path]:
     """Return the directories of runs in progress; those that killed runs left are removed."""
     scratch_directory.remove_abandoned()
     return set(scratch_directory.place().glob(f"{scratch_directory.MARK}*"))
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, f"not within 30 s: {what}"
-        time.sleep(0.02)
 
 
 def test_paused_nodes_do_nothing():

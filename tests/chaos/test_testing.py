@@ -19,6 +19,8 @@ from jepsen_lite.testing import Check, Nemesis, Story, Violated
 from kraftlab.checking.models import Register
 from kraftlab.lab import ClusterError, LocalCluster
 
+pytestmark = pytest.mark.cluster
+
 DOCS = Path(__file__).parents[2] / "docs" / "test-your-tool.md"
 
 

@@ -1,20 +1,19 @@
 """Recorded runs of Apache Kafka 4.3's tools, the files they were given, and commands run against a cluster of processes.
 
-A module that says `CLUSTER = (controllers, brokers, log directories)` gets a cluster like that by the fixture `cluster`, with
-what it has as `OVERRIDES`, and runs commands against its first broker with `run`.
+`run` runs commands against the first broker of the fixture `cluster`.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
-from kraftlab.cli import main
 from kraftlab.lab import LocalCluster
+
+from ..helpers.commands import Ran, run_command
 
 TRANSCRIPTS = Path(__file__).parent / "transcripts"
 CAPTURE = Path(__file__).parents[2] / "examples" / "capture"
@@ -45,33 +44,11 @@ def captured() -> Callable[[str], bytes]:
     return lambda name: (CAPTURE / name).read_bytes()
 
 
-class Ran(NamedTuple):
-    """Exit code and output of a command."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-@pytest.fixture(scope="module")
-def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    overrides = getattr(request.module, "OVERRIDES", None)
-    with LocalCluster(tmp_path_factory.mktemp("lab"), *request.module.CLUSTER, overrides=overrides) as running:
-        yield running
-
-
 @pytest.fixture
 def run(cluster: LocalCluster, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
     """Runs a command against the cluster's first broker: `run("topics", "--list")`."""
 
     def call(command: str, *arguments: str) -> Ran:
-        capsys.readouterr()
-        code = main.run([command, "--bootstrap-server", str(cluster.node(0).grpc), *arguments])
-        printed = capsys.readouterr()
-        return Ran(code, printed.out, printed.err)
+        return run_command(capsys, command, "--bootstrap-server", str(cluster.node(0).grpc), *arguments)
 
     return call

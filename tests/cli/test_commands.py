@@ -22,6 +22,8 @@ from kraftlab.cli.start_page import page
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.lab import node
 
+pytestmark = pytest.mark.cluster
+
 CAPTURE = Path(__file__).parents[2] / "examples" / "capture"
 
 

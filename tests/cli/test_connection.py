@@ -15,6 +15,8 @@ from kraftlab.cli.connection import SERVERS_VARIABLE, endpoint_options, required
 from kraftlab.lab import contexts, layout
 from kraftlab.lab.locking import lock
 
+pytestmark = pytest.mark.cluster
+
 
 @click.command()
 @endpoint_options

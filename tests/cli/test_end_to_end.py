@@ -19,6 +19,8 @@ from kraftlab.client import AdminClient, ClusterUnreachable, DataClient
 from kraftlab.lab import LocalCluster
 from kraftlab.records.record_batch import Record, build_batch
 
+pytestmark = pytest.mark.cluster
+
 CAPTURE = Path(__file__).parents[2] / "examples" / "capture"
 DEADLINE_S = 20.0
 

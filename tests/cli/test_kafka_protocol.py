@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.cli import main
 from kraftlab.cli.connection import SERVERS_VARIABLE
 from kraftlab.client import AdminClient, ClusterUnreachable, DataClient
 from kraftlab.client.kafka_data import KafkaDataClient
@@ -19,8 +16,9 @@ from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.lab import LocalCluster
 from kraftlab.records.record_batch import Record, build_batch, validate
 
+from ..helpers.commands import plan_file, run_command, until
+
 CLUSTER = (1, 3, 2)
-DEADLINE_S = 30.0
 DATA_BYTES = 2_000_000
 
 
@@ -33,10 +31,8 @@ def run(cluster: LocalCluster, capsys: pytest.CaptureFixture[str], monkeypatch: 
     monkeypatch.setenv(SERVERS_VARIABLE, cluster.kafka_bootstrap_servers)
 
     def call(*arguments: str) -> tuple[int, str]:
-        capsys.readouterr()
-        code = main.run(list(arguments))
-        printed = capsys.readouterr()
-        return code, printed.out + printed.err
+        code, out, err = run_command(capsys, *arguments)
+        return code, out + err
 
     return call
 
@@ -50,22 +46,6 @@ def make_topic(cluster: LocalCluster, name: str, replicas: list[int], size_bytes
         with DataClient(admin) as data:
             for _ in range(size_bytes // 100_000):
                 data.produce(name, 0, build_batch([Record(timestamp_ms=1, key=None, value=bytes(100_000))]))
-
-
-def plan_file(directory: Path, topic: str, replicas: list[int], **fields: Any) -> str:
-    path = directory / f"{topic}.json"
-    path.write_text(json.dumps({"version": 1, "partitions": [{"topic": topic, "partition": 0, "replicas": replicas} | fields]}))
-    return str(path)
-
-
-def until(run: Run, code: int, *arguments: str) -> str:
-    """Repeat a command until it exits with this code, and return its output."""
-    deadline = time.monotonic() + DEADLINE_S
-    while True:
-        found, text = run(*arguments)
-        if found == code:
-            return text
-        assert time.monotonic() < deadline, f"exit code {found}, not {code}: {text}"
 
 
 def test_topics_are_created_listed_described_altered_and_deleted(run: Run) -> None:

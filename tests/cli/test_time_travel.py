@@ -6,6 +6,7 @@ import io
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,22 +22,10 @@ from kraftlab.metadata.tree import Directory, Hidden
 from kraftlab.node.history import Moment
 from kraftlab.quorum.storage.file_system import RealFileReader
 
+from ..helpers.commands import Ran, run_command
+
 SEGMENTS = Path(__file__).parents[2] / "examples" / "capture" / "segments"
 SEGMENT = "__cluster_metadata-0/00000000000000000000.log"
-
-
-class Ran(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-    @property
-    def lines(self) -> list[str]:
-        return self.out.splitlines()
 
 
 class Lab(NamedTuple):
@@ -51,7 +40,7 @@ Run = Callable[..., Ran]
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(starts_clusters: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     directory = tmp_path_factory.mktemp("lab")
     with LocalCluster(directory / "cluster", 1, 2, 1) as running:
         server = str(running.node(0).grpc)
@@ -68,12 +57,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*arguments: object) -> Ran:
-        capsys.readouterr()
-        code = main.run([str(argument) for argument in arguments])
-        return Ran(code, *capsys.readouterr())
-
-    return call
+    return partial(run_command, capsys)
 
 
 def offset_of(run: Run, lab: Lab, record_type: str) -> int:

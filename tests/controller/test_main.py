@@ -26,6 +26,8 @@ from kraftlab.controller.main import ControllerNode
 from kraftlab.node.replica import driver_config
 from kraftlab.rpc.server import Call
 
+from ..helpers.waiting import eventually
+
 
 def configuration(directory: Path, peer: int, grpc: int, **settings: str) -> ControllerConfig:
     """Configuration of a lone voter; a setting's name has underscores in the place of dots."""
@@ -103,15 +105,9 @@ async def running(config: ControllerConfig) -> AsyncIterator[ControllerNode]:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(node.run)
         with trio.fail_after(20):
-            await until(lambda: bool(node.controller.committed.image.cluster.controllers))
+            await eventually(lambda: bool(node.controller.committed.image.cluster.controllers))
             yield node
             os.kill(os.getpid(), signal.SIGTERM)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    with trio.fail_after(10):
-        while not condition():  # noqa: ASYNC110 (nothing tells when a real node gets there)
-            await trio.sleep(0.01)
 
 
 async def ask(node: ControllerNode, api: str, request: Any) -> Any:
@@ -134,7 +130,7 @@ async def test_a_node_elects_itself_registers_and_keeps_what_it_wrote_over_a_res
         assert first.reread_offset == first.offset == written.header.metadata_offset
         assert first.reread_digest == first.image_digest
     async with running(config) as node:
-        await until(lambda: node.controller.is_active)
+        await eventually(lambda: node.controller.is_active)
         assert node.controller.committed.image.config(4, "", "leader.replication.throttled.rate") == "5"
         earlier = await ask(node, "DescribeMetadata", pb.DescribeMetadataRequest(at_offset=first.offset))
         assert earlier.image_digest == first.image_digest

@@ -1,4 +1,4 @@
-"""Requests for reassignments and their answers. What a reassignment does step by step is in controller_kernels."""
+"""Requests for reassignments and their answers. The steps of a reassignment have tests of their own."""
 
 from __future__ import annotations
 

@@ -23,7 +23,6 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.cli import main
 from kraftlab.client import AdminClient, ClusterUnreachable
 from kraftlab.client.config_parts import config_changes
 from kraftlab.common.errors import ApiError
@@ -35,6 +34,8 @@ from kraftlab.demo.lab import Lab, TopicPartition, wait_until
 from kraftlab.lab import LocalCluster, cluster_plan, layout
 from kraftlab.lab.cluster_plan import NodePlan
 from kraftlab.records.record_batch import Record, build_batch
+
+from ..helpers.commands import run_command
 
 OVERRIDES = {
     "broker.session.timeout.ms": "1500",
@@ -338,7 +339,7 @@ def pytest_sessionfinish() -> None:
 
 
 @pytest.fixture
-def shared_cluster() -> LocalCluster:
+def shared_cluster(starts_clusters: None) -> LocalCluster:
     return SHARED.cluster()
 
 
@@ -357,7 +358,7 @@ def lab(shared_cluster: LocalCluster) -> Iterator[Workbench]:
 
 
 @pytest.fixture(scope="session")
-def quorum_clusters() -> Callable[..., AbstractContextManager[Workbench]]:
+def quorum_clusters(starts_clusters: None) -> Callable[..., AbstractContextManager[Workbench]]:
     """Makes clusters of so many controllers and brokers, with their voters in the log or static; overrides may be given."""
 
     @contextmanager
@@ -381,16 +382,14 @@ def kraftlab_here(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int
     """Run the command line in this process: exit code and output."""
 
     def run(*arguments: str) -> tuple[int, str]:
-        capsys.readouterr()
-        code = main.run(list(arguments))
-        said = capsys.readouterr()
-        return code, said.out + said.err
+        code, out, err = run_command(capsys, *arguments)
+        return code, out + err
 
     return run
 
 
 @pytest.fixture
-def small_lab() -> Iterator[Workbench]:
+def small_lab(starts_clusters: None) -> Iterator[Workbench]:
     """A cluster of one controller and one broker that the test may break."""
     with scratch_directory("small") as directory:
         cluster = LocalCluster(directory, 1, 1, 2, overrides=OVERRIDES)
@@ -475,7 +474,7 @@ class NodeFiles:
 
 
 @pytest.fixture
-def node_files() -> Iterator[NodeFiles]:
+def node_files(starts_clusters: None) -> Iterator[NodeFiles]:
     with scratch_directory("node") as directory:
         files = NodeFiles(directory)
         try:

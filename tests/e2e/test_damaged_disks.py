@@ -6,11 +6,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kraftlab.demo.lab import wait_until
 from kraftlab.lab import LocalCluster
 from kraftlab.records.record_batch import Record, build_batch
 
 from .conftest import OVERRIDES, Workbench, scratch_directory
+
+pytestmark = pytest.mark.cluster
 
 RECORDS = 20
 

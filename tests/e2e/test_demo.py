@@ -11,6 +11,8 @@ import pytest
 
 from kraftlab.records.record_batch import Record, build_batch, iterate
 
+pytestmark = pytest.mark.cluster
+
 LONGEST_NAME = "n" * (255 - len("-0.") - 32 - len("-future"))
 """The longest name of a topic whose replicas can move between log directories."""
 Kraftlab = Callable[..., tuple[int, str]]

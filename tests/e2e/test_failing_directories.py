@@ -27,6 +27,8 @@ from kraftlab.records.record_batch import Record, build_batch
 
 from .conftest import OVERRIDES, Workbench, scratch_directory
 
+pytestmark = pytest.mark.cluster
+
 SEGMENT_BYTES = 1 << 20
 CHUNK_BYTES = 300_000
 PREFERRED = 0

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
@@ -115,10 +114,7 @@ NO_CALLS = (
 """(method, message, status): calls that are none. Their messages are compressed on their way."""
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path_factory.mktemp("strange"), 1, 1, 1) as cluster:
-        yield cluster
+CLUSTER = (1, 1, 1)
 
 
 @pytest.mark.parametrize("name", STRANGE)

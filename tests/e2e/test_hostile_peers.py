@@ -38,6 +38,8 @@ from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.simulation.runtime.hostile_frames import VICTIM, Target, frames_for_broker, frames_for_controller
 from kraftlab.wire.frames import ERROR, REQUEST, Frame, encode_frame
 
+pytestmark = pytest.mark.cluster
+
 OVERRIDES = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:admin",

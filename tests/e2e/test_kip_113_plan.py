@@ -10,7 +10,7 @@ The rows that go beyond the KIP's plan, and the tests that cover them:
 | kill -9 at each step of a swap, and a restart | broker_log/test_log_dir_moves, broker_crash_images (each disk image) |
 | each row of the start-up table | broker_log/test_startup (all combinations of up to three directories) |
 | cancel by `any`, by the current directory, by another one | broker/test_moves |
-| destination remembered before the replica exists, over a restart | T1 below, broker_log/test_destinations, broker/test_moves |
+| destination remembered before the replica exists | T1 below, broker_log/test_destinations, broker/test_moves |
 | throttle with N movers | broker/test_throttle, broker/test_moves, `python -m bench moves` |
 | move of a leader under load | T1 below |
 | move of a follower while the leader changes, while it is truncated | `…_while_leaders_change` below, broker/test_moves |
@@ -20,7 +20,7 @@ The rows that go beyond the KIP's plan, and the tests that cover them:
 | partition reassigned away during a move | `…_leaves_its_broker_…` below |
 | two directories swapped by the operator | broker_log/test_log_dir_starts |
 | duplicate directory.id | broker_log/test_log_manager (a copied directory), controller/test_brokers |
-| controller silent while a move is queued | broker/test_moves (a silent controller), broker/test_requests_to_the_controller |
+| controller silent while a move is queued | broker/test_moves, broker/test_requests_to_the_controller |
 | answer to an accepted request lost | broker/test_requests_to_the_controller (sent again) |
 | topic of 249 characters | broker_log/test_log_dir_moves |
 | offset lag and is_future in each phase | broker/test_moves (progress), `…_leaves_its_broker_…` below |
@@ -48,6 +48,8 @@ from kraftlab.lab.faults.failing_calls import CALLS, FailingCalls, Rule
 from kraftlab.records.record_batch import Record, build_batch, decode_records
 
 from .conftest import OVERRIDES, Workbench, scratch_directory
+
+pytestmark = pytest.mark.cluster
 
 BROKERS = (0, 1, 2)
 BATCH = 5

@@ -15,6 +15,8 @@ from collections.abc import Callable
 
 import pytest
 
+pytestmark = pytest.mark.cluster
+
 ROOT = pathlib.Path(__file__).parents[2]
 BUILD = "from setuptools import build_meta; build_meta.build_sdist('dist'); build_meta.build_wheel('dist')"
 NOT_PACKAGED = {"admin.proto"}

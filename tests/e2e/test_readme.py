@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 import pytest
 
+pytestmark = pytest.mark.cluster
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 LAB = "/tmp/lab"

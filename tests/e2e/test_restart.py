@@ -12,9 +12,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient
 from kraftlab.demo.lab import wait_until
+
+pytestmark = pytest.mark.cluster
 
 
 def test_a_cluster_killed_as_a_whole_comes_back_with_topics_configs_reassignments_and_data(lab: Any) -> None:

@@ -6,6 +6,8 @@ import pytest
 
 from bench.soak import measure
 
+pytestmark = pytest.mark.cluster
+
 SECONDS = 60
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,36 +15,32 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.lab.local import LocalCluster
 
-SETTINGS = {
+from ..helpers.waiting import wait_until
+
+OVERRIDES = {
     "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "300",
     "group.initial.rebalance.delay.ms": "200",
     "offsets.topic.num.partitions": "3",
     "offsets.topic.segment.bytes": "2097152",
 }
+CLUSTER = (1, 3, 1)
 PARTITIONS, RECORDS = 4, 40
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def cluster(cluster: LocalCluster) -> LocalCluster:
     """One controller and three brokers, with a topic that has records in all partitions."""
-    with LocalCluster(tmp_path_factory.mktemp("groups"), 1, 3, 1, overrides=SETTINGS) as cluster:
-        servers = cluster.kafka_bootstrap_servers
-        admin = KafkaAdminClient(bootstrap_servers=servers)
-        admin.create_topics([NewTopic("orders", PARTITIONS, 3)])
-        admin.close()
-        producer = KafkaProducer(bootstrap_servers=servers)
-        for number in range(RECORDS):
-            producer.send("orders", value=str(number).encode(), partition=number % PARTITIONS)
-        producer.flush()
-        producer.close()
-        yield cluster
-
-
-def until(condition: Callable[[], bool], what: str, within_s: float = 45.0) -> None:
-    end = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < end, f"not within {within_s} s: {what}"
+    servers = cluster.kafka_bootstrap_servers
+    admin = KafkaAdminClient(bootstrap_servers=servers)
+    admin.create_topics([NewTopic("orders", PARTITIONS, 3)])
+    admin.close()
+    producer = KafkaProducer(bootstrap_servers=servers)
+    for number in range(RECORDS):
+        producer.send("orders", value=str(number).encode(), partition=number % PARTITIONS)
+    producer.flush()
+    producer.close()
+    return cluster
 
 
 def kafka_python(cluster: LocalCluster, group_id: str) -> KafkaConsumer:
@@ -93,11 +88,11 @@ def test_two_members_share_a_topic_and_one_takes_over(cluster: LocalCluster, mak
                 seen.extend(poll(consumer))
             return len(set(seen)) == RECORDS and all(len(each.assignment()) == PARTITIONS // 2 for each in consumers)
 
-        until(are_sharing, "every record is read, and each member has half of the partitions")
+        wait_until(are_sharing, "every record is read, and each member has half of the partitions")
         for consumer in consumers:
-            until(lambda consumer=consumer: _commits(consumer), "what a member has read is committed")
+            wait_until(lambda consumer=consumer: _commits(consumer), "what a member has read is committed")
         consumers.pop().close()
-        until(lambda: poll(consumers[0]) == [] and len(consumers[0].assignment()) == PARTITIONS, "the other takes over")
+        wait_until(lambda: poll(consumers[0]) == [] and len(consumers[0].assignment()) == PARTITIONS, "the other takes over")
         assert poll(consumers[0]) == [], "committed records are not read again"
     finally:
         for consumer in consumers:
@@ -113,15 +108,15 @@ def coordinator_of(cluster: LocalCluster, group_id: str) -> int:
 def test_a_group_survives_its_coordinator(cluster: LocalCluster) -> None:
     consumer = kafka_python(cluster, "survivor")
     try:
-        until(lambda: bool(poll(consumer)), "records are read")
-        until(lambda: len(consumer.assignment()) == PARTITIONS, "all partitions are assigned")
+        wait_until(lambda: bool(poll(consumer)), "records are read")
+        wait_until(lambda: len(consumer.assignment()) == PARTITIONS, "all partitions are assigned")
         place = TopicPartition("orders", 0)
         consumer.commit({place: OffsetAndMetadata(7, "half way", -1)})
         coordinator = coordinator_of(cluster, "survivor")
         cluster.kill_node(coordinator)
         try:
             half_way = {place: OffsetAndMetadata(8, "", -1)}
-            until(lambda: _commits(consumer, half_way, timeout_ms=1000), "offsets are committed at the next coordinator")
+            wait_until(lambda: _commits(consumer, half_way, timeout_ms=1000), "offsets are committed at the next coordinator")
             assert consumer.committed(place) == 8
         finally:
             cluster.start_node(coordinator)
@@ -142,7 +137,7 @@ def _commits(consumer: Any, *offsets: dict[TopicPartition, OffsetAndMetadata], *
 
 def test_the_topic_of_offsets_is_compacted_with_the_settings_of_brokers(cluster: LocalCluster) -> None:
     consumer = kafka_python(cluster, "any")
-    until(lambda: poll(consumer) is not None and bool(consumer.assignment()), "the group is formed")
+    wait_until(lambda: poll(consumer) is not None and bool(consumer.assignment()), "the group is formed")
     consumer.close()
     with cluster.admin() as admin:
         configs = admin.call(
@@ -155,6 +150,6 @@ def test_the_topic_of_offsets_is_compacted_with_the_settings_of_brokers(cluster:
         described = admin.call(pb.DescribeTopicPartitionsResponse, pb.DescribeTopicPartitionsRequest())
     assert values["cleanup.policy"] == "compact"
     assert values["compression.type"] == "producer"
-    assert values["segment.bytes"] == SETTINGS["offsets.topic.segment.bytes"]
+    assert values["segment.bytes"] == OVERRIDES["offsets.topic.segment.bytes"]
     (offsets,) = [each for each in described.topics if each.name == "__consumer_offsets"]
     assert (len(offsets.partitions), offsets.is_internal) == (3, True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,15 +11,16 @@ from kraftlab.lab.local import LocalCluster
 
 from .conftest import ask
 
+CLUSTER = (3, 1, 1)
+
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path_factory.mktemp("controllers"), 3, 1, 1) as cluster:
-        deadline = time.monotonic() + 20
-        for node in cluster.plan.controllers:
-            while len(ask(node.kafka, 60, 1, endpoint_type=2).brokers) < 3:
-                assert time.monotonic() < deadline, f"{node.name} does not know every controller"
-        yield cluster
+def cluster(cluster: LocalCluster) -> LocalCluster:
+    deadline = time.monotonic() + 20
+    for node in cluster.plan.controllers:
+        while len(ask(node.kafka, 60, 1, endpoint_type=2).brokers) < 3:
+            assert time.monotonic() < deadline, f"{node.name} does not know every controller"
+    return cluster
 
 
 def leader_of(cluster: LocalCluster) -> int:

@@ -8,7 +8,6 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,12 +22,12 @@ from kafka.structs import TopicPartitionReplica
 from kraftlab.client import AdminClient
 from kraftlab.lab.local import LocalCluster
 
+from ..helpers.waiting import wait_until
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Start one controller and two brokers."""
-    with LocalCluster(tmp_path_factory.mktemp("kafka"), 1, 2, 2) as cluster:
-        yield cluster
+pytestmark = pytest.mark.cluster
+
+
+CLUSTER = (1, 2, 2)
 
 
 @pytest.fixture
@@ -149,11 +148,11 @@ def test_kafka_python_moves_a_partition_and_a_replica(bootstrap: list[str]) -> N
         (replica,) = described["partitions"][0]["replica_nodes"]
         partition = TopicPartition("moved", 0)
         admin.alter_partition_reassignments({partition: [1 - replica]})
-        until(lambda: not admin.list_partition_reassignments(), "the partition is moved")
-        until(lambda: admin.describe_topics(["moved"])[0]["partitions"][0]["replica_nodes"] == [1 - replica], "it shows")
+        wait_until(lambda: not admin.list_partition_reassignments(), "the partition is moved")
+        wait_until(lambda: admin.describe_topics(["moved"])[0]["partitions"][0]["replica_nodes"] == [1 - replica], "it shows")
         here, elsewhere = _directories(admin, 1 - replica)
         admin.alter_replica_log_dirs({TopicPartitionReplica("moved", 0, 1 - replica): elsewhere})
-        until(lambda: _directories(admin, 1 - replica) == (elsewhere, here), "the replica is in the other directory")
+        wait_until(lambda: _directories(admin, 1 - replica) == (elsewhere, here), "the replica is in the other directory")
     finally:
         admin.close()
 
@@ -249,9 +248,3 @@ class LibrdkafkaProducer:
 
 
 PRODUCERS: dict[str, Any] = {"kafka-python": KafkaPythonProducer, "confluent-kafka": LibrdkafkaProducer}
-
-
-def until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < deadline, f"not within 30 s: {what}"

@@ -25,6 +25,7 @@ from kraftlab.gateway.unserved import CLIENTS_MAX, REMINDER_S, VainClients, vain
 from kraftlab.rpc.caller import Caller
 from kraftlab.wire.parts import Part
 
+from ..helpers.waiting import eventually
 from .conftest import make_frame
 
 METADATA = struct.pack(">hhih", 3, 0, 7, -1) + struct.pack(">i", 0)
@@ -93,12 +94,6 @@ async def is_served(stream: trio.SocketStream) -> bool:
         return await read(stream, 8) == struct.pack(">ii", 4, 7)
     except trio.BrokenResourceError:
         return False
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    with trio.fail_after(10):
-        while not condition():  # noqa: ASYNC110 - statistics have no event
-            await trio.sleep(0.002)
 
 
 async def test_answers_come_in_the_order_of_requests() -> None:
@@ -221,7 +216,7 @@ async def test_more_connections_than_the_limit_are_closed(caplog: pytest.LogCapt
             assert await is_served(first)
             async with await connected(port) as second:
                 assert not await is_served(second)
-        await until(lambda: not listener.statistics()["connections"])
+        await eventually(lambda: not listener.statistics()["connections"])
         async with await connected(port) as third:
             assert await is_served(third)
     assert "(max.connections)" in caplog.text
@@ -255,7 +250,7 @@ async def test_a_request_that_stops_half_way_is_given_up(monkeypatch: pytest.Mon
     async with listening() as (listener, port), await connected(port) as stream:
         await stream.send_all(framed(METADATA)[:-1])
         assert await read(stream, 1) == b""
-        await until(lambda: not listener.statistics()["connections"])
+        await eventually(lambda: not listener.statistics()["connections"])
 
 
 async def test_a_client_that_does_not_read_is_not_read_from() -> None:

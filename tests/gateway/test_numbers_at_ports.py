@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import socket
 import struct
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +19,7 @@ from kraftlab.messages.catalog import response_class
 from kraftlab.messages.schema import Structure
 from kraftlab.records.record_batch import Record, build_batch
 
+from ..helpers.waiting import wait_until
 from . import whole_messages as messages
 from .conftest import ask
 
@@ -64,10 +64,7 @@ VALUES = {
 }
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path_factory.mktemp("numbers"), 1, 1, 1) as cluster:
-        yield cluster
+CLUSTER = (1, 1, 1)
 
 
 @pytest.fixture(scope="module")
@@ -75,16 +72,12 @@ def values(cluster: LocalCluster) -> dict[str, Any]:
     """Values for requests about a topic that exists, and a group whose coordinator is loaded."""
     topic = {"name": "orders", "num_partitions": 2, "replication_factor": 1, "assignments": (), "configs": ()}
     [created] = ask(cluster.node(0).kafka, 19, 7, topics=[topic]).topics
-    until(lambda: ask(cluster.node(0).kafka, 10, 6, key_type=0, coordinator_keys=("g",)).coordinators[0].error_code == 0)
+    wait_until(
+        lambda: ask(cluster.node(0).kafka, 10, 6, key_type=0, coordinator_keys=("g",)).coordinators[0].error_code == 0,
+        "the coordinator is loaded",
+    )
     batch = build_batch([Record(b"k", b"v", 1)])
     return VALUES | {"topic_id": created.topic_id.bytes, "records": batch, "cluster_id": cluster.cluster_id}
-
-
-def until(condition: Any) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("node_id", [0, 3000])

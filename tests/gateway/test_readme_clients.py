@@ -5,10 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from kraftlab.lab.local import LocalCluster
 
@@ -17,10 +14,7 @@ SECTION = README[README.index("## With existing Kafka clients") : README.index("
 KAFKA_PYTHON, CONFLUENT = re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL)
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path_factory.mktemp("readme"), 1, 2, 1) as cluster:
-        yield cluster
+CLUSTER = (1, 2, 1)
 
 
 def play(program: str, cluster: LocalCluster) -> list[str]:

@@ -10,7 +10,7 @@ import datetime
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,15 +23,14 @@ from kraftlab.records.record_batch import Record, build_batch
 
 from .conftest import ask, topic_id
 
+pytestmark = pytest.mark.cluster
+
 NOT_READY = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR}
 """Errors of a leader that does not have its log yet."""
 SECOND = datetime.timedelta(seconds=1)
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path_factory.mktemp("traps"), 1, 3, 1) as cluster:
-        yield cluster
+CLUSTER = (1, 3, 1)
 
 
 class Kafka:

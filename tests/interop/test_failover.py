@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +12,7 @@ import pytest
 
 from kraftlab.lab.local import LocalCluster
 
+from ..helpers.waiting import wait_until
 from .conftest import KafkaTools
 
 PATIENCE_S = 60
@@ -85,13 +85,6 @@ def clients(request: pytest.FixtureRequest, cluster: LocalCluster, tmp_path: Pat
     finally:
         producer.stop()
         consumer.stop()
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
-        time.sleep(0.05)
 
 
 def restart_after(cluster: LocalCluster, node_id: int, producer: Running) -> None:

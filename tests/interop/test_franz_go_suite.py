@@ -24,6 +24,8 @@ from kraftlab.lab.local import LocalCluster
 
 from .conftest import Suite
 
+pytestmark = pytest.mark.cluster
+
 RECORDS = 20_000
 """Records that groups read and write."""
 TIMEOUT_S = 1800

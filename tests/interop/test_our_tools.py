@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from kraftlab.cli import main
 from kraftlab.cli.connection import SERVERS_VARIABLE
 
+from ..helpers.commands import plan_file, run_command, until
 from .apache_kafka import CLUSTER_ID, CONTROLLER_ID, PASSWORD, ApacheKafka
 from .conftest import JARS, JAVA_OPTIONS, KafkaTools
 
-DEADLINE_S = 60.0
+pytestmark = pytest.mark.cluster
+
 RECORDS, RECORD_BYTES = 3000, 1000
 Run = Callable[..., tuple[int, str]]
 
@@ -34,10 +33,8 @@ def run(real: ApacheKafka, capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     monkeypatch.setenv(SERVERS_VARIABLE, real.bootstrap_servers)
 
     def call(*arguments: str) -> tuple[int, str]:
-        capsys.readouterr()
-        code = main.run(list(arguments))
-        printed = capsys.readouterr()
-        return code, printed.out + printed.err
+        code, out, err = run_command(capsys, *arguments)
+        return code, out + err
 
     return call
 
@@ -49,21 +46,6 @@ def fill(real: ApacheKafka, run: Run, topic: str, replicas: str) -> None:
     command += ["--num-records", str(RECORDS), "--record-size", str(RECORD_BYTES), "--throughput", "-1"]
     command += ["--bootstrap-server", real.bootstrap_servers]
     subprocess.run(command, capture_output=True, timeout=60, check=True)
-
-
-def plan_file(directory: Path, topic: str, replicas: list[int], **fields: Any) -> str:
-    path = directory / f"{topic}.json"
-    path.write_text(json.dumps({"version": 1, "partitions": [{"topic": topic, "partition": 0, "replicas": replicas} | fields]}))
-    return str(path)
-
-
-def until(run: Run, code: int, *arguments: str) -> str:
-    deadline = time.monotonic() + DEADLINE_S
-    while True:
-        found, text = run(*arguments)
-        if found == code:
-            return text
-        assert time.monotonic() < deadline, f"exit code {found}, not {code}: {text}"
 
 
 def test_a_throttled_reassignment_is_executed_followed_and_verified(run: Run, real: ApacheKafka, tmp_path: Path) -> None:

@@ -28,17 +28,13 @@ from kraftlab.lab.faults.orders import SOCKET_NAME
 from kraftlab.lab.faults.orders import Order as Request
 from kraftlab.lab.faults.server import ControlServer
 
-DEADLINE_S = 20.0
+from ..helpers.waiting import wait_until
+
+pytestmark = pytest.mark.cluster
+
 OVERRIDES = {"broker.session.timeout.ms": "1500", "broker.heartbeat.interval.ms": "200"}
 
 Order = Callable[..., dict[str, object]]
-
-
-def wait_until(what: str, holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {DEADLINE_S:g} s: {what}"
-        time.sleep(0.02)
 
 
 class Lab:
@@ -60,14 +56,14 @@ class Lab:
     def wait_for_another(self, old: int) -> None:
         """Wait until all but the old leader see another one."""
         others = self.others(old)
-        wait_until(f"another one than {old} leads", lambda: {self.view_of(node_id)[0] for node_id in others} < set(others))
+        wait_until(lambda: {self.view_of(node_id)[0] for node_id in others} < set(others), f"another one than {old} leads")
 
     def others(self, node_id: int) -> list[int]:
         return [other for other in self.cluster.controller_ids if other != node_id]
 
     def leader(self) -> int:
         """The leader that every controller sees."""
-        wait_until("all see the same leader", self.is_whole)
+        wait_until(self.is_whole, "all see the same leader")
         return self.view_of(self.cluster.controller_ids[0])[0]
 
     def is_whole(self) -> bool:
@@ -85,7 +81,7 @@ class Lab:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def whole(starts_clusters: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     directory = tmp_path_factory.mktemp("lab")
     with LocalCluster(directory, 3, 2, 1, overrides=OVERRIDES, allow_chaos=True) as cluster:
         lab = Lab(cluster)
@@ -124,12 +120,12 @@ def test_a_leader_that_is_cut_off_resigns_and_follows_again_when_it_is_healed(la
     done = order("isolate", "leader")
     assert len(done["links"]) == 8  # type: ignore[arg-type]
     lab.wait_for_another(old)
-    wait_until("the old one has resigned", lambda: lab.view_of(old)[0] != old)
+    wait_until(lambda: lab.view_of(old)[0] != old, "the old one has resigned")
     lab.create("made-without-the-old-leader", *lab.others(old))
     order("heal")
     new = lab.leader()
     assert new in lab.cluster.controller_ids
-    wait_until("the old one has what it missed", lambda: has_topic(lab, old, "made-without-the-old-leader"))
+    wait_until(lambda: has_topic(lab, old, "made-without-the-old-leader"), "the old one has what it missed")
 
 
 def has_topic(lab: Lab, node_id: int, topic: str) -> bool:
@@ -143,13 +139,13 @@ def test_a_leader_whose_messages_are_cut_is_replaced(lab: Lab, order: Order) -> 
     old = lab.leader()
     order("isolate", "leader", "--one-way")
     lab.wait_for_another(old)
-    wait_until("the old one has heard of it", lambda: lab.view_of(old)[0] != old)
+    wait_until(lambda: lab.view_of(old)[0] != old, "the old one has heard of it")
 
 
 def test_a_leader_that_gets_no_messages_is_replaced(lab: Lab, order: Order) -> None:
     old = lab.leader()
     order("cut", "followers,brokers", "leader", "--one-way")
-    wait_until("the old one has resigned", lambda: lab.view_of(old)[0] != old)
+    wait_until(lambda: lab.view_of(old)[0] != old, "the old one has resigned")
     lab.wait_for_another(old)
 
 
@@ -189,10 +185,10 @@ def test_the_smaller_side_of_a_partition_commits_nothing(lab: Lab, order: Order)
 def test_a_killed_node_comes_back_after_its_time_and_a_paused_one_goes_on(lab: Lab, order: Order) -> None:
     pid = lab.cluster.pid(1)
     assert order("kill", "broker-1", "--for", "300ms")["undone_after_ms"] == 300
-    wait_until("it runs again", lambda: lab.cluster.pid(1) not in (None, pid))
+    wait_until(lambda: lab.cluster.pid(1) not in (None, pid), "it runs again")
     lab.cluster.wait_ready()
     order("pause", "broker-1", "--for", "300ms")
-    wait_until("it goes on", lambda: any("paused" in line for line in lab.notices))
+    wait_until(lambda: any("paused" in line for line in lab.notices), "it goes on")
     assert any("undone: broker-1: killed" in line for line in lab.notices)
     assert order("status")["orders"] == []
 
@@ -200,7 +196,7 @@ def test_a_killed_node_comes_back_after_its_time_and_a_paused_one_goes_on(lab: L
 def test_an_order_within_another_does_not_end_it(lab: Lab, order: Order) -> None:
     order("cut", "controllers", "broker-1")
     order("cut", "controller-3000", "broker-1", "--for", "100ms")
-    wait_until("the short one is over", lambda: any("cut controller-3000 ↔ broker-1" in line for line in lab.notices))
+    wait_until(lambda: any("cut controller-3000 ↔ broker-1" in line for line in lab.notices), "the short one is over")
     links = order("status")["links"]
     assert len(links) == 6  # type: ignore[arg-type]
     (standing,) = order("status")["orders"]  # type: ignore[misc]
@@ -225,11 +221,11 @@ def test_a_leader_without_space_makes_room_for_another_and_comes_back(lab: Lab, 
     order("fill-disk", "leader")
     states = {node["name"]: node["state"] for node in order("status")["nodes"]}  # type: ignore[attr-defined]
     assert states[lab.name(old)] == "full"
-    wait_until("a topic can be made", lambda: is_made(lab, "made-beside-a-full-disk"))
-    wait_until("another one leads", lambda: lab.view_of(lab.others(old)[0])[0] not in (old, -1))
+    wait_until(lambda: is_made(lab, "made-beside-a-full-disk"), "a topic can be made")
+    wait_until(lambda: lab.view_of(lab.others(old)[0])[0] not in (old, -1), "another one leads")
     order("free-disk", lab.name(old))
     assert lab.cluster.exited() == {}
-    wait_until("it has what it missed", lambda: has_topic(lab, old, "made-beside-a-full-disk"))
+    wait_until(lambda: has_topic(lab, old, "made-beside-a-full-disk"), "it has what it missed")
 
 
 def is_made(lab: Lab, topic: str) -> bool:
@@ -307,10 +303,10 @@ def test_a_controller_that_joins_later_is_behind_a_proxy_too(tmp_path: Path) -> 
         cluster.start_node(added)
         cluster.wait_ready()
         lab = Lab(cluster)
-        wait_until("it votes", lambda: joins(cluster, added))
+        wait_until(lambda: joins(cluster, added), "it votes")
         cluster.cut(3000, added)
         cluster.cut(added, 3000)
-        wait_until("a majority of two is lost", lambda: lab.view_of(3000)[0] != 3000)
+        wait_until(lambda: lab.view_of(3000)[0] != 3000, "a majority of two is lost")
         cluster.heal_all()
         assert lab.leader() in (3000, added)
     with LocalCluster(tmp_path) as cluster:
@@ -357,10 +353,10 @@ def test_an_order_is_undone_though_its_command_was_killed(tmp_path: Path) -> Non
         assert ready["control_socket"] == str(directory / SOCKET_NAME)
         pid = next(node["pid"] for node in ready["nodes"] if node["id"] == 0)
         killer = subprocess.Popen([*command, "cluster", "pause", "broker-0", "--for", "1s", "--data", str(directory)])
-        wait_until("it stands still", lambda: state_of(pid) == "T")
+        wait_until(lambda: state_of(pid) == "T", "it stands still")
         killer.kill()
         killer.wait()
-        wait_until("it goes on", lambda: state_of(pid) != "T")
+        wait_until(lambda: state_of(pid) != "T", "it goes on")
     finally:
         running.send_signal(signal.SIGTERM)
         assert running.wait(30) == 0
@@ -376,7 +372,7 @@ def test_followers_whose_clocks_run_fast_elect_another_leader(lab: Lab, order: O
     old = lab.leader()
     _, epoch = lab.view_of(old)
     order("clock", "followers", "--rate", "8")
-    wait_until("there was an election", lambda: lab.view_of(old)[1] > epoch)
+    wait_until(lambda: lab.view_of(old)[1] > epoch, "there was an election")
     order("heal")
     lab.create("made-by-the-right-time", *lab.cluster.controller_ids)
 
@@ -429,7 +425,7 @@ def test_a_loss_of_power_takes_what_was_not_synced_and_disks_go_with_the_cluster
                 path.write_bytes(b"gone; its name may have come to the disk with those of others")
             order("power-loss", "all")
             order("power-loss", "broker-0", "--for", "50ms")
-            wait_until("the shorter one is over", lambda: len(order("status")["orders"]) == 1)
+            wait_until(lambda: len(order("status")["orders"]) == 1, "the shorter one is over")
             assert states() == ["dark", "dark"]
 
             order("heal")
@@ -437,7 +433,7 @@ def test_a_loss_of_power_takes_what_was_not_synced_and_disks_go_with_the_cluster
             assert all(not path.exists() or path.read_bytes() == b"" for path in unsynced)
         finally:
             parent.kill()
-    wait_until("nothing is mounted", lambda: not any(home.is_mount() for home in homes))
+    wait_until(lambda: not any(home.is_mount() for home in homes), "nothing is mounted")
     assert not any(list(home.iterdir()) for home in homes)
 
     with LocalCluster(tmp_path) as cluster, cluster.admin() as admin:

@@ -11,6 +11,8 @@ import pytest
 from kraftlab.lab import ClusterError, contexts, layout
 from kraftlab.lab.locking import lock
 
+pytestmark = pytest.mark.cluster
+
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -14,6 +14,8 @@ from kraftlab.lab import ClusterError, LocalCluster
 from kraftlab.lab.faults.breaker import Breaker
 from kraftlab.lab.faults.orders import Order
 
+pytestmark = pytest.mark.cluster
+
 
 class DarkCluster(LocalCluster):
     """Two brokers without processes, whose disks lose their power, and get it again unless they are `unmountable`."""

@@ -29,6 +29,8 @@ from kraftlab.lab.links.shape import Cut, LinkShape
 from kraftlab.lab.locking import is_in_use, lock
 from kraftlab.lab.ports import PortClaims, claims_directory, is_claimed, owner_of
 
+pytestmark = pytest.mark.cluster
+
 
 def test_a_new_directory_gets_nodes_racks_and_ports(tmp_path: Path) -> None:
     plan = layout.plan(tmp_path, 3, 4, 2)
@@ -440,15 +442,24 @@ def test_the_ports_of_a_cluster_that_runs_are_not_free_though_nothing_listens(
 ) -> None:
     first = LocalCluster(tmp_path / "first", 1, 1, 1)
     own = [port for node in first.plan.nodes for port in node.ports]
-    monkeypatch.setattr(cluster_plan, "_PORTS", range(min(own), min(own) + 2 * len(own) + 1))
+    monkeypatch.setenv("KRAFTLAB_PORTS", f"{min(own)}-{min(own) + 2 * len(own)}")
     second = LocalCluster(tmp_path / "second", 1, 1, 1)
     assert {port for node in second.plan.nodes for port in node.ports}.isdisjoint(own)
     second.close()
-    monkeypatch.setattr(cluster_plan, "_PORTS", range(min(own), max(own) + 2))
+    monkeypatch.setenv("KRAFTLAB_PORTS", f"{min(own)}-{max(own) + 1}")
     with pytest.raises(ClusterError, match=r"no 6 free ports in a row between \d+ and \d+; stop other clusters first"):
         LocalCluster(tmp_path / "third", 1, 1, 1)
     first.close()
     LocalCluster(tmp_path / "third", 1, 1, 1).close()
+
+
+@pytest.mark.parametrize("text", ["", "21000", "21000-", "a-b", "21000-31999-"])
+def test_a_variable_without_two_ports_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("KRAFTLAB_PORTS", text)
+    with pytest.raises(
+        ClusterError, match=f"KRAFTLAB_PORTS is '{text}', expected the first and the last port, such as 21000-31999"
+    ):
+        cluster_plan.free_ports(1)
 
 
 def test_a_cluster_whose_port_is_claimed_names_the_other_cluster(tmp_path: Path) -> None:

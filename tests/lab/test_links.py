@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -34,6 +34,10 @@ from kraftlab.wire.transport import (
     PeerUnreachable,
     Responder,
 )
+
+from ..helpers.waiting import eventually
+
+pytestmark = pytest.mark.cluster
 
 HOST = "127.0.0.1"
 NODES = (1, 2)
@@ -93,24 +97,18 @@ class Bench:
                 task_status.started()
 
         await self.nursery.start(serve)
-        await until(lambda: accepts(self.ports[node_id]))
+        await eventually(lambda: accepts(self.ports[node_id]))
 
     def client(self, source: int, target: int) -> PeerClient:
         return PeerClient(self.nursery, identity(source), Endpoint(HOST, self.ports[target]))
 
     async def until_asked(self, node_id: int, *bodies: bytes) -> None:
-        await until(lambda: self.asked[node_id] == list(bodies))
+        await eventually(lambda: self.asked[node_id] == list(bodies))
 
 
 def accepts(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex((HOST, port)) == 0
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    with trio.fail_after(PATIENCE_MS / 1000):
-        while not holds():  # noqa: ASYNC110 (what is waited for happens elsewhere)
-            await trio.sleep(0.002)
 
 
 async def ask(client: PeerClient, body: bytes, timeout_ms: int = PATIENCE_MS) -> bytes:
@@ -189,7 +187,7 @@ async def test_new_connections_over_a_cut_link_are_held_too_and_released_late() 
             assert await is_lost(bench.client(1, 2), b"%d" % number)
         assert bench.asked[2] == []
         bench.change(1, 2)
-        await until(lambda: len(bench.asked[2]) == 3)
+        await eventually(lambda: len(bench.asked[2]) == 3)
         assert sorted(bench.asked[2]) == [b"0", b"1", b"2"]
 
 
@@ -295,7 +293,7 @@ async def test_connections_that_their_opener_gave_up_do_not_pile_up() -> None:
             await opened.send_all(frame)
             await opened.aclose()
         link = bench.links[1, 2]
-        await until(lambda: len(link.pipes) <= HELD_CONNECTIONS_MAX + 1 and all(pipe.is_ended for pipe in link.pipes))
+        await eventually(lambda: len(link.pipes) <= HELD_CONNECTIONS_MAX + 1 and all(pipe.is_ended for pipe in link.pipes))
 
 
 async def test_a_delayed_message_takes_its_time() -> None:
@@ -328,7 +326,7 @@ async def test_reordered_messages_overtake_each_other_but_none_is_missing() -> N
         bodies = [b"%d" % number for number in range(40)]
         for body in bodies:
             client.send(API, body, timeout_ms=PATIENCE_MS, on_answer=lambda answer: None)
-        await until(lambda: len(bench.asked[2]) == len(bodies))
+        await eventually(lambda: len(bench.asked[2]) == len(bodies))
         assert sorted(bench.asked[2]) == sorted(bodies)
         assert bench.asked[2] != bodies
 

@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from kraftlab.lab import ClusterError, LocalCluster, fork_server, locking, processes
+
+pytestmark = pytest.mark.cluster
 
 DEADLINE_S = 20.0
 
@@ -34,10 +35,7 @@ def wait_until_gone(pids: list[int]) -> None:
         time.sleep(0.05)
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path_factory.mktemp("lab"), 1, 1, 1) as running:
-        yield running
+CLUSTER = (1, 1, 1)
 
 
 def test_a_cluster_becomes_ready_and_answers(cluster: LocalCluster) -> None:

@@ -9,6 +9,8 @@ import pytest
 from kraftlab.lab import ClusterError, cluster_plan, layout
 from kraftlab.lab.faults.names import leader_of, names_of, resolve
 
+pytestmark = pytest.mark.cluster
+
 
 @pytest.fixture
 def plan(tmp_path: Path) -> cluster_plan.ClusterPlan:

@@ -6,8 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,11 @@ from kraftlab.lab import ClusterError, layout, node_disks, powered_disk
 from kraftlab.lab.node_disks import NodeDisks
 from kraftlab.lab.powered_disk import PoweredDisk
 
+from ..helpers.waiting import wait_until
+
+pytestmark = pytest.mark.cluster
+
 BUSY = {"controller-3000", "broker-0"}
-DEADLINE_S = 20.0
 
 
 class Server:
@@ -157,13 +159,6 @@ def home(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", path], check=True)
 
 
-def wait_until(what: str, holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {DEADLINE_S:g} s: {what}"
-        time.sleep(0.02)
-
-
 @pytest.mark.skipif(not (CAN_MOUNT and shutil.which("mkfs.ext4")), reason="needs root on Linux, loop devices and mkfs.ext4")
 def test_disks_of_a_cluster_that_is_killed_before_it_starts_a_node_are_unmounted(home: Path) -> None:
     words = [sys.executable, "-c", PARENT, str(home.parent)]
@@ -171,7 +166,7 @@ def test_disks_of_a_cluster_that_is_killed_before_it_starts_a_node_are_unmounted
         assert parent.stdout is not None
         assert parent.stdout.readline() == "True\n"
         parent.kill()
-    wait_until("the disk is unmounted", lambda: not home.is_mount())
+    wait_until(lambda: not home.is_mount(), "the disk is unmounted")
 
 
 @pytest.mark.skipif(not (CAN_MOUNT and shutil.which("mkfs.ext4")), reason="needs root on Linux, loop devices and mkfs.ext4")
@@ -183,8 +178,8 @@ def test_a_disk_that_is_mounted_when_its_cluster_has_been_killed_is_unmounted(ho
     words = [sys.executable, "-c", PARENT, str(home.parent)]
     path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=os.environ | path) as parent:
-        wait_until("the disk is about to be mounted", (tmp_path / "begun").exists)
+        wait_until((tmp_path / "begun").exists, "the disk is about to be mounted")
         parent.kill()
     (tmp_path / "go-on").touch()
-    wait_until("the disk has been mounted", (tmp_path / "mounted").exists)
-    wait_until("the disk is unmounted", lambda: not home.is_mount())
+    wait_until((tmp_path / "mounted").exists, "the disk has been mounted")
+    wait_until(lambda: not home.is_mount(), "the disk is unmounted")

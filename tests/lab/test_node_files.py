@@ -16,6 +16,8 @@ from kraftlab.config.models import load_any
 from kraftlab.lab import ClusterError, cluster_plan, layout
 from kraftlab.lab.node_files import MAKES_THE_CLUSTER, Wanted, merge
 
+pytestmark = pytest.mark.cluster
+
 RETENTION = "log.retention.ms"
 AUTHORIZER = "authorizer.class.name"
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"

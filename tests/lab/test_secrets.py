@@ -23,6 +23,8 @@ from kraftlab.pipeline.framing import Frame
 from kraftlab.pipeline.own_log.reader import read_frames
 from kraftlab.pipeline.own_log.records import decode_metadata
 
+pytestmark = pytest.mark.cluster
+
 ADMIN, SCRAM, KEYSTORE = "marker-admin-7Zq", "marker-scram-8Yr", "marker-keystore-9Xs"
 OVERRIDES = {
     "authorizer.class.name": "StandardAuthorizer",

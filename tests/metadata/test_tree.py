@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -98,10 +98,6 @@ def test_images_differ_exactly_if_their_snapshots_do(
     if before.transaction is None and later.transaction is None:
         is_different = any(image_differences(before, later, nothing_is_secret))
         assert is_different == (image_digest(before) != image_digest(later))
-
-
-def structs_of(module: Any) -> Iterator[type[msgspec.Struct]]:
-    return (kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, msgspec.Struct))
 
 
 @pytest.mark.parametrize("kind", [MetadataImage, image_module.ClusterImage, image_module.Provenance, image_module.PartitionImage])

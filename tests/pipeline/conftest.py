@@ -21,6 +21,7 @@ from kraftlab.pipeline.audits.life_cycles import CHANGE, CREATE, SNAPSHOT, Chang
 from kraftlab.pipeline.kraft_log.batches import Record as KafkaRecord
 from kraftlab.pipeline.kraft_log.reader import read_file
 from kraftlab.pipeline.kraft_log.records import RecordType, json_name
+from kraftlab.pipeline.lake.commits import Lake
 from kraftlab.quorum.core import OffsetAndEpoch
 from kraftlab.quorum.core import batch as own_batch
 from kraftlab.quorum.storage import LogIdentity, RealFileSystem
@@ -303,3 +304,8 @@ def kafka(kafka_log: Path) -> Recording:
 def recorded_text() -> Callable[[str], bytes]:
     """Read the history of the recorded cluster (`history.json`) or its last state (`final-state.json`)."""
     return lambda name: lzma.decompress((DATA / f"{name}.xz").read_bytes())
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(str(tmp_path / "lake"))

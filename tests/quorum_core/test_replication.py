@@ -136,20 +136,6 @@ def test_a_fetch_is_parked_until_there_is_more_log(driven, key_of) -> None:
     assert (reply.correlation, reply.response.outcome) == (parked, Records(b"batches"))
 
 
-def committed_one(driven, key_of):
-    """Return a leader of epoch 1 with records 0 (leader change) and 1 durable here. Voter 3 is about to acknowledge record 1."""
-    node = driven()
-    node.win()
-    node.flush()
-    assert node.request(3, fetch(key_of(3), 1, 1, 1, high_watermark=-1)) is None
-    assert node.node.high_watermark == 1
-    node.step(Propose(1, BODY, 1))
-    read = node.only(ReadLog)
-    node.step(RecordsRead(read.read_id, b"batches"))
-    node.flush()
-    return node
-
-
 def test_a_parked_fetch_is_answered_empty_after_its_wait(driven, key_of) -> None:
     node = driven()
     node.win()

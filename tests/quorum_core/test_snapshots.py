@@ -45,7 +45,8 @@ from kraftlab.quorum.core.messages import (
 from kraftlab.quorum.core.raft_config import BootState
 from kraftlab.quorum.core.types import NEVER_MS, Voter, VoterSet
 
-BODY = b"\x91\x01"
+from .test_replication import following
+
 START = OffsetAndEpoch(100, 2)
 SNAPSHOT = OffsetAndEpoch(50, 3)
 
@@ -67,15 +68,6 @@ def leading(driven, **options):
     node = driven(log=((3, 10), (4, 5)), start=START, **options)
     node.win()
     assert (node.node.epoch, node.node.log_end_offset) == (5, 116)
-    return node
-
-
-def following(driven, key_of, epoch=5, **options):
-    """Let node 1 follow node 2; `fetch` is its first fetch."""
-    node = driven(**options)
-    node.tick()
-    node.request(2, BeginQuorumEpochRequest(epoch, 2, key_of(1), {}))
-    node.fetch = node.sent(FetchRequest)[0]
     return node
 
 

@@ -29,6 +29,8 @@ from kraftlab.quorum.storage.errors import FsyncFailed, StorageFull
 from kraftlab.quorum.storage.file_system import File, RealFileSystem, translate
 from kraftlab.wire.transport import PeerIdentity, PeerServer
 
+from ..helpers.waiting import eventually as wait
+
 CLUSTER_ID = "driver-test-cluster"
 FIRST_ELECTION_TIMEOUT_MS = 25
 """Election timeout of one voter of each cluster: nearly every test waits for a leader first, without the others' longer timeouts.
@@ -52,17 +54,10 @@ def identity() -> Callable[..., PeerIdentity]:
     return make
 
 
-async def wait_until(condition: Callable[[], object], what: str, within_s: float = 10.0) -> None:
-    with trio.move_on_after(within_s) as scope:
-        while not condition():  # noqa: ASYNC110 - what is waited for has no event to wait on
-            await trio.sleep(0.005)
-    assert not scope.cancelled_caught, f"not within {within_s} s: {what}"
-
-
 @pytest.fixture
 def eventually() -> Callable[..., Awaitable[None]]:
     """Return a function that waits for a condition and fails with its name after a deadline."""
-    return wait_until
+    return wait
 
 
 class MoodyFile:
@@ -288,7 +283,7 @@ class Cluster:
             found[:] = [n for n in self.running() if n is not but and n.journal.leads is not None]
             return bool(found)
 
-        await wait_until(look, "a leader")
+        await wait(look, "a leader")
         return found[0]
 
     async def followed(self, leader: Node) -> None:
@@ -300,7 +295,7 @@ class Cluster:
             quorum = leader.driver.describe()
             return len(quorum.voters) > 1 and all(voter.log_end_offset == quorum.log_end_offset for voter in quorum.voters)
 
-        await wait_until(has_followers, "a leader that all voters follow")
+        await wait(has_followers, "a leader that all voters follow")
 
     def impatience_of(self, node: Node) -> dict[str, Any]:
         return {"election_timeout_ms": FIRST_ELECTION_TIMEOUT_MS} if node is self._impatient else {}
@@ -325,7 +320,7 @@ class Cluster:
     async def committed(self, end_offset: int, *nodes: Node) -> None:
         """Wait until the nodes (by default all that run) have applied everything below `end_offset`."""
         for node in nodes or self.running():
-            await wait_until(
+            await wait(
                 lambda node=node: node.driver.applied_offset >= end_offset or node.failure,  # type: ignore[misc]
                 f"node {node.node_id} applies {end_offset}",
             )

@@ -4,13 +4,11 @@ what is damaged, with little memory and at once.
 
 from __future__ import annotations
 
-import resource
 import struct
 import time
 import zlib
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -24,7 +22,8 @@ from kraftlab.simulation.consensus.simulated_file_system import SimulatedFileSys
 
 from .conftest import IDENTITY, Builder
 
-MEMORY_BYTES = 256 * 1024 * 1024
+pytestmark = pytest.mark.usefixtures("little_memory")
+
 CASE_S_MAX = 1.0
 BATCH = {"magic": (0, "I"), "length": (4, "I"), "crc": (8, "I"), "base_offset": (12, "Q"), "epoch": (20, "I")}
 BATCH |= {"attributes": (24, "H"), "record_count": (26, "H"), "append_time": (28, "Q"), "high_watermark": (36, "Q")}
@@ -33,16 +32,6 @@ BATCH |= {"previous_crc": (44, "I")}
 PAGE = {"magic": (0, "I"), "version": (4, "H"), "id_length": (6, "H"), "generation": (88, "I"), "base_offset": (92, "Q")}
 """Field of a segment's header page → its place and format."""
 DAMAGE = (StorageError, CorruptBatch, ValueError)
-
-
-@pytest.fixture(autouse=True)
-def little_memory() -> Iterator[None]:
-    """Leave this process 256 MiB more than it has."""
-    limits = resource.getrlimit(resource.RLIMIT_AS)
-    used_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used_bytes + MEMORY_BYTES, limits[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
 def whole(builder: Builder) -> tuple[SimulatedFileSystem, list[str]]:

@@ -18,7 +18,6 @@ from kraftlab.quorum.storage.identity import partition_directory
 from kraftlab.simulation.consensus.simulated_file_system import PowerCut, SimulatedFileSystem
 
 DIRECTORY = partition_directory("/data")
-FIRST = f"{DIRECTORY}/00000000000000000000.log"
 
 
 def fill(disk, open_store, builder, count=12, **options):

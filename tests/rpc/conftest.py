@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 
 import grpc
 import pytest
@@ -38,9 +38,6 @@ def echo() -> Echo:
 async def served(nursery: trio.Nursery, echo: Echo) -> AsyncIterator[tuple[str, int]]:
     server = AdminServer(echo, "127.0.0.1", 0)
     yield "127.0.0.1", await nursery.start(server.serve)
-
-
-Ask = Callable[..., Awaitable[object]]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""`pytest tests/transcripts --rewrite` writes the current output of the commands into the files, to be reviewed as text."""
+"""`pytest tests/transcripts --rewrite` writes the current output of the commands into the files, for a review."""
 
 import pytest
 

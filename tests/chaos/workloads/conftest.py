@@ -58,8 +58,6 @@ BROKERS = (1, 2, 3, 4)
 EPOCH = 1
 START_MS = 1_700_000_000_000
 
-Lie = Callable[["ReferenceCluster", str, Any], Any]
-
 
 class ReferenceCluster:
     """One state, all earlier states, and the log that made them. `lies` is called wherever a lie is possible."""

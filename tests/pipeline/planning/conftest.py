@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import pytest
 
-from kraftlab.cli import main
 from kraftlab.pipeline.planning.checks import Finding, Requested, Target, check
 from kraftlab.pipeline.planning.documents import Broker, ClusterDocument, LogDir, Partition, Topic, validated
 from kraftlab.pipeline.planning.plan import Plan
+
+from ...helpers.commands import Ran, run_command
 
 MakeCluster = Callable[..., ClusterDocument]
 
@@ -82,27 +83,12 @@ def after() -> Callable[[Plan], dict[tuple[str, int], tuple[int, ...]]]:
     return placed
 
 
-class Ran(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
 Run = Callable[..., Ran]
 
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*arguments: str) -> Ran:
-        code = main.run(list(arguments))
-        printed = capsys.readouterr()
-        return Ran(code, printed.out, printed.err)
-
-    return call
+    return partial(run_command, capsys)
 
 
 @pytest.fixture

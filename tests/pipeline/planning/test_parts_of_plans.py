@@ -18,12 +18,11 @@ from kraftlab.pipeline.planning.documents import Broker, ClusterDocument, LogDir
 from kraftlab.pipeline.planning.explain import Sentences, duration, goals_known, move_lines, plan_lines, size
 from kraftlab.pipeline.planning.goals import DIRECTORY, LEADERS, band_of_counts, parse_goals
 from kraftlab.pipeline.planning.options import PlanOptions
-from kraftlab.pipeline.planning.plan import Plan, encode_plan, read_plan
+from kraftlab.pipeline.planning.plan import encode_plan, read_plan
 from kraftlab.pipeline.planning.propose import propose
 from kraftlab.pipeline.planning.waves import Caps, summaries, with_waves
 
 MakeCluster = Callable[..., ClusterDocument]
-After = Callable[[Plan], dict[tuple[str, int], tuple[int, ...]]]
 
 
 def feasible(rows: list[tuple[int, ...]], brokers: int, fewest: int, most: int) -> bool:

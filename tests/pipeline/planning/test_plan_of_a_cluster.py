@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.lab import LocalCluster
 
 DEADLINE_S = 60.0
+CLUSTER = (1, 4, 2)
 Run = Callable[..., Any]
 
 
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path_factory.mktemp("lab"), 1, 4, 2) as running:
-        yield running
-
-
-def test_a_plan_from_a_live_cluster_is_executed_and_verified(lab: LocalCluster, run: Run, plan: Run, tmp_path: Path) -> None:
-    server = str(lab.node(0).grpc)
-    with lab.admin() as admin:
+def test_a_plan_from_a_live_cluster_is_executed_and_verified(cluster: LocalCluster, run: Run, plan: Run, tmp_path: Path) -> None:
+    server = str(cluster.node(0).grpc)
+    with cluster.admin() as admin:
         brokers = sorted(broker.broker_id for broker in admin.describe_cluster().brokers)
         skewed = [pb.CreatableReplicaAssignment(partition_index=at, broker_ids=brokers[:2]) for at in range(8)]
         admin.create_topics([pb.CreatableTopic(name="skewed", num_partitions=-1, replication_factor=-1, assignments=skewed)])
@@ -39,7 +32,7 @@ def test_a_plan_from_a_live_cluster_is_executed_and_verified(lab: LocalCluster, 
 
     assert proposed.code == checked.code == executed.code == 0, (proposed, checked, executed)
     assert "is completed" in verified.out and "still in progress" not in verified.out
-    with lab.admin() as admin:
+    with cluster.admin() as admin:
         (topic,) = admin.describe_topics(["skewed"], linearizable=True).topics
         held = [broker for entry in topic.partitions for broker in entry.replica_nodes]
         leads = [entry.replica_nodes[0] for entry in topic.partitions]

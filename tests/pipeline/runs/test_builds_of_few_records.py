@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,37 +10,12 @@ import pytest
 from kraftlab.metadata import records as r
 from kraftlab.pipeline.lake.commits import Lake
 from kraftlab.pipeline.runs import build
-from kraftlab.pipeline.sources.bronze_pass import BATCHES, QUARANTINE, taken
-from kraftlab.pipeline.sources.formats import FORMATS, KRAFTLAB
-from kraftlab.pipeline.sources.options import Options
-from kraftlab.pipeline.sources.pruning import Bounds
-from kraftlab.pipeline.sources.reader import tasks_of
-from kraftlab.pipeline.sources.survey import survey
-from kraftlab.pipeline.storage.parts import written
+from kraftlab.pipeline.sources.bronze_pass import BATCHES, QUARANTINE
+from kraftlab.pipeline.sources.formats import KRAFTLAB
 
-SPARK: Any = SimpleNamespace(conf=SimpleNamespace(get={"spark.master": "local[1]"}.get))
-"""As much of a session as is looked at where nothing is left to it."""
+from ...helpers.lakes import SPARK, ingest
+
 Make = Callable[..., Any]
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake(str(tmp_path / "lake"))
-
-
-def _take(lake: Lake, *places: Path) -> None:
-    """All of the logs, as an ingest does."""
-    form, options = FORMATS[KRAFTLAB], Options(tuple(map(str, places)), end_offset=1000)
-    found = survey(options.places, form)
-    directories = {table: lake.directory(table, 0, found.log_end) for table in (BATCHES, QUARANTINE)}
-    controllers = ",".join(str(log.controller_id) for log in found.logs)
-    with lake.writing():
-        parts: dict[str, list[Any]] = {}
-        for task in tasks_of(found, form, options, Bounds.of(options)):
-            for table, files in written(taken(task, form, lake.uri, directories)).files.items():
-                parts.setdefault(table, []).extend(files)
-        for table in directories:
-            lake.commit_parts(table, 0, found.log_end, parts.get(table, ()), details={"controllers": controllers})
 
 
 def _topics(lake: Lake) -> list[tuple[Any, ...]]:
@@ -62,7 +35,7 @@ def test_what_a_deposed_leader_could_not_commit_is_not_in_silver(lake: Lake, own
                 [r.NoOp(0), r.NoOp(0), r.Topic(0, "new", bytes(15) + b"3")], epoch=2
             )
         log.segment(first + rest, base_offset=0)
-    _take(lake, deposed.directory, leader.directory)
+    ingest(lake, KRAFTLAB, deposed.directory, leader.directory)
     report = build.build(SPARK, lake)
     assert _topics(lake) == [(0, "create", "kept"), (4, "create", "new")]
     assert report.disagreements == 1
@@ -77,7 +50,7 @@ def test_a_snapshot_with_records_of_a_newer_program_tells_of_no_end_whichever_ta
     log.next_offset = 40
     log.snapshot(40, [r.Topic(9, "kept", bytes(16))])
     log.segment([[r.NoOp(0)]])
-    _take(lake, log.directory)
+    ingest(lake, KRAFTLAB, log.directory)
     build.build(SPARK, lake, tables)
     assert _topics(lake) == [(0, "create", "kept")]
     assert set(lake.tables()) == {BATCHES, QUARANTINE, *tables}
@@ -88,7 +61,7 @@ def test_partitions_have_the_names_of_topics_also_where_no_topics_are_built(lake
     log = own_log()
     partition = r.Partition(0, 0, bytes(16), (1,), (1,))
     log.segment([[r.Topic(0, "orders", bytes(16)), partition], [r.PartitionChange(0, 0, bytes(16), leader=-1)]])
-    _take(lake, log.directory)
+    ingest(lake, KRAFTLAB, log.directory)
     for hi in (2, None):
         build.build(SPARK, lake, (build.CHANGES,), hi=hi)
     rows = lake.arrow(build.CHANGES, ["offset", "topic"]).sort_by("offset").to_pylist()

@@ -28,11 +28,6 @@ SNAPSHOT = "00000000000000000050-0000000003.checkpoint"
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake(str(tmp_path / "lake"))
-
-
-@pytest.fixture
 def free_port() -> Iterator[int]:
     """A port at which nobody listens: it is taken, and was never listened at."""
     with socket.socket() as taken:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -20,16 +19,12 @@ from kraftlab.pipeline.kraft_log.frames import KafkaFormat
 from kraftlab.pipeline.kraft_log.records import METADATA_RECORDS
 from kraftlab.pipeline.lake.commits import Lake
 from kraftlab.pipeline.runs import build
-from kraftlab.pipeline.sources.bronze_pass import BATCHES, QUARANTINE, taken
-from kraftlab.pipeline.sources.formats import FORMATS, KAFKA, KRAFTLAB
-from kraftlab.pipeline.sources.options import Options
-from kraftlab.pipeline.sources.pruning import Bounds
-from kraftlab.pipeline.sources.reader import tasks_of
+from kraftlab.pipeline.sources.bronze_pass import BATCHES, QUARANTINE
+from kraftlab.pipeline.sources.formats import KAFKA, KRAFTLAB
 from kraftlab.pipeline.sources.secret_values import hide_batch
-from kraftlab.pipeline.sources.survey import survey
-from kraftlab.pipeline.storage.parts import written
 
-SPARK: Any = SimpleNamespace(conf=SimpleNamespace(get={"spark.master": "local[1]"}.get))
+from ...helpers.lakes import SPARK, ingest
+
 SALT, STORED, SERVER, PASSWORD = b"marker-salt-0001", b"S" * 31 + b"\x21", b"V" * 32, "marker-password"
 SECRETS = (SALT, STORED, SERVER, PASSWORD.encode())
 KEY = "listener.name.a.ssl.keystore.password"
@@ -103,16 +98,7 @@ def log(request: pytest.FixtureRequest, own_log: Make, tmp_path: Path, encode: M
 def test_tables_of_a_lake_show_no_secret_and_lose_nothing_else(log: Any, tmp_path: Path) -> None:
     name, directory, _ = log
     lake = Lake(str(tmp_path / "lake"))
-    form, options = FORMATS[name], Options((str(directory),), end_offset=1000)
-    found = survey(options.places, form)
-    directories = {table: lake.directory(table, 0, found.log_end) for table in (BATCHES, QUARANTINE)}
-    with lake.writing():
-        parts: dict[str, list[Any]] = {}
-        for task in tasks_of(found, form, options, Bounds.of(options)):
-            for table, files in written(taken(task, form, lake.uri, directories)).files.items():
-                parts.setdefault(table, []).extend(files)
-        for table in directories:
-            lake.commit_parts(table, 0, found.log_end, parts.get(table, ()), details={"controllers": "1"})
+    ingest(lake, name, directory)
     build.build(SPARK, lake)
     for table in (BATCHES, QUARANTINE, *build.TABLES):
         for row in lake.arrow(table).to_pylist():

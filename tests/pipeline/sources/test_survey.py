@@ -14,7 +14,6 @@ from kraftlab.pipeline.sources.formats import FORMATS
 from kraftlab.pipeline.sources.survey import LogEnd, survey
 
 OWN, KAFKA = FORMATS["kraftlab"], FORMATS["kafka"]
-ID = bytes(16)
 Make = Callable[..., Any]
 
 

@@ -37,11 +37,6 @@ def _gaps(lake: Lake) -> list[tuple[Any, ...]]:
     return sorted(tuple(row.values()) for row in lake.arrow("bronze.offset_gaps", columns).to_pylist())
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake(str(tmp_path / "lake"))
-
-
 def test_where_finds_the_records_that_kafkas_own_tool_shows(spark: SparkSession, kafka_log: Path) -> None:
     from kraftlab.pipeline.sources import register
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+pytestmark = pytest.mark.cluster
+
 ID = bytes(range(16))
 RUN_DEADLINE_S = 240
 CREATIONS = 6

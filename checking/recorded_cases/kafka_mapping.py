@@ -24,6 +24,7 @@ from kio.serial import entity_reader, entity_writer
 from kraftlab.common.uuids import to_text
 
 from .mapping import CannotMap, long_id
+from .paths import Value
 
 CLIENT_ID = "recorder"
 """As in the recordings."""
@@ -42,12 +43,12 @@ class Field(NamedTuple):
     kind: str
     is_list: bool
     is_nullable: bool
-    nested: Any
-    default: Any
+    nested: Value
+    default: Value
 
 
 @cache
-def fields_of(kind: Any) -> tuple[Field, ...]:
+def fields_of(kind: Value) -> tuple[Field, ...]:
     """Return the fields of an entity's class."""
     hints = typing.get_type_hints(kind)
     return tuple(_field(field, hints[field.name]) for field in dataclasses.fields(kind))
@@ -74,14 +75,14 @@ def key_of(api: str) -> int:
     """Return the number of a call. CannotMap for an unknown name."""
     if api not in _KEYS:
         raise CannotMap(f"the Kafka protocol has no call {api}")
-    return _KEYS[api]
+    return int(_KEYS[api])
 
 
-def request_frame(api: str, version: int, neutral: dict[str, Any], correlation_id: int) -> bytes:
+def request_frame(api: str, version: int, neutral: dict[str, Value], correlation_id: int) -> bytes:
     """Return a recorded request as a frame with its length. CannotMap for a field that the version lacks."""
     key = key_of(api)
     try:
-        schema: Any = load_request_schema(key, version)
+        schema: Value = load_request_schema(key, version)
     except KioIndexError as error:
         raise CannotMap(f"kio has no version {version} of {api}") from error
     buffer = io.BytesIO()
@@ -98,19 +99,19 @@ def request_frame(api: str, version: int, neutral: dict[str, Any], correlation_i
     return _LENGTH.pack(len(body)) + body
 
 
-def read_response(api: str, version: int, frame: bytes) -> dict[str, Any]:
+def read_response(api: str, version: int, frame: bytes) -> dict[str, Value]:
     """Return a response's frame, without its length, in the format of recordings."""
-    schema: Any = load_response_schema(key_of(api), version)
+    schema: Value = load_response_schema(key_of(api), version)
     _, size = entity_reader(schema.__header_schema__)(frame, 0)
     entity, _ = entity_reader(schema)(frame, size)
-    answer: dict[str, Any] = neutral_entity(entity)
+    answer: dict[str, Value] = neutral_entity(entity)
     return answer
 
 
 # --- requests -----------------------------------------------------------------------------------------------------------
 
 
-def to_entity(kind: Any, neutral: dict[str, Any], at: str) -> Any:
+def to_entity(kind: Value, neutral: dict[str, Value], at: str) -> Value:
     """Return an entity of class `kind` from a recorded object. Absent fields have their defaults."""
     known = {field.recorded_name: field for field in fields_of(kind)}
     for name, value in neutral.items():
@@ -124,7 +125,7 @@ def to_entity(kind: Any, neutral: dict[str, Any], at: str) -> Any:
     )
 
 
-def _to_value(field: Field, value: Any, at: str) -> Any:
+def _to_value(field: Field, value: Any, at: str) -> Value:
     if value is None:
         return None if field.is_nullable else _absent(field)
     if field.is_list:
@@ -132,7 +133,7 @@ def _to_value(field: Field, value: Any, at: str) -> Any:
     return _to_item(field, value, at)
 
 
-def _to_item(field: Field, value: Any, at: str) -> Any:
+def _to_item(field: Field, value: Any, at: str) -> Value:
     try:
         if field.nested is not None:
             return to_entity(field.nested, value, at)
@@ -165,9 +166,9 @@ def _absent(field: Field) -> Any:
 # --- responses ----------------------------------------------------------------------------------------------------------
 
 
-def neutral_entity(entity: Any) -> dict[str, Any]:
+def neutral_entity(entity: Value) -> dict[str, Value]:
     """Return an entity as JSON in the format of recordings."""
-    return {field.recorded_name: _from_value(field, getattr(entity, field.name)) for field in fields_of(type(entity))}
+    return {field.recorded_name: _from_value(field, getattr(entity, field.name)) for field in fields_of(entity.__class__)}
 
 
 def _from_value(field: Field, value: Any) -> Any:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from kraftlab.common.errors import ErrorCode
 
@@ -30,7 +29,7 @@ from .doors import Door, NoAnswer, NotAsked
 from .judgement import BetterText, Difference, Failure, Judge, Outcome
 from .lab import POLL_S, TOPIC, Lab, LabFault
 from .mapping import CannotMap, is_uuid, short_id
-from .paths import Path
+from .paths import Path, Value
 from .tidying import tidy
 
 PATIENCE_S = 3.0
@@ -70,7 +69,7 @@ def placements(document: Document) -> frozenset[tuple[int | str, str, int]]:
     return frozenset(found)
 
 
-def has_no_coordinator(response: Any) -> bool:
+def has_no_coordinator(response: Value) -> bool:
     """Return whether an answer says that the node does not coordinate the group, or not yet: the call had no effect."""
     if isinstance(response, list):
         return any(map(has_no_coordinator, response))
@@ -122,7 +121,7 @@ class Run:
         for broker in self._document.stopped_brokers:
             self._attempt(0, "precondition.stopped_brokers", lambda broker=broker: self._lab.stop_broker(broker))  # type: ignore[misc]
 
-    def _step(self, index: int, step: dict[str, Any]) -> None:
+    def _step(self, index: int, step: dict[str, Value]) -> None:
         if "api" in step:
             self._attempt(index, "api", lambda: self._request(index, step))
         elif "action" in step:
@@ -143,7 +142,7 @@ class Run:
         except Exception as error:
             self._fail(index, what, "no fault", f"{type(error).__name__}: {error}")
 
-    def _fail(self, index: int, path: str, expected: Any, got: Any) -> None:
+    def _fail(self, index: int, path: str, expected: Value, got: Value) -> None:
         at = f"steps[{index}].{path}"
         document = {"steps": {index: {path: got}}}
         step = self._document.steps[index] if index < len(self._document.steps) else {}
@@ -155,7 +154,7 @@ class Run:
 
     # --- requests -------------------------------------------------------------------------------------------------------
 
-    def _request(self, index: int, step: dict[str, Any]) -> None:
+    def _request(self, index: int, step: dict[str, Value]) -> None:
         api, recorded = step["api"], step["response"]
         request = self._own_names(self._lab.own_paths(step["request"]))
         if recorded is None:
@@ -178,7 +177,7 @@ class Run:
             Failure(self._document.name, index, paths.write(item.path), item.expected, item.got) for item in found
         ]
 
-    def _destination(self, index: int, step: dict[str, Any]) -> int | str:
+    def _destination(self, index: int, step: dict[str, Value]) -> int | str:
         to: int | str = step["to"]
         if self._tolerance.coordinators and isinstance(to, int):
             group = next(iter(self._tolerance.coordinators.values()))
@@ -191,7 +190,7 @@ class Run:
         is_told = {None, index} & self._tolerance.is_any_standby
         return self._lab.any_standby() if is_told or recorded.get("error_code") in _STANDBY_CODES else to
 
-    def _own_names(self, value: Any) -> Any:
+    def _own_names(self, value: Value) -> Value:
         """Return a recorded request with our ids for its placeholders and fetch sessions."""
         if isinstance(value, list):
             return [self._own_names(item) for item in value]
@@ -207,7 +206,7 @@ class Run:
             return own_id
         return short_id(value) if is_uuid(value) else value
 
-    def _learn_ids(self, step: dict[str, Any], response: dict[str, Any]) -> None:
+    def _learn_ids(self, step: dict[str, Value], response: dict[str, Value]) -> None:
         if step["response"].get("session_id") and response.get("session_id"):
             self._sessions[step["response"]["session_id"]] = response["session_id"]
         if step["api"] == "CreateTopics":
@@ -215,13 +214,13 @@ class Run:
                 if topic["error_code"] == ErrorCode.NONE and topic.get("topic_id"):
                     self._placeholders.learn(topic_id_of(topic["name"]), topic["topic_id"])
 
-    def _answer(self, step: dict[str, Any], response: dict[str, Any]) -> dict[str, Any]:
+    def _answer(self, step: dict[str, Value], response: dict[str, Value]) -> dict[str, Value]:
         return trims.apply(step.get("trimmed", ()), self._lab.recorded_paths(response), self._is_own_topic)
 
     def _is_own_topic(self, name: str) -> bool:
         return f'"{name}"' in self._document.text
 
-    def _compare(self, index: int, step: dict[str, Any], ours: dict[str, Any]) -> list[Mismatch]:
+    def _compare(self, index: int, step: dict[str, Value], ours: dict[str, Value]) -> list[Mismatch]:
         """Return unintended mismatches, and note intended ones."""
         path: Path = ("steps", index, "response")
         recorded, got = step["response"], ours
@@ -257,7 +256,7 @@ class Run:
             self._outcome.texts += texts
         return left
 
-    def _with_free_dirs(self, response: dict[str, Any], broker: int | str) -> dict[str, Any]:
+    def _with_free_dirs(self, response: dict[str, Value], broker: int | str) -> dict[str, Value]:
         """Return a DescribeLogDirs answer with the replicas in freely chosen dirs moved to `anywhere`."""
         results, anywhere = [], []
         for result in response.get("results") or ():
@@ -278,7 +277,7 @@ class Run:
             return True
         return (broker, topic, partition) not in self._placed
 
-    def _expect_refusal(self, index: int, step: dict[str, Any], ask: Callable[[], dict[str, Any]]) -> None:
+    def _expect_refusal(self, index: int, step: dict[str, Value], ask: Callable[[], dict[str, Value]]) -> None:
         """Expect a refusal of the whole request, where Kafka closed the connection or gave no answer."""
         try:
             response = ask()
@@ -294,7 +293,7 @@ class Run:
     def _wait_s(self) -> float:
         return WAIT_AFTER_FAILURE_S if self._outcome.failures else WAIT_S
 
-    def _act(self, index: int, step: dict[str, Any]) -> None:
+    def _act(self, index: int, step: dict[str, Value]) -> None:
         action = step["action"]
         lab = self._lab
         if action == "create_topic":
@@ -314,7 +313,8 @@ class Run:
             self._stopped[step["broker"]] = broker
             lab.stop_broker(broker, kill=action == "kill_broker")
         elif action == "start_broker":
-            lab.start_broker(self._stopped.get(step["broker"], step["broker"]))
+            named: int = step["broker"]
+            lab.start_broker(self._stopped.get(named, named))
         elif action == "kill_controller":
             lab.kill_controller()
         elif action == "start_controller":
@@ -336,7 +336,7 @@ class Run:
             self._lab.wait_until(what, lambda: is_true(self._lab), timeout_s)
 
 
-def error_codes(value: Any) -> list[int]:
+def error_codes(value: Value) -> list[int]:
     """Return all error codes in an answer."""
     if isinstance(value, dict):
         own = [value["error_code"]] if "error_code" in value else []
@@ -344,7 +344,7 @@ def error_codes(value: Any) -> list[int]:
     return [code for item in value for code in error_codes(item)] if isinstance(value, list) else []
 
 
-def is_refusal(response: dict[str, Any]) -> bool:
+def is_refusal(response: dict[str, Value]) -> bool:
     """Return whether an answer refuses the whole request: by its own error, or by that of all its entries."""
     if response.get("error_code"):
         return response["error_code"] in _REFUSED

@@ -18,6 +18,8 @@ from google.protobuf.message import Message
 from kraftlab.common.uuids import from_text, to_text
 from kraftlab.rpc.methods import METHODS
 
+from .paths import Value
+
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _INTEGERS = (
     FieldDescriptor.CPPTYPE_INT32,
@@ -53,7 +55,7 @@ def long_id(text: str) -> str | None:
 # --- requests -----------------------------------------------------------------------------------------------------------
 
 
-def build_request(api: str, version: int | None, neutral: dict[str, Any], *, is_refused: bool = False) -> Message:
+def build_request(api: str, version: int | None, neutral: dict[str, Value], *, is_refused: bool = False) -> Message:
     """Return our request for a recorded one. CannotMap for a field that ours lacks; if Kafka refused the whole request unread
     (`is_refused`), the field is omitted instead.
     """
@@ -135,7 +137,7 @@ def wrapped_field(descriptor: Descriptor) -> FieldDescriptor | None:
 # --- responses ----------------------------------------------------------------------------------------------------------
 
 
-def neutral_response(response: Any) -> dict[str, Any]:
+def neutral_response(response: Value) -> dict[str, Value]:
     """Return our answer in the format of recordings, with the header's error at the top unless it has its own error there."""
     answer = {name: getattr(response.header, name) if response.header.HasField(name) else None for name in ("error_message",)}
     answer["error_code"] = response.header.error_code
@@ -145,7 +147,7 @@ def neutral_response(response: Any) -> dict[str, Any]:
     return answer
 
 
-def neutral(message: Any) -> Any:
+def neutral(message: Value) -> Value:
     """Return a message as JSON, a wrapper as its list."""
     wrapped = wrapped_field(message.DESCRIPTOR)
     if wrapped is not None and wrapped.name in ("values", "names"):

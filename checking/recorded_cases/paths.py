@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+Value = Any
+"""A value of a recording, as `json` reads it, or a message with its fields: of protobuf, or of kio."""
 Part = str | int
 Path = tuple[Part, ...]
 
@@ -71,10 +73,10 @@ def _is_one(wanted: Part, part: Part) -> bool:
     return wanted == part
 
 
-def value_at(document: Any, path: Path) -> Any:
+def value_at(document: Value, path: Path) -> Value:
     """Return the value at a path. LookupError if there is none."""
     for part in path:
-        if isinstance(part, int) != isinstance(document, list) or not isinstance(document, (list, dict)):
+        if not isinstance(document, list if isinstance(part, int) else dict):
             raise LookupError(f"nothing stands at {write(path)}")
-        document = document[part]
+        document = document[part]  # type: ignore[index]
     return document

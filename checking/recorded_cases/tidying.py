@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kraftlab.admin.v1 import admin_pb2 as pb
 
 from .documents import Document
 from .lab import BROKER, TOPIC, Lab
+from .paths import Value
 
 _DYNAMIC = (
     pb.CONFIG_SOURCE_DYNAMIC_BROKER_CONFIG,
@@ -60,15 +59,15 @@ def _reset_configs(lab: Lab, kind: int, name: str) -> None:
     (result,) = lab.call(to, "DescribeConfigs", pb.DescribeConfigsRequest(resources=[resource])).results
     wanted: dict[str, str] = lab.set_up_configs.get((kind, name), {})
     found = {entry.name: entry.value for entry in result.configs if entry.config_source in _DYNAMIC and _is_own(entry, name)}
-    changes: dict[str, Any] = {key: None for key in found if key not in wanted}
+    changes: dict[str, Value] = {key: None for key in found if key not in wanted}
     changes |= {key: value for key, value in wanted.items() if found.get(key) != value}
     if changes and not result.error_code:
         lab.alter_configs(kind, name, changes, to=to)
 
 
-def _is_own(entry: Any, resource_name: str) -> bool:
+def _is_own(entry: Value, resource_name: str) -> bool:
     """Return whether a config is set at the resource itself, not at the default of all brokers."""
-    is_default = entry.config_source == pb.CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER_CONFIG
+    is_default: bool = entry.config_source == pb.CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER_CONFIG
     return is_default == (resource_name == "")
 
 

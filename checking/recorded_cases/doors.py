@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import socket
 import struct
-from typing import Any, Protocol
+from typing import Protocol
 
 import grpc
 
@@ -19,6 +19,7 @@ from .documents import Document
 from .kafka_mapping import read_response, request_frame
 from .lab import CALL_TIMEOUT_S, Lab, LabFault
 from .mapping import build_request, neutral_response
+from .paths import Value
 
 SILENCE_S = 2.0
 """Time to wait for an answer where Kafka gave none."""
@@ -45,7 +46,7 @@ class Door(Protocol):
         """Return why a scenario cannot run through this door; None if it can."""
         ...
 
-    def ask(self, lab: Lab, to: int | str, step: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
+    def ask(self, lab: Lab, to: int | str, step: dict[str, Value], request: dict[str, Value]) -> dict[str, Value]:
         """Return the answer to a recorded request with own names. NoAnswer, NotAsked, CannotMap, LabFault."""
         ...
 
@@ -60,7 +61,7 @@ class GrpcDoor:
     def skip_reason(self, document: Document) -> str | None:
         return "runs through the Kafka protocol alone" if document.group in WIRE_GROUPS else None
 
-    def ask(self, lab: Lab, to: int | str, step: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
+    def ask(self, lab: Lab, to: int | str, step: dict[str, Value], request: dict[str, Value]) -> dict[str, Value]:
         if CALLS[step["api"]].place is LISTENER:
             if step.get("as"):
                 raise NotAsked(f"{step['api']} is a call of KAFKA listeners, which have no SASL")
@@ -85,7 +86,7 @@ class KafkaDoor:
         users = sorted({step["as"] for step in document.steps if step.get("as")})
         return f"asks as {', '.join(users)}, and KAFKA listeners have no SASL" if users else None
 
-    def ask(self, lab: Lab, to: int | str, step: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
+    def ask(self, lab: Lab, to: int | str, step: dict[str, Value], request: dict[str, Value]) -> dict[str, Value]:
         _catch_up(lab, to)
         correlation_id = next(self._correlation_ids)
         frame = request_frame(step["api"], step["version"], request, correlation_id)

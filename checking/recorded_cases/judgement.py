@@ -6,12 +6,11 @@ import fnmatch
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from . import paths
 from .comparison import Mismatch
 from .moves import Place
-from .paths import Path
+from .paths import Path, Value
 from .tolerance import SETS
 
 
@@ -20,7 +19,7 @@ class _Anything:
         return "anything"
 
 
-ANYTHING: Any = _Anything()
+ANYTHING: Value = _Anything()
 
 
 @dataclass(frozen=True)
@@ -33,9 +32,9 @@ class Difference:
     scenario: str
     path: str
     reason: str
-    ours: Any = ANYTHING
-    when: Callable[[dict[str, Any]], bool] | None = None
-    fits: Callable[[Place, Any], bool] | None = None
+    ours: Value = ANYTHING
+    when: Callable[[dict[str, Value]], bool] | None = None
+    fits: Callable[[Place, Value], bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -55,8 +54,8 @@ class Failure:
     scenario: str
     step: int
     path: str
-    expected: Any
-    got: Any
+    expected: Value
+    got: Value
 
 
 @dataclass
@@ -67,7 +66,7 @@ class Outcome:
     failures: list[Failure] = field(default_factory=list)
     differences: dict[tuple[str, str], str] = field(default_factory=dict)
     """(path, reason) pairs in order."""
-    texts: list[dict[str, Any]] = field(default_factory=list)
+    texts: list[dict[str, Value]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -85,13 +84,13 @@ class Judge:
         scenario: str,
         differences: Sequence[Difference],
         texts: Iterable[BetterText],
-        steps: Sequence[dict[str, Any]] = (),
+        steps: Sequence[dict[str, Value]] = (),
     ) -> None:
         self._steps = steps
         self._differences = [(paths.parse(row.path), row) for row in differences if fnmatch.fnmatchcase(scenario, row.scenario)]
         self._texts = list(texts)
 
-    def difference(self, path: Path, step: dict[str, Any], document: dict[str, Any]) -> Difference | None:
+    def difference(self, path: Path, step: dict[str, Value], document: dict[str, Value]) -> Difference | None:
         """Return the row that intends the difference of our answer at a path. `document` is {"steps": {index: …}}."""
         for pattern, row in self._differences:
             if row.when is not None and not row.when(step):
@@ -101,10 +100,10 @@ class Judge:
                     return row
         return None
 
-    def _is_ours(self, row: Difference, path: Path, document: dict[str, Any]) -> bool:
+    def _is_ours(self, row: Difference, path: Path, document: dict[str, Value]) -> bool:
         if row.ours is ANYTHING and row.fits is None:
             return True
-        value: Any = document
+        value: Value = document
         try:
             for part in path:
                 value = value[part]
@@ -118,7 +117,7 @@ class Judge:
             return sorted(value) == sorted(row.ours)
         return bool(value == row.ours)
 
-    def expects(self, path: Path, step: dict[str, Any]) -> bool:
+    def expects(self, path: Path, step: dict[str, Value]) -> bool:
         """Return whether a row intends a difference at a path for every answer."""
         return any(
             paths.covers(pattern, path)
@@ -141,7 +140,7 @@ class Judge:
         return None
 
 
-def report(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def report(outcomes: Sequence[Outcome]) -> dict[str, Value]:
     """Return the report of `--cases-report`."""
     verdicts = [outcome.verdict for outcome in outcomes]
     return {

@@ -10,13 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from kraftlab.common.errors import ErrorCode
 
 from . import paths
 from .mapping import is_uuid, long_id
-from .paths import Path
+from .paths import Path, Value
 from .tolerance import Holder, Tolerance
 
 ABSENT = "(absent)"
@@ -31,8 +30,8 @@ class Mismatch:
     """One field that differs from the recording. `is_wording`: both are texts of messages."""
 
     path: Path
-    expected: Any
-    got: Any
+    expected: Value
+    got: Value
     is_wording: bool = False
 
 
@@ -82,10 +81,10 @@ class Comparison:
         self._tolerance = tolerance
         self._placeholders = placeholders
 
-    def mismatches(self, expected: Any, got: Any, path: Path) -> list[Mismatch]:
+    def mismatches(self, expected: Value, got: Value, path: Path) -> list[Mismatch]:
         return list(self._compare(expected, got, path, None))
 
-    def _compare(self, expected: Any, got: Any, path: Path, holder: Holder | None) -> Iterator[Mismatch]:
+    def _compare(self, expected: Value, got: Value, path: Path, holder: Holder | None) -> Iterator[Mismatch]:
         if not is_member(expected) and self._tolerance.skips(path, self._api, holder):
             return
         if isinstance(expected, dict):
@@ -100,7 +99,7 @@ class Comparison:
             if not (is_wording and self._tolerance.is_text_free(path, self._api)):
                 yield Mismatch(path, expected, got, is_wording)
 
-    def _compare_objects(self, expected: dict[str, Any], got: Any, path: Path) -> Iterator[Mismatch]:
+    def _compare_objects(self, expected: dict[str, Value], got: Value, path: Path) -> Iterator[Mismatch]:
         if not isinstance(got, dict):
             yield Mismatch(path, expected, got)
             return
@@ -120,7 +119,7 @@ class Comparison:
             if name != expected and not self._tolerance.skips(path, self._api, None):
                 yield Mismatch(path, expected, name)
 
-    def _compare_lists(self, expected: list[Any], got: Any, path: Path, holder: Holder | None) -> Iterator[Mismatch]:
+    def _compare_lists(self, expected: list[Value], got: Value, path: Path, holder: Holder | None) -> Iterator[Mismatch]:
         if not isinstance(got, list):
             yield Mismatch(path, expected, got)
             return
@@ -142,7 +141,7 @@ class Comparison:
         for index, (wanted, found) in enumerate(zip(expected, got, strict=True)):
             yield from self._compare(wanted, found, (*path, index), None)
 
-    def _arranged(self, expected: list[Any], got: list[Any], path: Path) -> list[Any]:
+    def _arranged(self, expected: list[Value], got: list[Value], path: Path) -> list[Value]:
         """Return our elements in the order of the most similar recorded elements."""
         left = list(got)
         arranged = []
@@ -153,7 +152,7 @@ class Comparison:
             arranged.append(left.pop(faults.index(min(faults))))
         return arranged + left
 
-    def _is_same(self, expected: Any, got: Any, path: Path) -> bool:
+    def _is_same(self, expected: Value, got: Value, path: Path) -> bool:
         if isinstance(expected, str) and isinstance(got, str):
             return self._is_same_text(expected, got)
         if isinstance(expected, bool) or isinstance(got, bool):

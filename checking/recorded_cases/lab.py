@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import grpc
 
@@ -19,6 +18,8 @@ from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ApiError
 from kraftlab.lab import LocalCluster
 from kraftlab.records.record_batch import Record, build_batch
+
+from .paths import Value
 
 CONTROLLERS, BROKERS, LOG_DIRS = 3, 5, 2
 BARE = 1, 1, 1
@@ -156,18 +157,18 @@ class Lab:
         assert at is not None, "every node has one"
         return at
 
-    def send(self, to: int | str, api: str, request: Any, user: str | None = None) -> Any:
+    def send(self, to: int | str, api: str, request: Value, user: str | None = None) -> Value:
         """Return the answer of a node, also a refusal. grpc.RpcError."""
         if not request.header.min_offset:
             request.header.min_offset = self.newest_offset
         metadata = (("kraftlab-user", user), ("kraftlab-password", f"{user}-secret")) if user else ()
-        response = self._channels.unary(self.endpoint(to), api)(request, timeout=CALL_TIMEOUT_S, metadata=metadata)
+        response: Value = self._channels.unary(self.endpoint(to), api)(request, timeout=CALL_TIMEOUT_S, metadata=metadata)
         self.newest_offset = max(self.newest_offset, response.header.metadata_offset)
         if response.header.leader_id >= 0:
             self.active = response.header.leader_id
         return response
 
-    def call(self, to: int | str, api: str, request: Any) -> Any:
+    def call(self, to: int | str, api: str, request: Value) -> Value:
         """Return the answer of a node to a super user. LabFault for a refusal of the whole request."""
         try:
             response = self.send(to, api, request)
@@ -179,11 +180,11 @@ class Lab:
 
     # --- names of places ------------------------------------------------------------------------------------------------
 
-    def own_paths(self, value: Any) -> Any:
+    def own_paths(self, value: Value) -> Value:
         """Return a recorded request with our log dirs."""
         return _in_texts(value, lambda text: _LOG_DIR.sub(lambda found: self._own_of_recorded.get(found[0], found[0]), text))
 
-    def recorded_paths(self, value: Any) -> Any:
+    def recorded_paths(self, value: Value) -> Value:
         """Return our answer with the recorded log dirs."""
         return _in_texts(value, self._with_recorded_paths)
 
@@ -281,7 +282,7 @@ class Lab:
             self.cluster.wait_ready(WAIT_TIMEOUT_S)
             self.find_active()
 
-    def _demand(self, results: Any, what: str) -> None:
+    def _demand(self, results: Value, what: str) -> None:
         try:
             raise_first_error(results)
         except ApiError as error:
@@ -296,7 +297,7 @@ class Lab:
             time.sleep(POLL_S)
 
 
-def _in_texts(value: Any, change: Callable[[str], str]) -> Any:
+def _in_texts(value: Value, change: Callable[[str], str]) -> Value:
     """Return a copy of JSON with every text changed."""
     if isinstance(value, str):
         return change(value)

@@ -13,12 +13,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from . import paths
-from .paths import Path
+from .paths import Path, Value
 
-Step = dict[str, Any]
+Step = dict[str, Value]
 Key = tuple[str, int]
 
 _AT_REST = re.compile(r"no reassignment on topic (\S+)")
@@ -32,14 +32,14 @@ class Place(NamedTuple):
     path: Path
 
     @property
-    def index(self) -> int:
+    def at(self) -> int:
         return int(self.path[1])
 
     @property
     def step(self) -> Step:
-        return self.steps[self.index]
+        return self.steps[self.at]
 
-    def recorded(self) -> Any:
+    def recorded(self) -> Value:
         """Return the recorded value at the place, None without one."""
         try:
             return paths.value_at({"steps": list(self.steps)}, self.path)
@@ -150,7 +150,7 @@ def _accepted(step: Step) -> set[Key]:
 def history_at(place: Place) -> History | None:
     """Return the history of the place's partition before its step, None without a known partition."""
     key = _partition_at(place)
-    return None if key is None else histories(place.steps[: place.index]).get(key)
+    return None if key is None else histories(place.steps[: place.at]).get(key)
 
 
 def _partition_at(place: Place) -> Key | None:
@@ -166,7 +166,7 @@ def _partition_at(place: Place) -> Key | None:
 
 def waits_for_dropped(place: Place) -> bool:
     """Return whether a step waits until dropped brokers are in sync, or observes that a move never ends."""
-    found = histories(place.steps[: place.index])
+    found = histories(place.steps[: place.at])
     what = str(place.step.get("what", ""))
     in_sync = _IN_SYNC.match(what)
     if in_sync is not None:

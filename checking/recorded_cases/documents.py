@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+from .paths import Value
 
 VOLATILE_FILE = "volatile.json"
 
@@ -21,7 +22,7 @@ class Document:
     name: str
     group: str
     shows: str
-    steps: tuple[dict[str, Any], ...]
+    steps: tuple[dict[str, Value], ...]
     stopped_brokers: tuple[int, ...] = ()
     volatile: tuple[str, ...] = ()
     unknown_preconditions: tuple[str, ...] = ()

@@ -10,10 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from . import paths
-from .paths import ANY_DEPTH, Path
+from .paths import ANY_DEPTH, Path, Value
 
 _PATH = re.compile(r"(?P<path>(?:steps\[|\*\*\.)\S+)(?P<remark> .*)?")
 _FIELD_NAME = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
@@ -31,11 +30,11 @@ HASHED = (
 """Lists that Kafka reads from a hash map. Their order has no meaning; most recordings sort them."""
 
 ALL = {"ListPartitionReassignments": ("topics", ("topics", "partitions"))}
-"""Call → the field that is null in a request for everything, and the lists that Kafka then reads from a hash map."""
+"""Value → the field that is null in a request for everything, and the lists that Kafka then reads from a hash map."""
 SETS = ("isr_nodes",)
 """Lists in an order of arrival."""
 
-Holder = dict[str, Any]
+Holder = dict[str, Value]
 """The recorded object of a field."""
 
 
@@ -99,7 +98,7 @@ def of(entries: tuple[str, ...], global_entries: tuple[str, ...] = (), global_na
     return tolerance
 
 
-def add_order_of_all(step: dict[str, Any], tolerance: Tolerance) -> None:
+def add_order_of_all(step: dict[str, Value], tolerance: Tolerance) -> None:
     """Make the lists of a step's call unordered if the request is for everything."""
     field_name, lists = ALL.get(step["api"], ("", ()))
     if lists and step["request"].get(field_name) is None:

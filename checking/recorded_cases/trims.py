@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from . import paths
-from .paths import ANY_DEPTH, Path
+from .paths import ANY_DEPTH, Path, Value
 from .tolerance import Rule, Tolerance
 
 _RESPONSE = "response."
@@ -28,7 +27,7 @@ def clauses(trimmed: Iterable[str]) -> list[str]:
     return [clause.strip() for entry in trimmed for clause in re.split(r"; |, (?=sorted)", entry)]
 
 
-def apply(trimmed: Iterable[str], response: dict[str, Any], is_own_topic: Callable[[str], bool]) -> dict[str, Any]:
+def apply(trimmed: Iterable[str], response: dict[str, Value], is_own_topic: Callable[[str], bool]) -> dict[str, Value]:
     """Return our answer with the same trims."""
     for clause in clauses(trimmed):
         removed, one, unlike, own = (form.fullmatch(clause) for form in (_REMOVED, _ONLY_ONE, _ONLY_UNLIKE, _OWN_TOPICS))
@@ -65,7 +64,7 @@ def _list_path(text: str | None) -> Path | None:
     return None if text is None else paths.parse(text.removeprefix(_RESPONSE))
 
 
-def _is_own(item: Any, is_own_topic: Callable[[str], bool]) -> bool:
+def _is_own(item: Value, is_own_topic: Callable[[str], bool]) -> bool:
     """Return whether an element is a topic of the scenario, or has no topic name."""
     if not isinstance(item, dict):
         return True
@@ -75,15 +74,15 @@ def _is_own(item: Any, is_own_topic: Callable[[str], bool]) -> bool:
     return name is None or is_own_topic(name)
 
 
-def _has_id(key: str, wanted: int) -> Callable[[Any], bool]:
+def _has_id(key: str, wanted: int) -> Callable[[Value], bool]:
     return lambda item: wanted in (item.get(key), item.get(f"{key}_id"), item.get(f"{key}_index"))
 
 
-def _is_unlike(field: str, value: str) -> Callable[[Any], bool]:
+def _is_unlike(field: str, value: str) -> Callable[[Value], bool]:
     return lambda item: str(item.get(field)) != value
 
 
-def _filter(response: Any, pattern: Path | None, keeps: Callable[[Any], bool], path: Path = ()) -> Any:
+def _filter(response: Value, pattern: Path | None, keeps: Callable[[Value], bool], path: Path = ()) -> Value:
     """Return a copy with only the kept elements of the lists at `pattern`, by default of the lists at the top."""
     if isinstance(response, dict):
         return {name: _filter(value, pattern, keeps, (*path, name)) for name, value in response.items()}

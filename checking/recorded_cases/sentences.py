@@ -10,11 +10,11 @@ import json
 import re
 import time
 from collections.abc import Callable
-from typing import Any
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 
 from .lab import POLL_S, Lab, LabFault
+from .paths import Value
 
 Question = Callable[[Lab], bool]
 OBSERVED_S = 0.3
@@ -44,7 +44,7 @@ def observe(lab: Lab, what: str, is_true: Question) -> None:
 # --- what can be asked --------------------------------------------------------------------------------------------------
 
 
-def _partition(lab: Lab, topic: str, index: int) -> Any:
+def _partition(lab: Lab, topic: str, index: int) -> Value:
     request = pb.DescribeTopicPartitionsRequest(topics=pb.TopicNames(names=[topic]))
     for found in lab.call("controller", "DescribeTopicPartitions", request).topics:
         for partition in found.partitions:
