@@ -64,7 +64,7 @@ from .replication.fetch_service import FetchService
 from .replication.fetcher import Fetchers
 from .upkeep.cleaner import Cleaner
 from .upkeep.directory_returns import DirectoryReturns
-from .upkeep.flushing import Flushing
+from .upkeep.flushing import Flusher
 from .upkeep.move_reports import MoveReports
 from .upkeep.producer_expiry import ProducerExpiry
 from .upkeep.retention import Retention
@@ -215,7 +215,7 @@ class BrokerNode:
             self._remove_expired,
             Cleaner(self.replicas, self.configs).run,
             ProducerExpiry(self.replicas, self.configs).run,
-            Flushing(self.logs, self.disks, config.log_flush_scheduler_interval_ms).run,
+            Flusher(self.logs, self.disks, config.log_flush_scheduler_interval_ms).run,
             Retention(self.replicas, self.configs, config.log_retention_check_interval_ms).run,
         )
         for task in tasks:

@@ -20,7 +20,7 @@ from .meta_properties import verify
 from .models import ControllerConfig
 
 
-class Forcing:
+class StandaloneController:
     """One controller with a locked directory. ConfigError names the obstacle; nothing was changed then."""
 
     def __init__(self, config: ControllerConfig) -> None:
@@ -60,9 +60,9 @@ class Forcing:
 
 
 @contextmanager
-def forcing(config: ControllerConfig) -> Iterator[Forcing]:
+def forcing(config: ControllerConfig) -> Iterator[StandaloneController]:
     """Lock the directory meanwhile. ConfigError if the controller runs, or if its directory is not formatted."""
-    found = Forcing(config)
+    found = StandaloneController(config)
     with ExitStack() as stack:
         try:
             stack.enter_context(DirectoryLock(str(config.metadata_log_dir)))

@@ -412,7 +412,7 @@ class PeerAnswer(NamedTuple):
 OnAnswer = Callable[[PeerAnswer | PeerFailure], None]
 
 
-class _Pending(NamedTuple):
+class _PendingRequest(NamedTuple):
     api: int
     node_id: int
     deadline: float
@@ -431,7 +431,7 @@ class PeerClient:
         self._network = network
         self._nursery = nursery
         self._identity = identity
-        self._pending: dict[int, _Pending] = {}
+        self._pending: dict[int, _PendingRequest] = {}
         self._unsent: dict[int, bytearray] = {}
         """Frames that wait for a connection, by correlation."""
         self._last_correlation = 0
@@ -488,7 +488,7 @@ class PeerClient:
         )
         now = trio.current_time()
         deadline = now + timeout_ms / 1000
-        self._pending[correlation] = _Pending(api, node_id, deadline, now, on_answer)
+        self._pending[correlation] = _PendingRequest(api, node_id, deadline, now, on_answer)
         if self._connection is not None and not self._connection.closed:
             self._connection.write(data)
         else:

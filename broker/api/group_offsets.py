@@ -22,7 +22,7 @@ from kraftlab.rpc.versions import version_of
 from ..groups import offset_jobs
 from ..groups.coordinator import Coordinator
 from ..groups.offset_jobs import Codes
-from ..groups.offsets import NO_EPOCH, Committed, Place
+from ..groups.offsets import NO_EPOCH, CommittedOffset, Place
 from ..log.clock import wall_clock_ms
 
 NO_OFFSET = -1
@@ -53,7 +53,7 @@ class GroupOffsets:
         version, response, now_ms = version_of(message), admin_pb2.OffsetCommitResponse(), wall_clock_ms()
         retention_ms = message.retention_time_ms if message.HasField("retention_time_ms") else NO_RETENTION
         expires_at_ms = None if retention_ms == NO_RETENTION else min(max(now_ms + retention_ms, 0), LAST_MS)
-        entries: list[tuple[Place, Committed]] = []
+        entries: list[tuple[Place, CommittedOffset]] = []
         rows = _Rows(response.topics)
         turns = Turns()
         for topic in message.topics:
@@ -68,7 +68,7 @@ class GroupOffsets:
                     row.partitions.add(partition_index=number, error_code=code)
                     continue
                 epoch = partition.committed_leader_epoch if partition.HasField("committed_leader_epoch") else NO_EPOCH
-                committed = Committed(
+                committed = CommittedOffset(
                     partition.committed_offset, epoch, partition.committed_metadata, now_ms, expires_at_ms, image.topic_id
                 )
                 entries.append(((image.name, number), committed))
@@ -81,7 +81,7 @@ class GroupOffsets:
         return response
 
     async def _commit(
-        self, message: admin_pb2.OffsetCommitRequest, entries: Sequence[tuple[Place, Committed]], version: int
+        self, message: admin_pb2.OffsetCommitRequest, entries: Sequence[tuple[Place, CommittedOffset]], version: int
     ) -> Sequence[ErrorCode]:
         generation = message.generation_id_or_member_epoch if message.HasField("generation_id_or_member_epoch") else -1
         request = offset_jobs.Commit(
@@ -125,7 +125,7 @@ class GroupOffsets:
         """Fill the answer about one group; return the group's error."""
         try:
             shard = self._coordinator.shard_of(asked.group_id)
-            found: dict[Place, Committed] = await shard.ask(dict, partial(offset_jobs.fetch, shard, asked.group_id))
+            found: dict[Place, CommittedOffset] = await shard.ask(dict, partial(offset_jobs.fetch, shard, asked.group_id))
         except ApiError as error:
             return error.code
         topics = self._coordinator.image.topics
@@ -153,7 +153,7 @@ class GroupOffsets:
                 _add_offset(result, number, None, ErrorCode.UNKNOWN_TOPIC_ID)
         return ErrorCode.NONE
 
-    def _add_all(self, row: Any, found: dict[Place, Committed], version: int) -> None:
+    def _add_all(self, row: Any, found: dict[Place, CommittedOffset], version: int) -> None:
         """Add all offsets of a group. A topic that is gone has no id, so that it is left out of answers with ids."""
         by_name = self._coordinator.image.topics.by_name
         rows = _Rows(row.topics)
@@ -230,7 +230,7 @@ class _Rows:
         return row
 
 
-def _add_offset(row: Any, number: int, committed: Committed | None, code: ErrorCode = ErrorCode.NONE) -> None:
+def _add_offset(row: Any, number: int, committed: CommittedOffset | None, code: ErrorCode = ErrorCode.NONE) -> None:
     row.partitions.add(
         partition_index=number,
         committed_offset=NO_OFFSET if committed is None else committed.offset,

@@ -14,7 +14,7 @@ from kraftlab.common.errors import ErrorCode
 from ..log.clock import wall_clock_ms
 from . import offsets
 from .group import CONSUMER, Group, State, Token
-from .offsets import Committed, Place
+from .offsets import CommittedOffset, Place
 from .rebalance import can_commit, touched
 from .records import group_tombstone, offset_record
 from .shard import Change, Shard
@@ -34,7 +34,7 @@ class Commit(NamedTuple):
     member_id: str
     instance_id: str | None
     generation: int
-    entries: Sequence[tuple[Place, Committed]]
+    entries: Sequence[tuple[Place, CommittedOffset]]
     without_group: ErrorCode
 
 

@@ -44,7 +44,7 @@ class Doubt(NamedTuple):
     reason: str
 
 
-class Unserved:
+class UnservedDirectories:
     """The directories that a broker does not serve. `on_change` is called when a log is closed."""
 
     def __init__(self, delete_delay_ms: int, stray_grace_ms: int, on_change: Callable[[], None]) -> None:

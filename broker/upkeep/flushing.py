@@ -22,7 +22,7 @@ DEFAULT_INTERVAL_MS = 1000
 logger = logging.getLogger("kraftlab.broker.upkeep.flushing")
 
 
-class Flushing:
+class Flusher:
     """Runs on the broker's event loop; the work itself goes to the disks' threads."""
 
     def __init__(self, logs: LogManager, disks: Disks, interval_ms: int) -> None:

@@ -80,7 +80,7 @@ class Done(msgspec.Struct, frozen=True, tag="done", omit_defaults=True):
     status: Status | None = None
 
 
-class Refused(msgspec.Struct, frozen=True, tag="refused"):
+class OrderRefused(msgspec.Struct, frozen=True, tag="refused"):
     """An order was refused; `error` gives the reason and the next step."""
 
     error: str

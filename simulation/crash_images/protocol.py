@@ -36,7 +36,7 @@ _VERY_SLOW = 20
 _PAUSE_S = 0.25
 
 
-class Recorded(NamedTuple):
+class RecordedRun(NamedTuple):
     """A run. `batches` were acknowledged, in order; each has one record, so that offsets count them. `faults` were seen in the
     run itself, without any crash. `given_up`: earlier branches of the log, oldest first, which begin alike.
     """
@@ -322,7 +322,7 @@ SCRIPTS: dict[str, Callable[[Script], Awaitable[None]]] = {
 }
 
 
-def record(name: str) -> Recorded:
+def record(name: str) -> RecordedRun:
     """Play a script and record every file operation."""
     with own_directory() as root:
         disks = [Path(root, "d0"), Path(root, "d1")]
@@ -343,4 +343,6 @@ def record(name: str) -> Recorded:
             run(disks, directory_id(disks[0]), FIRST_LEADER_EPOCH, recorder.mark, play)
         [script] = scripts
         names = tuple(disk.name for disk in disks)
-        return Recorded(name, names, tuple(recorder.trace), tuple(script.batches), tuple(script.faults), tuple(script.given_up))
+        return RecordedRun(
+            name, names, tuple(recorder.trace), tuple(script.batches), tuple(script.faults), tuple(script.given_up)
+        )

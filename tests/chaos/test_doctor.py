@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from jepsen_lite.command import chaos
 from jepsen_lite.faults import capabilities, ledger
-from jepsen_lite.faults.capabilities import CAPABILITIES, Found
+from jepsen_lite.faults.capabilities import CAPABILITIES, ProbeResult
 from jepsen_lite.faults.kinds import KINDS
 from jepsen_lite.faults.networks.back_ends import NETS
 
@@ -62,7 +62,7 @@ def test_the_doctor_says_what_is_off_why_and_what_to_do(monkeypatch: pytest.Monk
 
 
 def test_a_nemesis_is_off_if_anything_that_it_needs_is() -> None:
-    found = [Found("links", True, "", ""), Found("strace", False, "", "ptrace: not permitted", "as root")]
+    found = [ProbeResult("links", True, "", ""), ProbeResult("strace", False, "", "ptrace: not permitted", "as root")]
     nemesis_states = {state.name: state for state in capabilities.nemesis_states(found)}
     assert nemesis_states["disk-error"].lacks == ("strace",)
     assert nemesis_states["disk-error"].install == "as root"
@@ -73,14 +73,14 @@ def test_a_nemesis_is_off_if_anything_that_it_needs_is() -> None:
 
 def test_links_can_be_broken_by_what_is_on_and_able() -> None:
     found = [
-        Found("links", True, "", ""),
-        Found("netns", True, "", ""),
-        Found("nft", False, "", "nft is not installed", "as root"),
+        ProbeResult("links", True, "", ""),
+        ProbeResult("netns", True, "", ""),
+        ProbeResult("nft", False, "", "nft is not installed", "as root"),
     ]
     nets = {state.name: state.nets for state in capabilities.nemesis_states(found)}
     assert nets["partition"] == nets["slow"] == ("links", "netns")
     assert nets["kill"] == ()
-    found[2] = Found("nft", True, "", "")
+    found[2] = ProbeResult("nft", True, "", "")
     nets = {state.name: state.nets for state in capabilities.nemesis_states(found)}
     assert (nets["partition"], nets["slow"]) == (("links", "netns", "nft"), ("links", "netns"))
 

@@ -18,7 +18,7 @@ from jepsen_lite.history import History, Op
 from jepsen_lite.store import RunDirectory, StoreError
 from jepsen_lite.workload import Options, Run, Workload
 from jepsen_lite.workloads import KAFKA_CLIENTS, NAMES
-from jepsen_lite.worlds.world import NotOnThisMachine, Played, WorldFailed
+from jepsen_lite.worlds.world import NotOnThisMachine, PlayedRun, WorldFailed
 from kraftlab.checking.facts import Strike
 from kraftlab.cli.output import CommandFailed
 
@@ -39,7 +39,7 @@ class World:
             raise found
         assignment.listener.ended(OK)
         fields = {"ended_ns": 3 * 10**9, "strikes": (Strike(kind="kill", begin_ns=1, end_ns=2, nodes=(1,)),), **found}
-        return Played(Run(options=assignment.options, history=History([OK]), **fields), PLAN)
+        return PlayedRun(Run(options=assignment.options, history=History([OK]), **fields), PLAN)
 
 
 @pytest.fixture

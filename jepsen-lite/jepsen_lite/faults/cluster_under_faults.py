@@ -24,7 +24,7 @@ from kraftlab.lab.links.shape import LinkShape
 
 from .directories import Directories, ProcessDirectories
 from .errors import CannotStrike, CannotUndo
-from .failing_disks import ProcessTampering, Tampering
+from .failing_disks import DiskFaults, ProcessTampering
 from .ledger import Ledger, Process
 from .quorum_guard import QuorumGuard
 from .targets import View
@@ -32,7 +32,7 @@ from .targets import View
 T = TypeVar("T")
 
 
-class Powered(Protocol):
+class DiskPower(Protocol):
     """A disk whose power can be taken (`powered_disk.PoweredDisk`)."""
 
     def sync(self) -> None: ...
@@ -79,9 +79,9 @@ class ClusterUnderFaults:
         find_leader: FindLeader,
         guard: QuorumGuard,
         ledger: Ledger | None,
-        disks: Mapping[int, Powered] = MappingProxyType({}),
+        disks: Mapping[int, DiskPower] = MappingProxyType({}),
         work: Work | None = None,
-        tampering: Tampering | None = None,
+        tampering: DiskFaults | None = None,
         directories: Directories | None = None,
     ) -> None:
         self.cluster: Any = cluster
@@ -91,7 +91,7 @@ class ClusterUnderFaults:
         self.work = work or in_thread
         self.disks = disks
         self.directories: Directories = directories or ProcessDirectories(cluster)
-        self.tampering: Tampering = tampering or ProcessTampering(cluster, lambda: self.ledger)
+        self.tampering: DiskFaults = tampering or ProcessTampering(cluster, lambda: self.ledger)
         self._holds: Holds[Hold] = Holds(adds_up=True)
         self._steps = FaultSteps(cluster, self._holds, self)
         self._noted: dict[int, Process] = {}

@@ -27,7 +27,7 @@ _decode = msgspec.json.Decoder(LinkChange).decode
 _encode = msgspec.json.Encoder().encode
 
 
-class Held(Protocol):
+class NamespaceNetwork(Protocol):
     """A network that exists."""
 
     @property
@@ -50,7 +50,7 @@ class Held(Protocol):
         """Remove what would outlive this process for a moment."""
 
 
-Make = Callable[[Mapping[int, Place], Mapping[int, str], int], Held]
+Make = Callable[[Mapping[int, Place], Mapping[int, str], int], NamespaceNetwork]
 """Makes a network from places, paths of the namespaces of all participants, and a seed. It is called in a namespace of its own
 and returns there. CannotMake, OSError.
 """
@@ -75,7 +75,7 @@ def hold(make: Make) -> None:
 
 
 @contextlib.contextmanager
-def _held_network(make: Make) -> Iterator[Held | None]:
+def _held_network(make: Make) -> Iterator[NamespaceNetwork | None]:
     """Make the network that the first line requests; yield None if that fails."""
     setup = msgspec.json.decode(_first_line(), type=Setup)
     try:
@@ -106,7 +106,7 @@ class _Orders:
     def __init__(self) -> None:
         self._rest = b""
 
-    def carry_out(self, held: Held) -> bool:
+    def carry_out(self, held: NamespaceNetwork) -> bool:
         """Carry out the requests that have arrived; return False at the end of the input."""
         data = os.read(0, _READ_BYTES)
         *lines, self._rest = (self._rest + data).split(b"\n")

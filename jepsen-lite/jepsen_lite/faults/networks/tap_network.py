@@ -17,7 +17,7 @@ from kraftlab.lab import namespaces
 
 from .addresses import LinkChange, Place, configure
 from .namespace_holder import hold
-from .switch import Sent, Switch
+from .switch import OutgoingFrame, Switch
 
 DEVICE = "/dev/net/tun"
 _TUNSETIFF = 0x400454CA
@@ -70,7 +70,7 @@ class TapNetwork:
         for state in change.states:
             self._switch.change(state, now, drop=change.drop)
 
-    def _send(self, frames: Iterable[Sent]) -> None:
+    def _send(self, frames: Iterable[OutgoingFrame]) -> None:
         for node, frame in frames:
             with contextlib.suppress(OSError, KeyError):  # a full device loses frames; an observer can be absent
                 os.write(self._taps[node], frame)
