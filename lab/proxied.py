@@ -66,9 +66,7 @@ class ProxiedLinks:
         """Effect of a cut on messages, for people."""
         if reset:
             return "connections break"
-        if self._network is None:
-            return "messages wait"
-        return "packets wait" if self._network.holds else "packets are lost"
+        return "messages wait" if self._network is None else "packets wait"
 
     def links_status(self) -> list[LinkStatus]:
         """The links with faults. Networks do not report theirs."""

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jepsen_lite.faults.networks.addresses import OBSERVER, CannotMake, LinkState, places
-from jepsen_lite.faults.networks.nft_network import rules
+from jepsen_lite.faults.networks.addresses import OBSERVER, LinkState, places
 from jepsen_lite.faults.networks.switch import HELD_BYTES_MAX, OutgoingFrame, Switch
 from jepsen_lite.faults.networks.tcp_reset import checksum, reset_for
 from kraftlab.lab.links.shape import LinkShape
@@ -140,18 +139,3 @@ def test_a_link_that_refuses_answers_a_segment_with_the_reset_that_its_sender_be
 def test_garbage_gets_no_answer_and_no_error(garbage: bytes) -> None:
     answer = reset_for(garbage)
     assert answer is None or len(answer) == 54
-
-
-def test_nftables_rules_hold_exactly_the_state_of_the_link() -> None:
-    chain = "netdev kraftlab link_1_2"
-    assert list(rules(LinkState(A, B), PLACES)) == [f"flush chain {chain}"]
-    assert list(rules(LinkState(A, B, "reset"), PLACES))[1:] == [
-        f"add rule {chain} meta l4proto tcp reject with tcp reset",
-        f"add rule {chain} drop",
-    ]
-    assert list(rules(LinkState(A, B, shape=LinkShape(loss=0.25, duplicate=1)), PLACES))[1:] == [
-        f"add rule {chain} numgen random mod 1000000 < 250000 drop",
-        f'add rule {chain} dup to "port2"',
-    ]
-    with pytest.raises(CannotMake, match=r"nftables can lose and duplicate packets but not delay them \(jitter_ms, reorder"):
-        list(rules(LinkState(A, B, shape=LinkShape(jitter_ms=1, reorder=0.1)), PLACES))

@@ -140,14 +140,10 @@ def test_a_workload_gets_its_own_number_of_controllers_by_default(world, tmp_pat
         (("-w", "registers", "--leave-running", "--test-count", "2"), "--leave-running is for one run"),
         (("-w", "registers", "--seeds", "2"), "--seeds is for --world simulated"),
         (("-w", "registers", "--seeds", "2", "--test-count", "2", "--world", "simulated"), "excludes --test-count"),
-        (("-w", "registers", "--net", "moon"), "'moon' is not one of 'links', 'netns', 'nft'"),
+        (("-w", "registers", "--net", "moon"), "'moon' is not one of 'links', 'netns'"),
         (
-            ("-w", "registers", "--net", "nft", "--world", "simulated"),
-            "--net nft is for real processes, not for --world simulated",
-        ),
-        (
-            ("-w", "registers", "--net", "nft", "-n", "kill,slow,loss,late"),
-            "--net nft does not support slow, late; take --net links or netns",
+            ("-w", "registers", "--net", "netns", "--world", "simulated"),
+            "--net netns is for real processes, not for --world simulated",
         ),
     ],
 )

@@ -12,7 +12,7 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -23,10 +23,9 @@ import trio
 from kraftlab.lab import ClusterError
 
 from .errors import CannotStrike
-from .kind import Kind
 from .kinds import KINDS
 from .ledger import Ledger, NotUndone
-from .networks.back_ends import LINKS, NETNS, NETS, NFT, BackEnd
+from .networks.back_ends import LINKS, NETS
 from .powered_disk import new_disk
 from .strace import kept_injected
 
@@ -58,7 +57,7 @@ class ProbeResult(msgspec.Struct, frozen=True):
 
 class NemesisState(msgspec.Struct, frozen=True):
     """The state of a nemesis on this machine. `lacks` are the capabilities that it needs and that are missing. `nets` are the
-    back ends that can do to links what it asks, empty if it asks nothing.
+    back ends that can apply it to links, empty if it breaks none.
     """
 
     name: str
@@ -114,14 +113,11 @@ def _power() -> str:
     return "ext4 on a loop device that shuts down at once"
 
 
-def _network(name: str) -> Callable[[], str]:
-    def probe() -> str:
-        done = _completed(sys.executable, "-m", f"{__package__}.networks.probe", name)
-        if done.returncode != 0:
-            raise MissingCapability((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
-        return done.stdout.strip()
-
-    return probe
+def _netns() -> str:
+    done = _completed(sys.executable, "-m", f"{__package__}.networks.probe")
+    if done.returncode != 0:
+        raise MissingCapability((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
+    return done.stdout.strip()
 
 
 def _prlimit() -> str:
@@ -187,14 +183,8 @@ CAPABILITIES: dict[str, Capability] = {
         Capability(
             "netns",
             "namespaces of nodes with links in a program",
-            _network(NETNS),
+            _netns,
             _APT.format("iproute2") + "; modprobe tun; as root, or as a user who can open /dev/net/tun",
-        ),
-        Capability(
-            "nft",
-            "namespaces of nodes with links in the kernel",
-            _network(NFT),
-            _APT.format("iproute2 nftables") + "; as root, or with user namespaces",
         ),
         Capability("eatmydata", "run a node whose fsyncs do nothing", _eatmydata, _APT.format("eatmydata")),
     )
@@ -224,24 +214,10 @@ def nemesis_states(found: Collection[ProbeResult]) -> tuple[NemesisState, ...]:
             kind.summary,
             tuple(name for name in kind.needs if name in off),
             "; ".join(off[name].install for name in kind.needs if name in off),
-            tuple(net.name for net in NETS.values() if kind.asks and does(net, kind) and not off.keys() & set(net.needs)),
+            tuple(net.name for net in NETS.values() if kind.breaks_links and not off.keys() & set(net.needs)),
         )
         for kind in KINDS.values()
     )
-
-
-def does(net: BackEnd, kind: Kind) -> bool:
-    """Return True if the back end can do to links what the kind asks."""
-    return net.does.issuperset(kind.asks)
-
-
-def refusal(net: str, kinds: Iterable[str]) -> str:
-    """Return a message for kinds that ask more of links than the back end can do; "" if there are none."""
-    asking = [kind for kind in kinds if not does(NETS[net], KINDS[kind])]
-    if not asking:
-        return ""
-    able = [other.name for other in NETS.values() if all(does(other, KINDS[kind]) for kind in asking)]
-    return f"--net {net} does not support {', '.join(asking)}; take --net {' or '.join(able)}"
 
 
 def needed(names: Collection[str], net: str = LINKS) -> frozenset[str]:
@@ -252,4 +228,4 @@ def needed(names: Collection[str], net: str = LINKS) -> frozenset[str]:
 def available_kinds(net: str = LINKS) -> tuple[str, ...]:
     """Return the kinds that can strike here with that back end, tested now."""
     found = probe(needed(KINDS, net))
-    return tuple(standing.name for standing in nemesis_states(found) if standing.is_on and does(NETS[net], KINDS[standing.name]))
+    return tuple(standing.name for standing in nemesis_states(found) if standing.is_on)

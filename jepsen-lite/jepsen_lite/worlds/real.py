@@ -34,7 +34,7 @@ from kraftlab.quorum.core.errors import CorruptBatch
 
 from ..committed_log import CommittedLog
 from ..fault_plan import FaultPlan
-from ..faults.capabilities import ProbeResult, available_kinds, needed, probe, refusal
+from ..faults.capabilities import ProbeResult, available_kinds, needed, probe
 from ..faults.cluster_under_faults import ClusterUnderFaults
 from ..faults.injector import carry_out
 from ..faults.kinds import ALL
@@ -51,7 +51,7 @@ from .node_exits import NodeExits, own_exits
 from .phases import LOG_WITHIN_S, PROPERTIES, PhasedRun
 from .sampler import sample
 from .trio_drive import first_of
-from .world import Assignment, NotOnThisMachine, PlayedRun, WorldFailed, left_out, newest
+from .world import Assignment, NotOnThisMachine, PlayedRun, left_out, newest
 
 if TYPE_CHECKING:
     from .kafka_port import KafkaPort
@@ -148,27 +148,25 @@ def _print_result(line: str) -> None:
 
 def _network(assignment: Assignment, ledger: Ledger, seed: int) -> HeldNetwork | None:
     """Return the network of the nodes, None if it is the machine's own. ClusterError."""
-    module, options = NETS[assignment.net].module, assignment.options
-    if not module:
+    if not NETS[assignment.net].has_namespaces:
         return None
+    options = assignment.options
     controllers = range(FIRST_CONTROLLER_ID, FIRST_CONTROLLER_ID + options.controllers)
     nodes = (*controllers, *range(options.brokers))
-    return HeldNetwork(module, nodes, ledger, seed=seed, observer=own_network())
+    return HeldNetwork(nodes, ledger, seed=seed, observer=own_network())
 
 
 def _plan(assignment: Assignment) -> FaultPlan:
-    """Return the given plan or draw one. WorldFailed if a part of it cannot strike on this machine or with that back end."""
+    """Return the given plan or draw one. WorldFailed if a part of it cannot strike on this machine."""
     names, net = assignment.nemeses, NETS[assignment.net]
     unwanted = left_out(assignment.options.client, net.name)
-    if net.module:
+    if net.has_namespaces:
         own_network()  # must come before threads start
     plan = assignment.plan
     if plan is None:
         kept = [kind for kind in available_kinds(net.name) if kind not in unwanted] if ALL in names else None
         plan = draw_plan(assignment.options, names, available=kept)
     kinds = tuple(dict.fromkeys(action.kind for action in plan.actions))
-    if refused := refusal(net.name, kinds):
-        raise WorldFailed(refused)
     missing = [found for found in probe(_needs(plan, net.name)) if not found.is_on]
     if missing:
         struck = ", ".join(kind for kind in kinds if _needs_any(kind, missing)) or f"--net {net.name}"

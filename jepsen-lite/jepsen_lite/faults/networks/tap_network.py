@@ -16,7 +16,6 @@ from collections.abc import Iterable, Mapping
 from kraftlab.lab import namespaces
 
 from .addresses import LinkChange, Place, configure
-from .namespace_holder import hold
 from .switch import OutgoingFrame, Switch
 
 DEVICE = "/dev/net/tun"
@@ -91,7 +90,3 @@ def _open_tap(own: Place, others: Iterable[Place]) -> int:
         os.close(descriptor)
         raise
     return descriptor
-
-
-if __name__ == "__main__":
-    hold(TapNetwork)
