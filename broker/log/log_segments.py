@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from kraftlab.records.record_batch import BatchHeader
+from kraftlab.records.record_batch import INT64_MAX, BatchHeader
 
 from . import producer_snapshots
 from .clock import wall_clock_ms
@@ -19,7 +19,6 @@ from .files import fsync_directory
 from .leader_epochs import LeaderEpochs
 from .log_config import LogConfig
 from .log_view import Removal
-from .record_checks import OFFSET_MAX
 from .segment import Segment
 from .segment_rules import MAX_RELATIVE_OFFSET, Room, room_in
 
@@ -177,7 +176,7 @@ class LogSegments:
         if self.all[0] is not first:
             self._keep_sealed(self.all)
             self.names_are_durable = False
-            producer_snapshots.remove_outside(self.directory, self.all[0].base_offset, OFFSET_MAX)
+            producer_snapshots.remove_outside(self.directory, self.all[0].base_offset, INT64_MAX)
 
     def set_aside(self, segment: Segment) -> None:
         """Take the files of a segment out of the log; they are removed later. The log is held exclusively."""
