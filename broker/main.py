@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from kraftlab.common.causes import only_cause
+from kraftlab.common.clock import wall_clock_ms
 from kraftlab.common.uuids import random_uuid
 from kraftlab.config import meta_properties
 from kraftlab.config.meta_properties import MetaProperties
@@ -52,7 +53,6 @@ from .control.lifecycle import Lifecycle, RegistrationFailed
 from .control.metadata_publisher import MetadataPublisher, Publication
 from .control.producer_ids import ProducerIds
 from .groups.coordinator import Coordinator, CreateTopic
-from .log.clock import wall_clock_ms
 from .log.disks import Disks, InThread, in_thread, look_after_each, one_turn
 from .log.ending import LogEnded
 from .log.errors import LogDirFailed, LogDirInUse, StartupRefused

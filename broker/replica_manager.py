@@ -29,6 +29,7 @@ from typing import NamedTuple
 import msgspec
 import trio
 
+from kraftlab.common.clock import wall_clock_ms
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ErrorCode
 from kraftlab.common.uuids import LOST, UNASSIGNED, is_reserved
@@ -42,7 +43,6 @@ from .control.alter_partition import AlterPartitionManager
 from .control.directory_assignments import DirectoryAssignments
 from .control.dynamic_configs import DynamicConfigs
 from .control.metadata_publisher import Publication
-from .log.clock import wall_clock_ms
 from .log.creating import NewReplica
 from .log.disks import Disks, one_turn
 from .log.ending import LogEnded

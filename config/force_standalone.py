@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+from kraftlab.common.clock import wall_clock_ms
 from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.quorum.core.types import VoterSet
 from kraftlab.quorum.storage.directory_lock import DirectoryLock
@@ -51,7 +51,7 @@ class StandaloneController:
 
     def carry_out(self) -> ForcedReport:
         """Make this controller the only voter of the next generation. An attempt that a crash interrupted is completed."""
-        now_ms = int(time.time() * 1000)
+        now_ms = wall_clock_ms()
         voter = own_voter(self.config)
         try:
             return force_standalone(RealFileSystem(), self._directory, self._identity, voter, now_ms, self._static_voters)

@@ -13,6 +13,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.common.clock import wall_clock_ms
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.common.uuids import from_text, to_text
 from kraftlab.metadata.image import TopicImage
@@ -23,7 +24,6 @@ from ..groups import offset_jobs
 from ..groups.coordinator import Coordinator
 from ..groups.offset_jobs import Codes
 from ..groups.offsets import NO_EPOCH, CommittedOffset, Place
-from ..log.clock import wall_clock_ms
 
 NO_OFFSET = -1
 NO_RETENTION = -1

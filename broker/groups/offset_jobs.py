@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from kraftlab.common.clock import wall_clock_ms
 from kraftlab.common.errors import ErrorCode
 
-from ..log.clock import wall_clock_ms
 from . import offsets
 from .group import CONSUMER, Group, State, Token
 from .offsets import CommittedOffset, Place

@@ -28,11 +28,11 @@ from typing import NamedTuple, TypeVar
 
 import trio
 
+from kraftlab.common.clock import wall_clock_ms
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.common.line_limit import LimitedLog
 from kraftlab.records.record_batch import Record
 
-from ..log.clock import wall_clock_ms
 from .group import Alarm, Event, Group, Heartbeat, Limits, Token
 from .offsets import CommittedOffset, Place
 from .rebalance import step

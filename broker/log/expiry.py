@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from .clock import wall_clock_ms
+from kraftlab.common.clock import wall_clock_ms
+
 from .log_view import ages_of
 from .partition_log import PartitionLog
 from .segment import Segment

@@ -50,7 +50,7 @@ from .ending import LogEnded, ending
 from .errors import LogClosed, LogDirFailed, NoSpace, ReplicaConflict, ReplicaOffline, disk_errors
 from .expiry import remove_deleted
 from .files import fsync_directory, sync_new_directories
-from .loading import ReturningDir
+from .loading import ReturningDir, work_in_threads
 from .log_config import LogConfig
 from .log_dir import UNKNOWN_EPOCH, LogDir
 from .log_maps import LogMaps
@@ -59,7 +59,6 @@ from .partition_log import PartitionLog
 from .placement import Candidate, FreeBytes, rank
 from .recovery import new_segments
 from .startup import IS_MISSING, MAY_BE_OFFLINE, Action, AssignedReplica, Verb, plan_replica
-from .threads import work_in_threads
 from .unserved import remove_tree
 
 DELETE_DELAY_MS_DEFAULT = 60_000

@@ -11,10 +11,10 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from kraftlab.common.clock import wall_clock_ms
 from kraftlab.records.record_batch import INT64_MAX, BatchHeader
 
 from . import producer_snapshots
-from .clock import wall_clock_ms
 from .files import fsync_directory
 from .leader_epochs import LeaderEpochs
 from .log_config import LogConfig

@@ -27,12 +27,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from kraftlab.common.clock import wall_clock_ms
 from kraftlab.common.uuids import Uuid
 from kraftlab.records.errors import CorruptBatch, LogError
 from kraftlab.records.record_batch import BatchHeader
 
 from . import producer_snapshots
-from .clock import wall_clock_ms
 from .compaction import Cleanable, cleanable
 from .digest import LogDigest, digest_of
 from .errors import (

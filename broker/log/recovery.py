@@ -33,12 +33,12 @@ from pathlib import Path
 
 import msgspec
 
+from kraftlab.common.clock import wall_clock_ms
 from kraftlab.config.regular_files import clear_place, odd_thing_at
 from kraftlab.records.errors import CorruptBatch
 from kraftlab.records.record_batch import BatchHeader
 
 from . import leader_epochs, producer_snapshots
-from .clock import wall_clock_ms
 from .errors import CorruptFile, DoubtfulLog
 from .files import fsync_directory
 from .indexes import LOG_SUFFIX, OFFSETS, TIMES

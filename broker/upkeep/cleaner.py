@@ -21,10 +21,10 @@ from typing import NamedTuple
 
 import trio
 
+from kraftlab.common.clock import wall_clock_ms
 from kraftlab.records.errors import LogError
 
 from ..control.dynamic_configs import DynamicConfigs
-from ..log.clock import wall_clock_ms
 from ..log.compacting import Compaction, CompactionSuperseded
 from ..log.ending import LogEnded, ending
 from ..log.errors import LogClosed, LogDirFailed, NoSpace, TooManyOpenFiles

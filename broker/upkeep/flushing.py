@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from kraftlab.common.clock import wall_clock_ms
 from kraftlab.records.errors import LogError
 
-from ..log.clock import wall_clock_ms
 from ..log.disks import Disks, look_after_each
 from ..log.log_config import NO_LIMIT
 from ..log.log_manager import LogManager

@@ -15,6 +15,7 @@ import msgspec
 from kraftlab.client import AdminClient, answer_of
 from kraftlab.client.log_dirs import LogDirFilter, moves_of
 from kraftlab.client.results import AllLogDirs, LogDirMoves
+from kraftlab.common.clock import wall_clock_ms
 
 from ..output import CommandFailed, Output, WrongUse, print_json
 from ..reassign.moves_text import silent_document
@@ -91,7 +92,7 @@ def _show(found: LogDirMoves, out: Output, screen: Screen, watches: bool) -> Non
         screen.show(lines)
     else:
         document = text.moves_document(found)
-        print_json({"time_ms": int(time.time() * 1000), **document} if watches else document)
+        print_json({"time_ms": wall_clock_ms(), **document} if watches else document)
 
 
 def _ask_all(client: AdminClient, wanted: Filters, *, only_filling: bool = False) -> AllLogDirs:

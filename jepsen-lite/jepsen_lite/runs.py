@@ -15,7 +15,7 @@ from .checkers.availability import Availability
 from .checkers.judgement import judge
 from .checkers.log_agreement import LogAgreement
 from .checkers.node_crashes import LogScan, NodeCrashes
-from .checkers.run_health import Course
+from .checkers.stats import Course
 from .fault_plan import FaultPlan
 from .faults.networks.back_ends import LINKS
 from .store import RunDirectory, RunRecord

@@ -12,9 +12,9 @@ from trio.testing import MockClock
 
 from kraftlab.broker.log import partition_log as partition_log_module
 from kraftlab.broker.log.disks import Disks
+from kraftlab.broker.log.loading import work_in_threads
 from kraftlab.broker.log.log_config import NO_LIMIT, LogConfig
 from kraftlab.broker.log.partition_log import PartitionLog
-from kraftlab.broker.log.threads import work_in_threads
 from kraftlab.broker.upkeep import flushing as flushing_module
 from kraftlab.broker.upkeep.flushing import Flusher
 

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from jepsen_lite import runs
-from jepsen_lite.checkers.run_health import Course
+from jepsen_lite.checkers.stats import Course
 from jepsen_lite.command import chaos
 from jepsen_lite.commands import test_all
 from jepsen_lite.commands.trial_options import workers

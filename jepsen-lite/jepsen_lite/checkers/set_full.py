@@ -19,7 +19,7 @@ from ..verdicts import Verdict
 from ..workload import Run
 from .calls import all_frozen, frozen
 from .findings import Findings
-from .quantiles import quantiles
+from .stats import quantiles
 
 Element = Hashable
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import clock_faults, cluster_faults, disk_faults, link_faults, process_faults
+from . import cluster_faults, disk_faults, link_faults, process_faults
 from .kind import Kind, Rhythm
 
 SELDOM = Rhythm(pause=(0.4, 2.0), duration=(0.3, 1.0))
@@ -60,8 +60,8 @@ KINDS: dict[str, Kind] = {
         Kind(
             "clock",
             "clocks of nodes run slow or fast, or step forward",
-            clock_faults.drawing(clock_faults.OF_PROCESSES),
-            clock_faults.clock,
+            process_faults.drawing(process_faults.OF_PROCESSES),
+            process_faults.clock,
         ),
         Kind(
             "power-loss",

@@ -28,7 +28,7 @@ from kraftlab.simulation.consensus.transcript import TAIL_LINES, Transcript
 from kraftlab.simulation.metadata.coroutines import first_of
 
 from ..checkers.judgement import judge
-from ..checkers.run_health import Course
+from ..checkers.stats import Course
 from ..committed_log import CommittedLog, LogBatch, decoded
 from ..fault_plan import FaultPlan
 from ..history import History, Op
