@@ -422,7 +422,7 @@ class BrokerNode:
         await look_after_each(self.logs.directory_ids, self._config.replica_high_watermark_checkpoint_interval_ms, write)
 
     async def _remove_expired(self) -> None:
-        """Delete directories that were given up once their delay is over."""
+        """Delete abandoned directories once their delay is over."""
         while True:
             expiry_ms = await self._in_thread(None, self.logs.next_expiry_ms)
             due_s = EXPIRY_CHECK_MAX_S if expiry_ms is None else (expiry_ms - wall_clock_ms()) / 1000

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, TypeVar
 State = TypeVar("State", bound=Hashable)
 
 NEVER = 1 << 62
-"""The return of a call whose outcome is unknown."""
+"""The return of a call with an unknown outcome."""
 
 
 class Operation(NamedTuple):

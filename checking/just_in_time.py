@@ -26,9 +26,9 @@ Path = tuple[Any, int] | None
 
 
 class Answer(NamedTuple):
-    """The result of a search. `legal` None: the search gave up after `steps` steps of the model. `order` is an order of calls
-    that works: of the whole history if it is legal, otherwise the longest one up to `stuck_at`, the call whose return no order
-    reaches (-1 if there is none).
+    """The result of a search. `legal` None: the search ended undecided after `steps` steps of the model. `order` is an order of
+    calls that works: of the whole history if it is legal, otherwise the longest one up to `stuck_at`, the call that no order can
+    return from (-1 if there is none).
     """
 
     legal: bool | None

@@ -146,7 +146,7 @@ class Caller:
                 if left_s <= 0:
                     break
                 if not limited:
-                    # No node may execute the request after this call has given up.
+                    # No node may execute the request after this call has timed out.
                     request.header.timeout_ms = max(1, int(left_s * 1000))
                 try:
                     response = self._attempt(endpoint, answer, request, min(left_s, attempt_timeout_s))

@@ -128,7 +128,7 @@ class PeerConnection:
                 raise
 
     def _drain(self, deadline: float) -> None:
-        """Wait until the node has answered the last request that nobody waits for: it may carry out two at once in any order."""
+        """Wait until the node has answered the last request that nobody waits for: it may execute two at once in any order."""
         while self._socket is not None and self._unawaited:
             self._socket.settimeout(self._left_s(deadline))
             self._take_unawaited(self._socket)

@@ -128,7 +128,7 @@ class PipelineStory:
         moves.write_text(self._text("pipeline", "plan", "export", str(plan)))
         self._text("reassign-partitions", *bootstrap, "--execute", "--reassignment-json-file", str(moves))
         lab = self.story.lab
-        wait_until("the plan is carried out", lambda: not lab.reassigning(), timeout_s=120)
+        wait_until("the plan is executed", lambda: not lab.reassigning(), timeout_s=120)
         left = [item for item in lab.partitions().values() if DRAINED in item.replica_nodes]
         self.report.check("broker drained", not left, f"broker {DRAINED} has {len(left)} replicas")
 

@@ -75,7 +75,7 @@ class Row(NamedTuple):
     """A repetition without an id answers wrongly: the topic, voter or broker exists already, or is gone. Brokers forward such a
     request once."""
     changes: bool = False
-    """The node itself changes something: a call that does not end in time may have been carried out in part."""
+    """The node itself changes something: a call that does not end in time may have been executed in part."""
     waits: bool = False
     """Without a deadline unless its header has one: the timeouts of the group end its wait."""
     per_broker: bool = False

@@ -3,9 +3,9 @@ passed on to the active controller.
 
 A call is passed on in an Envelope over peer frames, and the controller's answer is returned unchanged. While there is no active
 controller, or the controller has just moved, the broker looks for it again until the call's deadline. If a change may have
-reached a controller by then, the answer says that its outcome is unknown.
+reached a controller before that, the answer says that its outcome is unknown.
 
-Authorization happens where a call is carried out: here for the broker's own calls, by the ACLs in the published image; on the
+Authorization happens where a call is executed: here for the broker's own calls, by the ACLs in the published image; on the
 controller for calls that are passed on, whose envelope names the principal and the host.
 """
 
@@ -121,7 +121,7 @@ class AdminService(Service):
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"not done within {timeout_ms} ms; {behind}")
 
     async def _carry_out(self, call: Call, request: Any) -> Message:
-        """Carry out the admitted part of a call."""
+        """Execute the admitted part of a call."""
         of_caller = self._of_callers.get(call.api)
         return await (self._local[call.api](request) if of_caller is None else of_caller(request, call))
 
@@ -169,7 +169,7 @@ class AdminService(Service):
             if self._channel.controller_id < 0:
                 await self._channel.wait_for_change(rest_s)
                 continue
-            # The controller gets the client's deadline: a call whose client has given up must not be carried out later.
+            # The controller gets the client's deadline: a call whose client has timed out must not be executed later.
             rest_ms = max(1, int(rest_s * 1000))
             if not is_over:
                 header.timeout_ms = rest_ms
@@ -235,7 +235,7 @@ def _lost(call: Call, reason: str) -> Message:
 
 
 def _unknown(refused: Any) -> Message:
-    """Mark the answer to a change that may have been carried out, or may still be."""
+    """Mark the answer to a change that may have been executed, or may still be."""
     refused.header.outcome_unknown = True
     return refused  # type: ignore[no-any-return]
 

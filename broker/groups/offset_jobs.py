@@ -28,7 +28,7 @@ class Codes(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """An OffsetCommit. `without_group`: the answer to a member whose group is gone."""
+    """An OffsetCommit. `without_group`: the answer to a member of a group that is gone."""
 
     group_id: str
     member_id: str

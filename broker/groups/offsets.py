@@ -87,7 +87,7 @@ def _topics_of(metadata: bytes) -> list[str] | None:
 
 
 def expired(group: Group | None, offsets: Mapping[Place, CommittedOffset], now_ms: int, retention_ms: int) -> list[Place]:
-    """Places whose offsets have expired."""
+    """Places with expired offsets."""
     subscribed = subscribed_topics(group)
     found = []
     for place, committed in offsets.items():

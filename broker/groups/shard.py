@@ -1,6 +1,6 @@
 """The groups of one partition of `__consumer_offsets`, while this broker is their coordinator.
 
-Theory of operation. One task owns all groups of the partition and carries out one job after the other: requests, alarms, expiry.
+Theory of operation. One task owns all groups of the partition and executes one job after the other: requests, alarms, expiry.
 A job decides on the present state, without changing it. Its records are appended; then the state changes, and the answers wait
 until the records are replicated. If the log refuses the records, the state stays as it was, and the request gets an error. So the
 state in memory is always that of the log, and it is never ahead of it.

@@ -59,7 +59,7 @@ class LogDir:
         self.missing: set[TopicPartition] = set()
         """Replicas without a directory whose offsets the checkpoints keep: they show that there were records."""
         self._written: dict[str, frozenset[TopicPartition]] = {}
-        """Replicas whose offsets each checkpoint on the disk holds."""
+        """Replicas with offsets in each checkpoint on the disk."""
         self._volume = os.fstat(lock).st_dev
         self._lock_descriptor = lock
         self._checkpoint_lock = RLock()

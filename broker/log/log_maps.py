@@ -41,7 +41,7 @@ class LogMaps:
         """Logs that an unexpected error has ended; the checkpoints keep their offsets until the next start."""
         self.unserved = UnservedDirectories(delete_delay_ms, stray_grace_ms, self.count_again)
         self.missing: dict[ReplicaId, KeptDescription] = {}
-        """Replicas that had records and whose directory is missing."""
+        """Replicas that had records and have no directory."""
         self._counted: Counter[Path] | None = None
         """Number of open logs in each directory, None if they have to be counted again."""
 

@@ -39,7 +39,7 @@ class LogSegments:
         self.config = config
         self.all = segments
         self.sealed: tuple[Segment, ...] = ()
-        """Rolled segments whose indexes are not durable yet."""
+        """Rolled segments with indexes that are not durable yet."""
         self.removals: tuple[Removal, ...] = ()
         """Files of deleted segments, the oldest first."""
         self.names_are_durable = False
@@ -136,7 +136,7 @@ class LogSegments:
         """Remove whole segments, newest first, so that a crash in between leaves a log without a hole.
 
         The truncation is durable before anything is appended: otherwise a power cut could bring removed records back, below
-        others that a new segment holds by then.
+        the records of a new segment.
         """
         count = len(self.all)
         while len(self.all) > 1 and self.active.base_offset >= offset:

@@ -186,7 +186,7 @@ def stamp_append_time(data: bytearray | memoryview, position: int, header: Batch
 
 
 def _read(data: bytes | memoryview, position: int) -> BatchHeader:
-    """Read a header whose counts may be wrong."""
+    """Read a header. Its counts may be wrong."""
     if len(data) - position < HEADER_BYTES:
         raise CorruptBatch(position, f"{len(data) - position} bytes are too few for a header of {HEADER_BYTES}")
     base_offset, length, epoch, magic, *rest = HEADER.unpack_from(data, position)

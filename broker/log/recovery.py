@@ -266,7 +266,7 @@ class _Opening:
         self.report = RecoveryReport()
 
     def open(self, bases: Sequence[int]) -> None:
-        """Judge each segment and carry out the verdict. OSError."""
+        """Judge each segment and apply the verdict. OSError."""
         for place, base in enumerate(bases):
             following = bases[place + 1] if place + 1 < len(bases) else None
             segment = Segment.open_file(self._directory, base)

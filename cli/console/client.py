@@ -150,8 +150,8 @@ class ConsumedRecord(NamedTuple):
 
 class Consumer:
     """A consumer of one topic. `positions`: partition → next offset. `warn` gets a line for skipped records. `has_skipped`: a
-    batch could not be decompressed or decoded. BadInput at a damaged batch, whose end is unknown, and for a partition that has no
-    leader in time.
+    batch could not be decompressed or decoded. BadInput at a damaged batch, since its end is unknown, and for a partition that
+    has no leader in time.
     """
 
     def __init__(self, data: DataClient, topic: str, positions: dict[int, int], warn: Callable[[str], None]) -> None:

@@ -7,7 +7,7 @@ committed state has caught up. Writes are linearizable in any read mode. `dispat
 request, and both fill in the response's header.
 
 The ACLs of the committed state decide on the caller's rights. A write is judged on the active
-controller, where it is carried out. Before the state is complete, only super users' calls are served. A repeated write with a
+controller, where it is executed. Before the state is complete, only super users' calls are served. A repeated write with a
 request id gets the first answer (`engine/exactly_once.py`); authorization is not repeated, because the answer already belongs
 to this caller.
 
@@ -94,7 +94,7 @@ class Ready(NamedTuple):
 
 
 class FinishedCall(NamedTuple):
-    """The response to a call that is not carried out: it was refused, is empty, or the caller may have no part of it."""
+    """The response to a call that is not executed: it was refused, is empty, or the caller may have no part of it."""
 
     response: Message
 
@@ -215,7 +215,7 @@ class ControllerService(Service):
             return self.refused(call, error)
 
     async def _run(self, row: Row, call: Call, timeout_ms: int, deadline_ms: int) -> Message:
-        """Carry out a call once this node has reached the state that the call's header asks for."""
+        """Execute a call once this node has reached the state that the call's header asks for."""
         header = header_of(call.request)
         is_linearizable = header.read_mode == admin_pb2.READ_MODE_LINEARIZABLE and row.place is not WRITE
         if is_linearizable or header.min_offset > self.controller.applied_offset:
@@ -226,7 +226,7 @@ class ControllerService(Service):
         return await self._carry_out(ready)
 
     async def _carry_out(self, ready: Ready) -> Message:
-        """Carry out a call and return its response; a write returns when it is committed. A long read is computed on a thread:
+        """Execute a call and return its response; a write returns when it is committed. A long read is computed on a thread:
         a committed state never changes, and the event loop has to serve the quorum and heartbeats meanwhile.
         """
         row, call, admission = ready.row, ready.call, ready.admission

@@ -56,7 +56,7 @@ LONG_PARTITIONS = 250
 def alter(
     state: ControllerState, request: admin_pb2.AlterPartitionReassignmentsRequest, context: Context
 ) -> Outcome[admin_pb2.AlterPartitionReassignmentsResponse]:
-    """Carry out the request. ApiError for the whole request: POLICY_VIOLATION for too many entries, INVALID_REQUEST for
+    """Execute the request. ApiError for the whole request: POLICY_VIOLATION for too many entries, INVALID_REQUEST for
     contradictory options, UNKNOWN_TOPIC_OR_PARTITION for an unknown topic to cancel, RESOURCE_NOT_FOUND for an unknown plan,
     INVALID_UPDATE_VERSION for a plan that cannot be rolled back.
     """

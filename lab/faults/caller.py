@@ -18,7 +18,7 @@ _decode = msgspec.json.Decoder(Done | OrderRefused).decode
 
 
 def give(data: Path, order: Order, *, timeout_s: float = TIMEOUT_S) -> Done:
-    """Return when the order was carried out. ClusterError if it was refused, or if no cluster with --allow-chaos runs there."""
+    """Return when the order was executed. ClusterError if it was refused, or if no cluster with --allow-chaos runs there."""
     path = data.absolute() / SOCKET_NAME
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(timeout_s)

@@ -75,7 +75,7 @@ class DirLoad(msgspec.Struct, frozen=True):
 
 
 class Drift(msgspec.Struct, frozen=True):
-    """A partition whose replication factor differs from the expected one."""
+    """A partition with an unexpected replication factor."""
 
     topic: str
     partition: int

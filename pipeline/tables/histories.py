@@ -147,7 +147,7 @@ def _units(files: Sequence[_File], mine: frozenset[int], rows_at_once: int) -> I
 
 
 def _of_unit(rows: pa.Table, unit: Unit, has_others: bool) -> pa.Table:
-    """Return the rows whose keys belong to the unit."""
+    """Return the rows with keys of the unit."""
     if not has_others and unit.parts == 1:
         return rows
     found = hashes(rows)

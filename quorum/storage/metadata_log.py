@@ -16,7 +16,7 @@ fdatasync and happens only while catching up.
 older snapshots and, when they are durably gone, the segments that lie wholly below. `install` replaces the whole log by a
 verified snapshot: in memory at once, on disk in the next flush, which first gives the snapshot its name, then removes everything
 else. A crash in between leaves the snapshot beside parts of a log that it does not belong to, and recovery finishes the removal.
-The disk never holds anything whose beginning is missing.
+The disk never holds anything without its beginning.
 
 **Errors.** StorageFull puts everything back as staged: a later flush tries again. FsyncFailed and DiskFailed are final.
 
@@ -479,7 +479,7 @@ class MetadataLog:
         return last if used == HEADER_PAGE_BYTES or used + size_bytes <= self._segment_bytes else None
 
     def _new_segment(self, position: int, header: SegmentHeader) -> Segment:
-        """Create a segment whose first batch will be at `position`."""
+        """Create a segment for a first batch at `position`."""
         path = f"{self._directory}/{segment_name(header.base_offset)}"
         file = self._file_system.open(path, create=True)
         try:

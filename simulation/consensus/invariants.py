@@ -72,7 +72,7 @@ class Checker:
     def on_boot(self, machine: ObservedMachine, log: DurableLog, store: MetadataStore) -> None: ...
 
     def on_step(self, process: ObservedProcess, event: Event, effects: Effects) -> None:
-        """Called after the node's step and before its effects are carried out."""
+        """Called after the node's step and before its effects are applied."""
 
     def on_state(self, process: ObservedProcess) -> None: ...
 

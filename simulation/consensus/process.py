@@ -1,6 +1,6 @@
 """One incarnation of a node: a RaftNode with the real outbox and the real storage code, driven as the real driver drives them.
 
-`step` hands the node one event and carries out its effects in order. Faults can end the process between two effects
+`step` hands the node one event and applies its effects in order. Faults can end the process between two effects
 (`crash_in_effects`), during a flush (`crash_in_flush_of_bytes`) or during the store of an election state (`crash_in_store`).
 Appends reach memory at once and the disk later: one flush at a time takes everything that is staged when it begins, and the data
 is durable when it ends. Election states are stored the same way; the newest one replaces earlier ones that still wait. The state

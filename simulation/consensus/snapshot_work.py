@@ -45,7 +45,7 @@ class SnapshotInProgress:
         """True if the finished file counts as a snapshot, None before it is finished."""
 
     def go_on(self) -> None:
-        """Carry out the next step."""
+        """Apply the next step."""
         if self.writer is None:
             self.writer = self._store.writer(self.id, self._control)
             return

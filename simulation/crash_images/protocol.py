@@ -4,7 +4,7 @@ Each script is one recorded run.
 Images are made from the first move on; the part before it is an ordinary run. Marks in the trace hold the guarantees from
 there on: `acked` (batches that were acknowledged, which a kill of the process must keep), `durable` (batches on the disk of the
 current copy, which a loss of power must keep too), `high watermark` (the one in the checkpoint), and the directory in which the
-metadata places the replica. A follower may have to give up records that only a lost leader had: then another `branch` of the log
+metadata places the replica. A follower may have to drop records that only a lost leader had: then another `branch` of the log
 counts, from some batch on.
 """
 

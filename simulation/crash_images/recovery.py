@@ -4,7 +4,7 @@ Theory of operation. The trace is walked from its beginning. Before each operati
 or a power cut at that moment could leave (`kraftlab.checking.disk_model`), with each directory that the metadata may name by
 then: the committed one and the requested one. Equal images are judged once, by the strictest of their demands.
 
-On each image the real start runs: log directories are opened and recovered, and the start-up plan is carried out. On images of
+On each image the real start runs: log directories are opened and recovered, and the start-up plan is applied. On images of
 kills (`thorough`: on all) a whole broker starts after that: the replica becomes leader or follower, moves are resumed and end,
 assignments are sent. These rules must hold at once, and again when the broker has settled:
 

@@ -83,7 +83,7 @@ Examples:
 def test_all(matrix: str, time_s: float | None, within_s: float | None, as_json: bool, **shared: Any) -> None:
     """Run every workload of the matrix with each of its sets of faults. Print one line per run, and a summary.
 
-    A run that the harness cannot carry out does not stop the others. The exit code is that of the worst run, or 2 (unknown) if
+    A run that the harness cannot execute does not stop the others. The exit code is that of the worst run, or 2 (unknown) if
     no run was started.
     """
     (seed,) = seeds_from(shared.pop("seed"), 1)

@@ -74,7 +74,7 @@ def shared_options(command: Callable[..., object]) -> Callable[..., object]:
                 type=click.Choice(CLIENTS),
                 default=OWN,
                 show_default=True,
-                help="Client that carries out the operations. kafka-python: over the Kafka protocol, with --world real. Groups "
+                help="Client that executes the operations. kafka-python: over the Kafka protocol, with --world real. Groups "
                 "are always played by kafka-python.",
             ),
             click.option(

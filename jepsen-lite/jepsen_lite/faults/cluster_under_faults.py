@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class DiskPower(Protocol):
-    """A disk whose power can be taken (`powered_disk.PoweredDisk`)."""
+    """A disk that can lose its power (`powered_disk.PoweredDisk`)."""
 
     def sync(self) -> None: ...
 
@@ -156,7 +156,7 @@ class ClusterUnderFaults:
             await undo_each(partial(self._release, hold), faults)
 
     async def _release(self, hold: Hold, fault: Fault) -> None:
-        """End a fault with its last holder. A disk whose power cannot be restored stays dark, so that its node is not started."""
+        """End a fault with its last holder. A disk without power stays dark, so that its node is not started."""
         if not self._holds.drop(hold, [fault]):
             return
         try:

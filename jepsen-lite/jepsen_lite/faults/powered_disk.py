@@ -1,4 +1,4 @@
-"""A disk whose power can be taken, noted in the ledger."""
+"""A disk that can lose its power, noted in the ledger."""
 
 from __future__ import annotations
 

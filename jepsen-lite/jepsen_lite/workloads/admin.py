@@ -172,7 +172,7 @@ def length_of(options: Options, key: str) -> int:
 
 def repeated_until_ok(*invocations: Invocation) -> Source:
     """Repeat each invocation until it succeeds, one after the other, for the final phase: the cluster may still be electing a
-    leader. All are given up together after half a minute.
+    leader. All are abandoned together after half a minute.
     """
     return time_limit(_FINAL_S, [until_ok(delay(_FINAL_PAUSE_S, repeat(each))) for each in invocations])
 

@@ -2,10 +2,10 @@
 
 Theory of operation. `RuntimeCluster` runs what a process of each node runs, without sockets, threads and gRPC. Only waiting takes
 time: the clock jumps to the next due time when no task can continue. The order of tasks is drawn from the seed as well. So the
-same seed gives the same history, however fast the machine is. The phases and the faults are those of real processes, carried out
+same seed gives the same history, however fast the machine is. The phases and the faults are those of real processes, applied
 by the same code; the committed log is read from each node and compared.
 
-This tests how the runtime carries out the effects of the core: answers before a batch is durable, lost wake-ups, half-sent
+This tests how the runtime applies the effects of the core: answers before a batch is durable, lost wake-ups, half-sent
 frames, broken connections, a node cancelled anywhere. It does not test gRPC, or the kernel's sockets, files and threads.
 """
 

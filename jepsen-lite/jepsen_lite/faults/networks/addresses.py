@@ -16,7 +16,7 @@ import msgspec
 from kraftlab.lab.links.shape import PLAIN, LinkShape
 
 OBSERVER = -1
-"""The place of the harness itself, whose links are never touched."""
+"""The place of the harness itself. Its links are never touched."""
 PLACES_MAX = 250
 _SUBNET = ipaddress.IPv4Network("198.18.0.0/24")
 _OBSERVER_NUMBER = 254
@@ -77,7 +77,7 @@ class LinkChange(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """The answer to a setup or a change; `error` is empty if it was carried out. `namespaces` are the paths of the nodes'
+    """The answer to a setup or a change; `error` is empty if it succeeded. `namespaces` are the paths of the nodes'
     namespaces.
     """
 

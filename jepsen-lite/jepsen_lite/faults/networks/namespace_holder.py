@@ -78,7 +78,7 @@ class _Orders:
         self._rest = b""
 
     def carry_out(self, held: TapNetwork) -> bool:
-        """Carry out the requests that have arrived; return False at the end of the input."""
+        """Apply the requests that have arrived; return False at the end of the input."""
         data = os.read(0, _READ_BYTES)
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:

@@ -1,4 +1,4 @@
-"""A network whose switch is this process: a TAP device in each namespace, and all frames read and written here.
+"""A network with this process as its switch: a TAP device in each namespace, and all frames read and written here.
 
 `switch.py` decides what happens to the frames. It needs no kernel module but `tun`, and faults of links apply to each frame with
 random numbers from the seed; but every frame costs some ten microseconds of processor time here.
