@@ -31,7 +31,7 @@ from .data import DataClient, PeerConnection, Response
 from .errors import api_error
 from .kafka_channels import KafkaChannels
 from .kafka_connection import Answer
-from .numbering import Attempts
+from .numbering import SendAttempts
 
 Entry = TypeVar("Entry")
 EARLIEST, LATEST = -2, -1
@@ -100,7 +100,7 @@ class KafkaDataClient(DataClient):
         partition: int,
         records: InMemory,
         acks: int,
-        attempts: Attempts,
+        attempts: SendAttempts,
         deadline: float,
         *,
         keep_offsets: bool = False,

@@ -53,7 +53,7 @@ class Numbers:
         self.epoch, self.sequence = (self.epoch + 1) % (EPOCH_MAX + 1), 0
 
 
-class Attempts:
+class SendAttempts:
     """Sendings of one request. `may_be_stored`: an earlier one may have been executed."""
 
     def __init__(self) -> None:

@@ -50,7 +50,7 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
     clock: str = ""
 
 
-class Signal(msgspec.Struct, frozen=True, tag="signal"):
+class SignalRequest(msgspec.Struct, frozen=True, tag="signal"):
     """Send a signal to a node, unless it has ended. Answered once sent; SIGSTOP, once the node is stopped."""
 
     request: int
@@ -80,7 +80,7 @@ class ExitNotice(msgspec.Struct, frozen=True, tag="ended"):
     code: int
 
 
-Request = Start | Signal | Unmount
+Request = Start | SignalRequest | Unmount
 Event = StartAnswer | SignalAnswer | ExitNotice
 
 _decode = msgspec.json.Decoder(Request).decode
@@ -136,13 +136,13 @@ class ForkServer:
             request = _decode(line)
             if isinstance(request, Start):
                 self._start(request)
-            elif isinstance(request, Signal):
+            elif isinstance(request, SignalRequest):
                 self._signal(request)
             else:
                 self._mounts = request.paths
         return bool(data)
 
-    def _signal(self, request: Signal) -> None:
+    def _signal(self, request: SignalRequest) -> None:
         if request.pid in self._alive:
             if request.number == signal.SIGSTOP:
                 self._wait_until_own(request.pid)

@@ -184,7 +184,7 @@ def test_a_node_that_is_paused_as_soon_as_it_is_forked_does_not_outlive_the_fork
         server.stdin.flush()
         pid = msgspec.json.decode(server.stdout.readline(), type=fork_server.StartAnswer).pid
         try:
-            server.stdin.write(msgspec.json.encode(fork_server.Signal(1, pid, signal.SIGSTOP)) + b"\n")
+            server.stdin.write(msgspec.json.encode(fork_server.SignalRequest(1, pid, signal.SIGSTOP)) + b"\n")
             server.stdin.flush()
             assert msgspec.json.decode(server.stdout.readline(), type=fork_server.SignalAnswer).request == 1
             server.kill()
