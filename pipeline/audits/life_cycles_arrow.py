@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kraftlab.common.garbage import without_gc
+
 from ..storage.schemas import batch_of_rows
-from ..storage.tasks import without_gc
 from .life_cycles import Change, PartitionHistory, PartitionState, Reassignment, Removal
 
 KEY = ("topic_id", "partition")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from jepsen_lite.faults.capabilities import new_disk
 from jepsen_lite.faults.ledger import Ledger
-from jepsen_lite.faults.powered_disk import new_disk
 from kraftlab.checking.disk_model import (
     Create,
     Mark,

@@ -21,12 +21,12 @@ import msgspec
 import trio
 
 from kraftlab.lab import ClusterError
+from kraftlab.lab.powered_disk import PoweredDisk
 
 from .errors import CannotStrike
 from .kinds import KINDS
-from .ledger import Ledger, NotUndone
+from .ledger import Ledger, Mount, NotUndone
 from .networks.back_ends import LINKS, NETS
-from .powered_disk import new_disk
 from .strace import kept_injected
 
 _TIMEOUT_S = 20.0
@@ -111,6 +111,15 @@ def _power() -> str:
     if not lost:
         raise MissingCapability("a disk that was shut down still had data that was never synced")
     return "ext4 on a loop device that shuts down at once"
+
+
+def new_disk(ledger: Ledger, *, size_mib: int = 64) -> PoweredDisk:
+    """Make an empty disk that is unmounted and removed with the ledger. ClusterError."""
+    home = ledger.new_directory()
+    disk = PoweredDisk(home / "image", home / "disk")
+    ledger.add(Mount(str(disk.path)))
+    disk.format(size_mib)
+    return disk
 
 
 def _netns() -> str:

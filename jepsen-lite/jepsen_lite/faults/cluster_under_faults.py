@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class DiskPower(Protocol):
-    """A disk that can lose its power (`powered_disk.PoweredDisk`)."""
+    """A disk that can lose its power (`kraftlab.lab.powered_disk.PoweredDisk`)."""
 
     def sync(self) -> None: ...
 

@@ -19,11 +19,11 @@ from typing import NamedTuple
 import msgspec
 
 from kraftlab.common.errors import InvariantViolation
+from kraftlab.common.garbage import without_gc
 from kraftlab.quorum.storage import StorageError
 from kraftlab.simulation.clients.world import ClientWorld
 from kraftlab.simulation.consensus.invariants import Violation
 from kraftlab.simulation.consensus.machine import ANCHOR_MS
-from kraftlab.simulation.consensus.runner import collector_at_rest
 from kraftlab.simulation.consensus.transcript import TAIL_LINES, Transcript
 from kraftlab.simulation.metadata.coroutines import first_of
 
@@ -86,7 +86,7 @@ def run_simulated(
     """
     options = msgspec.structs.replace(options, seed=str(seed))
     begun_s = time.process_time()
-    with collector_at_rest():
+    with without_gc():
         transcript = Transcript()
         played = _SeedRun(workload, options, plan, nemeses, transcript, is_judged, on_op)
         played.world.trace = trace
