@@ -1,7 +1,7 @@
 """Rights that each admin call needs, and the answers to the parts of a request that its caller may not have.
 
 Theory of operation. A row of `rpc/calls.py` names the rule of a call, and the node that carries the call out asks that rule
-first. A rule of `RULES` either refuses the whole request with an ApiError, or returns the part that may be carried out and a
+first. A rule of `RULES` either refuses the whole request with an ApiError, or returns the part that may be executed and a
 function that completes the response. That function answers the entries that were taken out, with Kafka's codes and in Kafka's
 places. Some responses also list the operations that the caller may do; they are completed without an authorizer too. The handlers
 of the calls know nothing of rights.

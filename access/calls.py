@@ -17,8 +17,8 @@ Response = TypeVar("Response")
 
 
 class Admission(NamedTuple):
-    """`request`: the part that may be carried out. `complete`: adds to the response the entries that were taken out, or facts
-    about this caller. `is_void`: nothing is left to carry out, so an empty response is completed.
+    """`request`: the part that may be executed. `complete`: adds to the response the entries that were taken out, or facts
+    about this caller. `is_void`: nothing is left to execute, so an empty response is completed.
     """
 
     request: Any

@@ -7,7 +7,7 @@ already has the error. `rpc/calls.py` has the calls.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.common.errors import ApiError, ErrorCode
@@ -21,7 +21,14 @@ BROKERS, CONTROLLERS = 1, 2
 _ENDPOINT_TYPES = {BROKERS: "BROKER", CONTROLLERS: "CONTROLLER"}
 
 
-def set_error(target: Any, error: ApiError) -> None:
+class HasError(Protocol):
+    """A response, or an entry of one, with an error code and a text."""
+
+    error_code: int
+    error_message: str
+
+
+def set_error(target: HasError, error: ApiError) -> None:
     """Set code and text. An empty text stays absent (Kafka's null)."""
     target.error_code = error.code
     if error.message:

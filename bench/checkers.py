@@ -20,7 +20,6 @@ from jepsen_lite.checkers.availability import Availability
 from jepsen_lite.checkers.blocks import Blocks
 from jepsen_lite.checkers.exactly_once import ExactlyOnce
 from jepsen_lite.checkers.fold import Change
-from jepsen_lite.checkers.judgement import undisturbed
 from jepsen_lite.checkers.linearizable import Linearizable
 from jepsen_lite.checkers.list_append import ListAppend
 from jepsen_lite.checkers.set_full import SetFull
@@ -30,6 +29,7 @@ from jepsen_lite.committed_log import CommittedLog, Entry
 from jepsen_lite.history import History, Op
 from jepsen_lite.workload import Checker, Options, Run
 from kraftlab.checking.models import Register
+from kraftlab.common.garbage import without_gc
 
 from .measure import Report, measurement, table
 
@@ -207,7 +207,7 @@ def measure(count: int) -> list[Row]:
         pass_s = plain_pass_s(run.history)
         for checker in checkers:
             begun = time.process_time()
-            with undisturbed():
+            with without_gc():
                 verdict = checker.check(run)
             took = time.process_time() - begun
             if verdict.valid is not True:

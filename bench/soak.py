@@ -126,7 +126,7 @@ def _timestamp_ms(topic: str, batch: int) -> int:
 
 
 class Troubles:
-    """Draws and carries out troubles, one at a time."""
+    """Draws and applies troubles, one at a time."""
 
     def __init__(self, cluster: LocalCluster, admin: AdminClient, calls: FailingCalls, seed: int) -> None:
         self._cluster, self._admin, self._calls = cluster, admin, calls
@@ -143,7 +143,7 @@ class Troubles:
         }
 
     def strike(self) -> None:
-        """Carry out one trouble. What the cluster refuses in its state does not count."""
+        """Apply one trouble. What the cluster refuses in its state does not count."""
         names = [*self._kinds]
         [name] = self._random.choices(names, [weight for weight, _ in self._kinds.values()])
         with suppress(*REFUSED):

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from kraftlab.common.causes import only_cause
+from kraftlab.common.clock import wall_clock_ms
 from kraftlab.common.uuids import random_uuid
 from kraftlab.config import meta_properties
 from kraftlab.config.meta_properties import MetaProperties
@@ -52,7 +53,6 @@ from .control.lifecycle import Lifecycle, RegistrationFailed
 from .control.metadata_publisher import MetadataPublisher, Publication
 from .control.producer_ids import ProducerIds
 from .groups.coordinator import Coordinator, CreateTopic
-from .log.clock import wall_clock_ms
 from .log.disks import Disks, InThread, in_thread, look_after_each, one_turn
 from .log.ending import LogEnded
 from .log.errors import LogDirFailed, LogDirInUse, StartupRefused
@@ -64,7 +64,7 @@ from .replication.fetch_service import FetchService
 from .replication.fetcher import Fetchers
 from .upkeep.cleaner import Cleaner
 from .upkeep.directory_returns import DirectoryReturns
-from .upkeep.flushing import Flushing
+from .upkeep.flushing import Flusher
 from .upkeep.move_reports import MoveReports
 from .upkeep.producer_expiry import ProducerExpiry
 from .upkeep.retention import Retention
@@ -215,7 +215,7 @@ class BrokerNode:
             self._remove_expired,
             Cleaner(self.replicas, self.configs).run,
             ProducerExpiry(self.replicas, self.configs).run,
-            Flushing(self.logs, self.disks, config.log_flush_scheduler_interval_ms).run,
+            Flusher(self.logs, self.disks, config.log_flush_scheduler_interval_ms).run,
             Retention(self.replicas, self.configs, config.log_retention_check_interval_ms).run,
         )
         for task in tasks:
@@ -422,7 +422,7 @@ class BrokerNode:
         await look_after_each(self.logs.directory_ids, self._config.replica_high_watermark_checkpoint_interval_ms, write)
 
     async def _remove_expired(self) -> None:
-        """Delete directories that were given up once their delay is over."""
+        """Delete abandoned directories once their delay is over."""
         while True:
             expiry_ms = await self._in_thread(None, self.logs.next_expiry_ms)
             due_s = EXPIRY_CHECK_MAX_S if expiry_ms is None else (expiry_ms - wall_clock_ms()) / 1000

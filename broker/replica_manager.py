@@ -1,6 +1,6 @@
 """All replicas of this broker. Published metadata alone creates and removes them and changes their roles.
 
-Theory of operation. `apply` is a publisher: it carries out the step between two images: removals first, then leaders, then
+Theory of operation. `apply` is a publisher of the step between two images: removals first, then leaders, then
 followers. Most of it is done at once; work that has to wait, for a disk or for the lock of a log, runs beside the rest. A replica
 whose log is not available (its directory is offline, its disk full) is kept without a log and answers KAFKA_STORAGE_ERROR. Every
 change of the set of logs (by this publisher, by requests to move replicas, by the failure of a directory) is made under
@@ -29,6 +29,7 @@ from typing import NamedTuple
 import msgspec
 import trio
 
+from kraftlab.common.clock import wall_clock_ms
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ErrorCode
 from kraftlab.common.uuids import LOST, UNASSIGNED, is_reserved
@@ -42,7 +43,6 @@ from .control.alter_partition import AlterPartitionManager
 from .control.directory_assignments import DirectoryAssignments
 from .control.dynamic_configs import DynamicConfigs
 from .control.metadata_publisher import Publication
-from .log.clock import wall_clock_ms
 from .log.creating import NewReplica
 from .log.disks import Disks, one_turn
 from .log.ending import LogEnded
@@ -137,7 +137,7 @@ class ReplicaManager:
         self._newcomers: set[ReplicaId] = set()
         """Replicas that this broker certainly never had before: an offline directory cannot hold them."""
         self.lost: dict[ReplicaId, LostLog] = {}
-        """Replicas whose log was lost with a failed directory; they stay offline until it comes back."""
+        """Replicas that lost their log with a failed directory; they stay offline until it comes back."""
         self._last_fetch_s: dict[int, float] = {}
         self._roles_begun: Counter[str] = Counter()
         """Number of roles, by kind, that have begun in the present step. `_role_log_level`: log level of each of them."""

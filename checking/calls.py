@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, TypeVar
 State = TypeVar("State", bound=Hashable)
 
 NEVER = 1 << 62
-"""The return of a call whose outcome is unknown."""
+"""The return of a call with an unknown outcome."""
 
 
 class Operation(NamedTuple):
@@ -29,7 +29,7 @@ class Operation(NamedTuple):
         return self.returned >= NEVER
 
 
-class Refused(NamedTuple):
+class RefusedOutput(NamedTuple):
     """The output of a call that was refused for a reason that depends on the state, such as a topic that exists already."""
 
     error: str
@@ -47,7 +47,7 @@ class Model(Protocol[State]):
 
 
 class NamedModel(Model[State], Protocol[State]):
-    """A model whose calls have names: `input` is (name, value), `output` a result or `Refused`.
+    """A model whose calls have names: `input` is (name, value), `output` a result or `RefusedOutput`.
 
     - `functions`: the names that the model understands.
     - `reads`: those of them that change nothing. A read of unknown outcome says nothing and is left out.

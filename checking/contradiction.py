@@ -17,7 +17,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 from . import just_in_time
-from .calls import NEVER, NamedModel, Operation, Refused
+from .calls import NEVER, NamedModel, Operation, RefusedOutput
 from .ddmin import smallest
 
 STEPS_MAX = 800_000
@@ -47,7 +47,7 @@ class _Shrinker:
 
     def changes_nothing(self, number: int) -> bool:
         call = self.calls[number]
-        return _request(call)[0] in self.model.reads or type(call.output) is Refused
+        return _request(call)[0] in self.model.reads or type(call.output) is RefusedOutput
 
     def is_illegal_without(self, chosen: set[int]) -> bool:
         if self.steps > STEPS_MAX:

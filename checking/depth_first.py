@@ -7,7 +7,7 @@ call has no point it has to go back and choose again. Visited pairs (set of call
 remembered: two orders that lead to the same pair have the same future (Lowe 2017; Porcupine does the same). The set is the bits
 of one integer.
 
-A call whose outcome is unknown has no return: its point can come at any time after its invocation, or never. Objects that do not
+A call with an unknown outcome has no return: its point can come at any time after its invocation, or never. Objects that do not
 affect each other are checked separately (`by_key`), which keeps the search cheap. The problem is NP-complete, so the search gives
 up after `steps_max` steps of the model, with a verdict that proves nothing (`legal=None`).
 """
@@ -21,8 +21,8 @@ from .calls import Model, Operation, State
 
 
 class Verdict(NamedTuple):
-    """The result of a search. `legal` None: the search gave up. If illegal, `longest` is the longest start of an order that
-    works, as indices into the history.
+    """The result of a search. `legal` None: the search ended undecided. If illegal, `longest` is the longest start of an order
+    that works, as indices into the history.
     """
 
     legal: bool | None

@@ -203,7 +203,7 @@ def _keep_sectors(found: bytearray, seen: bytearray, sectors: set[int], random: 
         found.extend(bytes(len(seen) - len(found)))
 
 
-class _Pending(NamedTuple):
+class _PendingChange(NamedTuple):
     number: int
     change: NameChange
 
@@ -221,7 +221,7 @@ class DiskModel:
         self._durable: Names = {number: {} for number in self.roots.values()}
         self._disk_of = {number: number for number in self.roots.values()}
         self._files: dict[int, FileModel] = {}
-        self._pending: list[_Pending] = []
+        self._pending: list[_PendingChange] = []
         self._settled = dict.fromkeys(self.roots.values(), 0)
         """By disk, the number below which changes of names are certain if names persist in order."""
         self._number = 0
@@ -251,7 +251,7 @@ class DiskModel:
 
     def _rename(self, change: NameChange) -> None:
         _apply_to(self.names, change)
-        self._pending.append(_Pending(self._number, change))
+        self._pending.append(_PendingChange(self._number, change))
 
     def _sync_directory(self, inode: int) -> None:
         for pending in self._pending:
@@ -303,8 +303,8 @@ class DiskModel:
         """Yield images of power cuts in which each change of a name is kept or lost: nearly all images in order, and others."""
         yield from self._with_data(self._subsets())
 
-    def _orders(self) -> Iterator[Sequence[_Pending]]:
-        by_disk: list[list[list[_Pending]]] = []
+    def _orders(self) -> Iterator[Sequence[_PendingChange]]:
+        by_disk: list[list[list[_PendingChange]]] = []
         for disk in self.roots.values():
             of_disk = [pending for pending in self._pending if self._disk_of[pending.change.directory] == disk]
             certain = sum(pending.number < self._settled[disk] for pending in of_disk)
@@ -312,7 +312,7 @@ class DiskModel:
         for choice in itertools.product(*by_disk):
             yield sorted(itertools.chain.from_iterable(choice))
 
-    def _subsets(self) -> Iterator[Sequence[_Pending]]:
+    def _subsets(self) -> Iterator[Sequence[_PendingChange]]:
         pending = self._pending
         if len(pending) <= SUBSETS_MAX_CHANGES:
             for count in range(len(pending) + 1):
@@ -324,7 +324,7 @@ class DiskModel:
             yield [*pending[:place], *pending[place + 1 :]]
         yield pending
 
-    def _with_data(self, choices: Iterable[Sequence[_Pending]]) -> Iterator[Tree]:
+    def _with_data(self, choices: Iterable[Sequence[_PendingChange]]) -> Iterator[Tree]:
         content = cache(lambda inode, policy: self._files[inode].content(policy))
 
         def image(names: Names, policies: dict[int, str]) -> Tree:

@@ -25,10 +25,10 @@ Path = tuple[Any, int] | None
 """The order that led to a configuration: (path before, number of the call)."""
 
 
-class Answer(NamedTuple):
-    """The result of a search. `legal` None: the search gave up after `steps` steps of the model. `order` is an order of calls
-    that works: of the whole history if it is legal, otherwise the longest one up to `stuck_at`, the call whose return no order
-    reaches (-1 if there is none).
+class SearchResult(NamedTuple):
+    """The result of a search. `legal` None: the search ended undecided after `steps` steps of the model. `order` is an order of
+    calls that works: of the whole history if it is legal, otherwise the longest one up to `stuck_at`, the call that no order can
+    return from (-1 if there is none).
     """
 
     legal: bool | None
@@ -75,7 +75,7 @@ class _Search:
         self.unknown = 0
         """The bits of calls without a return."""
 
-    def run(self) -> Answer:
+    def run(self) -> SearchResult:
         points = [(call.invoked, 0, number) for number, call in enumerate(self.calls)]
         points += [(call.returned, 1, number) for number, call in enumerate(self.calls) if not call.is_unknown]
         frontier = _Frontier()
@@ -89,13 +89,13 @@ class _Search:
             try:
                 following = self._returned(frontier, number)
             except _GivenUp:
-                return Answer(None, self.steps, configurations_max=largest)
+                return SearchResult(None, self.steps, configurations_max=largest)
             if not following.size:
-                return Answer(False, self.steps, _longest(frontier), number, largest)
+                return SearchResult(False, self.steps, _longest(frontier), number, largest)
             frontier = following
             largest = max(largest, frontier.size)
             self.under_way.remove(number)
-        return Answer(True, self.steps, _longest(frontier), configurations_max=largest)
+        return SearchResult(True, self.steps, _longest(frontier), configurations_max=largest)
 
     def _returned(self, frontier: _Frontier, number: int) -> _Frontier:
         """Return the configurations that are possible after this call has had its point."""
@@ -145,6 +145,6 @@ def _unrolled(path: Path) -> tuple[int, ...]:
     return tuple(reversed(numbers))
 
 
-def check(calls: Sequence[Operation], model: Model[object], *, steps_max: int = 1_000_000) -> Answer:
+def check(calls: Sequence[Operation], model: Model[object], *, steps_max: int = 1_000_000) -> SearchResult:
     """Search the history of one object for an order of its calls that the model allows."""
     return _Search(calls, model, steps_max).run()

@@ -17,8 +17,8 @@ STEPS_MAX = 2_000_000
 
 
 class Decision(NamedTuple):
-    """The result of both searches. `legal` None: both gave up. `algorithm` ("wgl", "jit") decided, after `steps` steps of the
-    model in all tries.
+    """The result of both searches. `legal` None: both ended undecided. `algorithm` ("wgl", "jit") decided, after `steps` steps
+    of the model in all tries.
     """
 
     legal: bool | None

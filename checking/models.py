@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from .calls import Operation, Refused
+from .calls import Operation, RefusedOutput
 
 Held = tuple[object]
 """The value of a register, in a tuple because None is a value too."""
@@ -40,7 +40,7 @@ class Register:
         if f == "unset":
             return (None,)
         expected, new = value
-        if type(operation.output) is Refused:
+        if type(operation.output) is RefusedOutput:
             return state if (expected,) != state else None
         return (new,) if (expected,) == state else None
 

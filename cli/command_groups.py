@@ -135,7 +135,7 @@ class LazyGroup(CommandGroup):
 
 
 class _NotInstalled(click.Command):
-    """A command whose packages are missing. Help and completion list it; a call says what to install."""
+    """A command without its packages. Help and completion list it; a call says what to install."""
 
     def __init__(self, name: str, install: str, error: ModuleNotFoundError) -> None:
         super().__init__(name, short_help=f"Not installed: {install}")

@@ -9,7 +9,7 @@ from kraftlab.records.record_batch import CODEC_MASK, HEADER_BYTES, BatchHeader,
 
 
 class Unreadable(Exception):
-    """A batch whose records cannot be shown. The text gives the reason."""
+    """The records of a batch cannot be shown. The text gives the reason."""
 
 
 def stored_records(header: BatchHeader, batch: bytes) -> Iterator[StoredRecord]:

@@ -32,7 +32,7 @@ from .config_parts import ConfigResource
 from .errors import ClusterUnreachable, header_error
 from .quorum_probe import ROUND_S, lost_quorum
 from .stream import CallStream
-from .waiting import Waiting
+from .waiting import CallTime
 
 logger = logging.getLogger("kraftlab.client")
 
@@ -107,7 +107,7 @@ class Caller:
         """
         with (
             self._request_ids.of(API_OF_RESPONSE[answer], request) as is_named,
-            Waiting(API_OF_RESPONSE[answer], self._probe, self._on_wait),
+            CallTime(API_OF_RESPONSE[answer], self._probe, self._on_wait),
         ):
             return self._call(answer, request, timeout_ms, attempt_timeout_s, once and not is_named, is_named)
 
@@ -146,7 +146,7 @@ class Caller:
                 if left_s <= 0:
                     break
                 if not limited:
-                    # No node may execute the request after this call has given up.
+                    # No node may execute the request after this call has timed out.
                     request.header.timeout_ms = max(1, int(left_s * 1000))
                 try:
                     response = self._attempt(endpoint, answer, request, min(left_s, attempt_timeout_s))

@@ -50,7 +50,7 @@ from .admin import AdminClient
 from .caller import left_ms
 from .entries import answer_of
 from .errors import ClusterUnreachable, api_error
-from .numbering import REFUSED_NUMBERS, Attempts, Numbers, numbered, requests_of
+from .numbering import REFUSED_NUMBERS, Numbers, SendAttempts, numbered, requests_of
 
 ACKS_NONE = 0
 CLOSE_TIMEOUT_S = 5.0
@@ -128,7 +128,7 @@ class PeerConnection:
                 raise
 
     def _drain(self, deadline: float) -> None:
-        """Wait until the node has answered the last request that nobody waits for: it may carry out two at once in any order."""
+        """Wait until the node has answered the last request that nobody waits for: it may execute two at once in any order."""
         while self._socket is not None and self._unawaited:
             self._socket.settimeout(self._left_s(deadline))
             self._take_unawaited(self._socket)
@@ -257,7 +257,7 @@ class DataClient:
                     return msgspec.structs.replace(answers[-1], base_offset=answers[0].base_offset)
             finally:
                 numbers.lock.release()
-        attempts = Attempts()
+        attempts = SendAttempts()
         try:
             return self._send(topic, partition, records, acks, attempts, deadline, keep_offsets=keep_offsets)
         except ApiError as error:
@@ -273,7 +273,7 @@ class DataClient:
         partition: int,
         records: InMemory,
         acks: int,
-        attempts: Attempts,
+        attempts: SendAttempts,
         deadline: float,
         *,
         keep_offsets: bool = False,
@@ -298,7 +298,7 @@ class DataClient:
         """Send batches with the next numbers of the partition; `numbers` is locked."""
         while True:
             data, following = numbered(records, numbers)
-            attempts = Attempts()
+            attempts = SendAttempts()
             try:
                 answer = self._send(topic, partition, data, acks, attempts, deadline)
             except BaseException as error:

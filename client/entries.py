@@ -24,7 +24,7 @@ from .errors import api_error
 T = TypeVar("T")
 
 
-class Result(Protocol):
+class EntryResult(Protocol):
     """Outcome of one entry of a request. Most have an `error_message` too."""
 
     @property
@@ -72,7 +72,7 @@ def answer_of(call: Callable[[], T]) -> T:
         return answer
 
 
-def raise_first_error(results: Iterable[Result]) -> None:
+def raise_first_error(results: Iterable[EntryResult]) -> None:
     """Raise the error of the first result that has one, as ApiError: for responses of streams and of `AdminClient.call`."""
     for result in results:
         error = _error(result)
@@ -80,11 +80,11 @@ def raise_first_error(results: Iterable[Result]) -> None:
             raise error
 
 
-def _error(result: Result) -> ApiError | None:
+def _error(result: EntryResult) -> ApiError | None:
     return api_error(result.error_code, getattr(result, "error_message", None)) if result.error_code else None
 
 
-Entries = Iterator[tuple[str, Result]]
+Entries = Iterator[tuple[str, EntryResult]]
 
 
 def _named(field: str, kind: str, key: str = "name") -> Callable[[Any], Entries]:

@@ -29,7 +29,7 @@ Partition = tuple[str, int]
 Answer = TypeVar("Answer", bound=KafkaMessage)
 
 
-class Node(Protocol):
+class KafkaServer(Protocol):
     """One broker or controller of a Kafka cluster."""
 
     def ask(self, answer: type[Response], request: AdminRequest) -> Response: ...
@@ -42,7 +42,7 @@ class Node(Protocol):
 # -- topics ------------------------------------------------------------------------------------------------------------------
 
 
-def describe_topics(node: Node, request: pb.DescribeTopicPartitionsRequest) -> pb.DescribeTopicPartitionsResponse:
+def describe_topics(node: KafkaServer, request: pb.DescribeTopicPartitionsRequest) -> pb.DescribeTopicPartitionsResponse:
     """Describe topics with their reassignments, which Kafka lists apart. A caller who may not list them sees none, as in Kafka's
     own tool. Brokers before Kafka 3.7 are asked for Metadata.
     """
@@ -60,7 +60,7 @@ def describe_topics(node: Node, request: pb.DescribeTopicPartitionsRequest) -> p
     return described
 
 
-def _topics_of_metadata(node: Node, request: pb.DescribeTopicPartitionsRequest) -> pb.DescribeTopicPartitionsResponse:
+def _topics_of_metadata(node: KafkaServer, request: pb.DescribeTopicPartitionsRequest) -> pb.DescribeTopicPartitionsResponse:
     """Describe topics as Metadata has them."""
     asked = [MetadataRequestTopic(name=name) for name in request.topics.names] or None
     answer = node.exchange(MetadataRequest(asked), MetadataResponse)
@@ -75,7 +75,7 @@ def _topics_of_metadata(node: Node, request: pb.DescribeTopicPartitionsRequest) 
     return described
 
 
-def alter_partition_counts(node: Node, request: pb.AlterPartitionCountsRequest) -> pb.AlterPartitionCountsResponse:
+def alter_partition_counts(node: KafkaServer, request: pb.AlterPartitionCountsRequest) -> pb.AlterPartitionCountsResponse:
     """Add partitions: KIP-179's call under the name that Kafka shipped."""
     asked = pb.CreatePartitionsRequest(header=request.header, validate_only=request.validate_only)
     for topic in request.topics:
@@ -91,7 +91,7 @@ def alter_partition_counts(node: Node, request: pb.AlterPartitionCountsRequest) 
 # -- reassignments -----------------------------------------------------------------------------------------------------------
 
 
-def list_reassignments(node: Node, request: pb.ListPartitionReassignmentsRequest) -> pb.ListPartitionReassignmentsResponse:
+def list_reassignments(node: KafkaServer, request: pb.ListPartitionReassignmentsRequest) -> pb.ListPartitionReassignmentsResponse:
     """List reassignments with the replicas before and after. Kafka merges both lists: the order after is known, and the replicas
     before are in that order too.
     """
@@ -103,7 +103,9 @@ def list_reassignments(node: Node, request: pb.ListPartitionReassignmentsRequest
     return listed
 
 
-def alter_reassignments(node: Node, request: pb.AlterPartitionReassignmentsRequest) -> pb.AlterPartitionReassignmentsResponse:
+def alter_reassignments(
+    node: KafkaServer, request: pb.AlterPartitionReassignmentsRequest
+) -> pb.AlterPartitionReassignmentsResponse:
     """Start and cancel reassignments. To cancel those of topics, or all, the running ones are listed first."""
     if not request.cancel_all and not request.cancel_topics:
         return node.ask(pb.AlterPartitionReassignmentsResponse, request)
@@ -124,7 +126,7 @@ def alter_reassignments(node: Node, request: pb.AlterPartitionReassignmentsReque
 # -- cluster -----------------------------------------------------------------------------------------------------------------
 
 
-def describe_cluster(node: Node, request: pb.DescribeClusterRequest) -> pb.DescribeClusterResponse:
+def describe_cluster(node: KafkaServer, request: pb.DescribeClusterRequest) -> pb.DescribeClusterResponse:
     """Describe the brokers; a controller describes the controllers and names the active one."""
     is_broker = node.offers("Metadata")
     asked = request if is_broker else pb.DescribeClusterRequest(header=request.header, endpoint_type=_CONTROLLERS)
@@ -140,7 +142,7 @@ def describe_cluster(node: Node, request: pb.DescribeClusterRequest) -> pb.Descr
     return described
 
 
-def describe_quorum(node: Node, request: pb.DescribeQuorumRequest) -> pb.DescribeQuorumResponse:
+def describe_quorum(node: KafkaServer, request: pb.DescribeQuorumRequest) -> pb.DescribeQuorumResponse:
     """Describe the quorum, with the cluster's id, the voters' endpoints and the level of kraft.version."""
     asked = pb.DescribeQuorumRequest(header=request.header)
     asked.topics.add(topic_name=_QUORUM_TOPIC).partitions.add(partition_index=0)
@@ -167,7 +169,7 @@ def describe_quorum(node: Node, request: pb.DescribeQuorumRequest) -> pb.Describ
 # -- log directories ---------------------------------------------------------------------------------------------------------
 
 
-def describe_log_dirs(node: Node, request: pb.DescribeLogDirsRequest) -> pb.DescribeLogDirsResponse:
+def describe_log_dirs(node: KafkaServer, request: pb.DescribeLogDirsRequest) -> pb.DescribeLogDirsResponse:
     """Describe log directories. Kafka filters by partition; this filters by topic, by directory and for moves. A move's progress
     follows from the sizes of both logs.
     """
@@ -206,7 +208,7 @@ def describe_log_dirs(node: Node, request: pb.DescribeLogDirsRequest) -> pb.Desc
     return answer
 
 
-def alter_log_dirs(node: Node, request: pb.AlterReplicaLogDirsRequest) -> pb.AlterReplicaLogDirsResponse:
+def alter_log_dirs(node: KafkaServer, request: pb.AlterReplicaLogDirsRequest) -> pb.AlterReplicaLogDirsResponse:
     """Move replicas to log directories. Kafka has no "any": a running move ends when its replica is moved to where it is.
 
     A replica that the broker does not have gets REPLICA_NOT_AVAILABLE.
@@ -233,7 +235,7 @@ def alter_log_dirs(node: Node, request: pb.AlterReplicaLogDirsRequest) -> pb.Alt
     return answer
 
 
-def _places(node: Node, header: pb.RequestHeader, keys: list[Partition]) -> dict[Partition, str]:
+def _places(node: KafkaServer, header: pb.RequestHeader, keys: list[Partition]) -> dict[Partition, str]:
     """Return the current log directories of replicas."""
     asked = pb.DescribeLogDirsRequest(header=header)
     topics: dict[str, list[int]] = {}

@@ -99,8 +99,8 @@ class KafkaConnection:
         with self._lock:
             self._drop()
 
-    def _locked(self, deadline: float) -> _Locked:
-        return _Locked(self._lock, deadline)
+    def _locked(self, deadline: float) -> _LockUntil:
+        return _LockUntil(self._lock, deadline)
 
     def _drop(self) -> None:
         if self._socket is not None:
@@ -191,7 +191,7 @@ class KafkaConnection:
         return frame
 
 
-class _Locked:
+class _LockUntil:
     """Holds a connection's lock. NoAnswer if other requests hold it until the deadline."""
 
     def __init__(self, lock: threading.Lock, deadline: float) -> None:

@@ -14,7 +14,7 @@ from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.common.uuids import Uuid
-from kraftlab.messages.generated import produce_response as produced
+from kraftlab.messages.generated import produce_response
 from kraftlab.messages.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kraftlab.messages.generated.fetch_response import FetchResponse
 from kraftlab.messages.generated.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -31,7 +31,7 @@ from .data import DataClient, PeerConnection, Response
 from .errors import api_error
 from .kafka_channels import KafkaChannels
 from .kafka_connection import Answer
-from .numbering import Attempts
+from .numbering import SendAttempts
 
 Entry = TypeVar("Entry")
 EARLIEST, LATEST = -2, -1
@@ -100,7 +100,7 @@ class KafkaDataClient(DataClient):
         partition: int,
         records: InMemory,
         acks: int,
-        attempts: Attempts,
+        attempts: SendAttempts,
         deadline: float,
         *,
         keep_offsets: bool = False,
@@ -113,7 +113,7 @@ class KafkaDataClient(DataClient):
             topics = (TopicProduceData(name=topic, topic_id=topic_id, partition_data=(data,)),)
             attempts.send()
             request = ProduceRequest(acks=acks, timeout_ms=int(left_s * 1000), topic_data=topics)
-            responses = self._ask(leader, request, produced.ProduceResponse, left_s).responses
+            responses = self._ask(leader, request, produce_response.ProduceResponse, left_s).responses
             found = _only([entry for topic in responses for entry in topic.partition_responses])
             answer = ProduceResponse(found.error_code, found.error_message, base_offset=found.base_offset)
             attempts.answered(answer)

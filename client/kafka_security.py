@@ -75,7 +75,7 @@ PLAINTEXT = KafkaSecurity()
 
 
 def kafka_security(values: Mapping[str, str], user: str | None, password: str | None, name: str) -> KafkaSecurity:
-    """Return the security of a file for --command-config, whose name is for errors. ConfigError."""
+    """Return the security of a file for --command-config; `name` is for errors. ConfigError."""
     protocol = values.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in PROTOCOLS:
         raise ConfigError(f"{name}: security.protocol is {protocol}, expected one of {', '.join(PROTOCOLS)}")

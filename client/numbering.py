@@ -48,20 +48,20 @@ class Numbers:
         self.producer_id, self.epoch, self.sequence = producer_id, 0, 0
 
     def begin_epoch(self) -> None:
-        """Go on after a request whose outcome stays open."""
+        """Go on after a request with an unknown outcome."""
         self.producer_id = self.producer_id if self.epoch < EPOCH_MAX else -1
         self.epoch, self.sequence = (self.epoch + 1) % (EPOCH_MAX + 1), 0
 
 
-class Attempts:
-    """Sendings of one request. `may_be_stored`: an earlier one may have been carried out."""
+class SendAttempts:
+    """Sendings of one request. `may_be_stored`: an earlier one may have been executed."""
 
     def __init__(self) -> None:
         self.may_be_stored = False
         self._is_unanswered = False
 
     def send(self) -> bool:
-        """Begin an attempt; return True if an earlier one may have been carried out."""
+        """Begin an attempt; return True if an earlier one may have been executed."""
         self.may_be_stored = self.may_be_stored or self._is_unanswered
         self._is_unanswered = True
         return self.may_be_stored

@@ -1,4 +1,4 @@
-"""Finding of a client whose call gets no answer: a majority of the voters may be down, or nobody leads.
+"""Finding of a client without an answer to its call: a majority of the voters may be down, or nobody leads.
 
 Theory of operation. Every node that the client knows is asked for the voters, then every voter for a sign of life, each round in
 parallel and within a second. A controller names the voters in its DescribeQuorum, a broker in its refusal when it cannot pass the

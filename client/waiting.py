@@ -1,4 +1,4 @@
-"""`Waiting`: a call that gets no answer, and what to say about it.
+"""`CallTime`: a call that gets no answer, and what to say about it.
 
 A call that waits for 3 s asks the voters for a sign of life, once, in a thread of its own, and reports if no majority answers or
 none leads. A failover takes 0.2 s, so that short interruptions are never reported. The call itself goes on until its deadline.
@@ -35,7 +35,7 @@ Probe = Callable[[], str | None]
 """Returns a finding such as "1 of 3 voters answers: no majority", None without one. It may raise anything."""
 
 
-class Waiting:
+class CallTime:
     """The time of one call, as a context manager. `report` gets the finding while the call waits; without it the voters are asked
     only when the call fails.
     """
@@ -48,7 +48,7 @@ class Waiting:
         self._is_over = False
         self._timer: threading.Timer | None = None
 
-    def __enter__(self) -> Waiting:
+    def __enter__(self) -> CallTime:
         if self._report is not None:
             self._timer = threading.Timer(PATIENCE_S, self._look)
             self._timer.daemon = True

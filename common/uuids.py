@@ -23,7 +23,7 @@ RESERVED_BELOW = 100
 
 
 def random_uuid() -> Uuid:
-    """Return a random id whose text does not begin with a dash, so that it can be a command's argument."""
+    """Return a random id with a text that does not begin with a dash, so that it can be a command's argument."""
     while True:
         value = uuid.uuid4().bytes
         if int.from_bytes(value, "big") >= RESERVED_BELOW and not to_text(value).startswith("-"):

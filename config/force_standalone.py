@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+from kraftlab.common.clock import wall_clock_ms
 from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.quorum.core.types import VoterSet
 from kraftlab.quorum.storage.directory_lock import DirectoryLock
@@ -20,7 +20,7 @@ from .meta_properties import verify
 from .models import ControllerConfig
 
 
-class Forcing:
+class StandaloneController:
     """One controller with a locked directory. ConfigError names the obstacle; nothing was changed then."""
 
     def __init__(self, config: ControllerConfig) -> None:
@@ -51,7 +51,7 @@ class Forcing:
 
     def carry_out(self) -> ForcedReport:
         """Make this controller the only voter of the next generation. An attempt that a crash interrupted is completed."""
-        now_ms = int(time.time() * 1000)
+        now_ms = wall_clock_ms()
         voter = own_voter(self.config)
         try:
             return force_standalone(RealFileSystem(), self._directory, self._identity, voter, now_ms, self._static_voters)
@@ -60,9 +60,9 @@ class Forcing:
 
 
 @contextmanager
-def forcing(config: ControllerConfig) -> Iterator[Forcing]:
+def forcing(config: ControllerConfig) -> Iterator[StandaloneController]:
     """Lock the directory meanwhile. ConfigError if the controller runs, or if its directory is not formatted."""
-    found = Forcing(config)
+    found = StandaloneController(config)
     with ExitStack() as stack:
         try:
             stack.enter_context(DirectoryLock(str(config.metadata_log_dir)))

@@ -14,7 +14,7 @@ from kraftlab.common.exit_codes import DONE, FAILED, INTERRUPTED
 
 if TYPE_CHECKING:
     from .recording import Recording
-    from .report import Report
+    from .report import StoryReport
 
 
 @click.command(
@@ -37,11 +37,11 @@ def demo(capture: Path | None, as_json: bool) -> int:
     log directories, cancel, verify. Exit code 0 only if every check passes.
     """
     from .recording import DEFAULT_CAPTURE, Recording, RecordingError
-    from .report import Report
+    from .report import StoryReport
     from .story import BROKERS
 
     capture = capture or DEFAULT_CAPTURE
-    report = Report(as_json=as_json)
+    report = StoryReport(as_json=as_json)
     try:
         recording = Recording(capture)
         if unknown := [broker for broker in recording.brokers() if broker not in range(BROKERS)]:
@@ -51,7 +51,7 @@ def demo(capture: Path | None, as_json: bool) -> int:
     return _play(report, recording)
 
 
-def _play(report: Report, recording: Recording) -> int:
+def _play(report: StoryReport, recording: Recording) -> int:
     """Start a cluster in a temporary directory, play the story, and return the exit code."""
     import tempfile
 

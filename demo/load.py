@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Sequence
 
 from kraftlab.client import AdminClient, DataClient
 from kraftlab.client.errors import ClusterUnreachable
+from kraftlab.common.clock import wall_clock_ms
 from kraftlab.common.errors import ApiError
 from kraftlab.records.record_batch import Record, build_batch, decode_records
 
@@ -58,7 +58,7 @@ class Producer:
                 values = [b"%s-%d-%d." % (topic.encode(), index, number + n) for n in range(RECORDS_PER_BATCH)]
                 values = [value.ljust(VALUE_BYTES, b".") for value in values]
                 number += RECORDS_PER_BATCH
-                now_ms = int(time.time() * 1000)
+                now_ms = wall_clock_ms()
                 try:
                     answer = data.produce(topic, index, build_batch([Record(None, value, now_ms) for value in values]))
                 except (ApiError, ClusterUnreachable) as error:

@@ -9,7 +9,7 @@ import msgspec
 from rich.progress import Progress, TaskID
 
 from .lab import POLL_S, Lab, ReplicaOnDisk, StoryError, TopicPartition
-from .report import Report, add_bar
+from .report import StoryReport, add_bar
 
 Arrival = tuple[int, TopicPartition]
 """A replica on its way: (receiving broker, partition)."""
@@ -89,7 +89,7 @@ class MoveWatch:
                     ahead = max(received - self._largest_batch, 0) / (limit_bytes_per_s * elapsed)
                     throughput.most_ahead = max(throughput.most_ahead, ahead)
 
-    def run(self, report: Report, limit_bytes_per_s: float, half_way: Callable[[], None], *, timeout_s: float = 120) -> None:
+    def run(self, report: StoryReport, limit_bytes_per_s: float, half_way: Callable[[], None], *, timeout_s: float = 120) -> None:
         """Draw a bar per arrival until all are complete; call `half_way` once, after a third of the bytes."""
         with report.progress() as progress:
             bars = {

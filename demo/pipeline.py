@@ -31,7 +31,7 @@ from kraftlab.lab import ClusterError, LocalCluster
 from .command import interrupt
 from .lab import Lab, StoryError, wait_until
 from .recording import DEFAULT_CAPTURE, Recording, RecordingError
-from .report import Report
+from .report import StoryReport
 from .story import BROKERS, OVERRIDES, Story
 
 KAFKA_LOG = pathlib.Path(__file__).parents[1] / "examples" / "metadata-log" / "00000000000000000000.log.xz"
@@ -43,7 +43,7 @@ CANCELLED = 2
 """Number of reassignments that the story of the main demo cancels."""
 
 
-class Chapters(Report):
+class Chapters(StoryReport):
     """A report that numbers the chapters of two stories consecutively."""
 
     def __init__(self, *, as_json: bool) -> None:
@@ -62,7 +62,7 @@ class CommandEnded(StoryError):
 class PipelineStory:
     """Plays everything and reports the checks. `directory` gets both lakes and the page."""
 
-    def __init__(self, report: Report, recording: Recording, cluster: LocalCluster, directory: pathlib.Path) -> None:
+    def __init__(self, report: StoryReport, recording: Recording, cluster: LocalCluster, directory: pathlib.Path) -> None:
         self.report = report
         self.story = Story(report, recording, cluster)
         self.cluster = cluster
@@ -128,7 +128,7 @@ class PipelineStory:
         moves.write_text(self._text("pipeline", "plan", "export", str(plan)))
         self._text("reassign-partitions", *bootstrap, "--execute", "--reassignment-json-file", str(moves))
         lab = self.story.lab
-        wait_until("the plan is carried out", lambda: not lab.reassigning(), timeout_s=120)
+        wait_until("the plan is executed", lambda: not lab.reassigning(), timeout_s=120)
         left = [item for item in lab.partitions().values() if DRAINED in item.replica_nodes]
         self.report.check("broker drained", not left, f"broker {DRAINED} has {len(left)} replicas")
 

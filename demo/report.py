@@ -22,7 +22,7 @@ class Check(msgspec.Struct, frozen=True):
     detail: str
 
 
-class Report:
+class StoryReport:
     """Collects checks and times during the story, and prints them. In JSON mode stdout gets one report, at the end."""
 
     def __init__(self, *, as_json: bool) -> None:

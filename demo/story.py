@@ -26,7 +26,7 @@ from .lab import Lab, TopicPartition, wait_until
 from .load import BYTES_PER_S_MAX, Producer, missing
 from .moves import MoveWatch
 from .recording import Recording, map_directory
-from .report import Report, add_bar
+from .report import StoryReport, add_bar
 
 BROKERS = 4
 OVERRIDES = {"log.segment.delete.delay.ms": "1000"}
@@ -45,7 +45,7 @@ def name_of(partition: TopicPartition) -> str:
 class Story:
     """Plays a recording on a cluster and reports the checks."""
 
-    def __init__(self, report: Report, recording: Recording, cluster: LocalCluster) -> None:
+    def __init__(self, report: StoryReport, recording: Recording, cluster: LocalCluster) -> None:
         self.report = report
         self.recording = recording
         self.cluster = cluster

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from kraftlab.messages.generated.request_header import RequestHeader
 from kraftlab.messages.generated.response_header import ResponseHeader
-from kraftlab.messages.reading import Malformed, read
+from kraftlab.messages.reading import MalformedMessage, read
 from kraftlab.messages.schema import Message
 from kraftlab.messages.writing import write
 from kraftlab.wire.parts import Part, part_bytes
@@ -39,5 +39,5 @@ def decode_response(frame: bytes, kind: type[Answer], version: int) -> Answer:
     try:
         _, at = read(ResponseHeader, int(has_tags(kind, version)), frame)
         return read(kind, version, frame, at, RESPONSE_ELEMENTS_MAX)[0]
-    except Malformed as error:
+    except MalformedMessage as error:
         raise MalformedResponse(f"{kind.__name__} version {version}: {error}") from error

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from kraftlab.messages.catalog import API_VERSIONS, request_class
 from kraftlab.messages.generated.request_header import RequestHeader
-from kraftlab.messages.reading import ELEMENTS_MAX, Malformed, TooManyElements, read
+from kraftlab.messages.reading import ELEMENTS_MAX, MalformedMessage, TooManyElements, read
 from kraftlab.messages.schema import Message
 from kraftlab.messages.writing import write
 from kraftlab.wire.parts import InMemory, Part, part_bytes
@@ -65,7 +65,7 @@ def decode_request(frame: InMemory, elements_max: int = ELEMENTS_MAX) -> KafkaRe
     try:
         header, at = read(RequestHeader, 2 if head.version >= kind.FLEXIBLE else 1, frame, 0, elements_max)
         body, _ = read(kind, head.version, frame, at, elements_max)
-    except Malformed as error:
+    except MalformedMessage as error:
         refusal = LargeRequest if isinstance(error, TooManyElements) else MalformedRequest
         raise refusal(f"{kind.__name__} version {head.version}: {error}") from error
     return KafkaRequest(head, header.client_id or "", body, frame)

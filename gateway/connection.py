@@ -32,7 +32,7 @@ _OTHER_PROTOCOLS = {0x16: " (a TLS handshake)", 0x47: " (HTTP)", 0x50: " (HTTP)"
 """First byte → the protocol that begins with it."""
 
 
-class Closed(Exception):
+class ConnectionClosed(Exception):
     """The connection is over. The text gives the reason, "" if the client closed it between two requests."""
 
 
@@ -71,7 +71,7 @@ class ClientConnection:
         self._awaited_bytes = 1
 
     async def next_size(self) -> int:
-        """Wait for a request and return the size that its frame claims. Closed; MalformedRequest for an impossible size."""
+        """Wait for a request and return its claimed size. ConnectionClosed; MalformedRequest for an impossible size."""
         with trio.move_on_after(self._idle_timeout_s()):
             await self._readable(1)
             (size,) = _LENGTH.unpack(start := await self._bytes(_LENGTH.size, is_first=True))
@@ -81,17 +81,17 @@ class ClientConnection:
                     f"the length of a request is {size}{advice}, expected 1 to {self._frame_bytes_max} (socket.request.max.bytes)"
                 )
             return int(size)
-        raise Closed("no request came for connections.max.idle.ms")
+        raise ConnectionClosed("no request came for connections.max.idle.ms")
 
     async def body(self, size: int) -> memoryview:
-        """Return the request of that size, read-only. Closed if it does not arrive whole in time."""
+        """Return the request of that size, read-only. ConnectionClosed if it does not arrive whole in time."""
         timeout_s = FRAME_TIMEOUT_S + size / FRAME_BYTES_PER_S_MIN
         with trio.move_on_after(timeout_s):
             return memoryview(await self._bytes(size)).toreadonly()
-        raise Closed(f"a request of {size} bytes did not arrive within {timeout_s:.0f} s")
+        raise ConnectionClosed(f"a request of {size} bytes did not arrive within {timeout_s:.0f} s")
 
     async def send(self, parts: Sequence[Part]) -> None:
-        """Send an answer. Closed if the client does not take it; OSError, PartLost."""
+        """Send an answer. ConnectionClosed if the client does not take it; OSError, PartLost."""
         with trio.move_on_after(self._idle_timeout_s()):
             for part in joined(parts):
                 if isinstance(part, InMemory):
@@ -99,7 +99,7 @@ class ClientConnection:
                 else:
                     await part.send(self._wire)
             return
-        raise Closed("the client did not take an answer for connections.max.idle.ms")
+        raise ConnectionClosed("the client did not take an answer for connections.max.idle.ms")
 
     async def _send(self, data: memoryview) -> None:
         while data:
@@ -109,7 +109,7 @@ class ClientConnection:
                 await self._wire.wait_writable()
 
     async def _bytes(self, size: int, *, is_first: bool = False) -> bytearray:
-        """Return that many bytes. Closed, without a reason if `is_first` and nothing came."""
+        """Return that many bytes. ConnectionClosed, without a reason if `is_first` and nothing came."""
         data, filled = bytearray(min(size, SMALL_FRAME_BYTES_MAX)), 0
         while filled < size:
             if filled == len(data):
@@ -122,7 +122,7 @@ class ClientConnection:
             if count > 0:
                 filled += count
             elif not count:
-                raise Closed("" if is_first and not filled else "the client closed the connection within a request")
+                raise ConnectionClosed("" if is_first and not filled else "the client closed the connection within a request")
             else:
                 await self._readable(size - filled)
         return data

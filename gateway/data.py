@@ -22,14 +22,16 @@ from kraftlab.access.authorizer import Rights
 from kraftlab.common.errors import ErrorCode
 from kraftlab.common.uuids import Uuid
 from kraftlab.config.models import KAFKA_LISTENER
-from kraftlab.messages.generated import fetch_response as fetched
-from kraftlab.messages.generated import list_offsets_response as listed
-from kraftlab.messages.generated import offset_for_leader_epoch_response as ended
-from kraftlab.messages.generated import produce_response as produced
+from kraftlab.messages.generated import fetch_response, list_offsets_response, produce_response
 from kraftlab.messages.generated.fetch_request import FetchPartition as FetchedPosition
 from kraftlab.messages.generated.fetch_request import FetchRequest
 from kraftlab.messages.generated.list_offsets_request import ListOffsetsPartition, ListOffsetsTopic
 from kraftlab.messages.generated.offset_for_leader_epoch_request import OffsetForLeaderPartition, OffsetForLeaderTopic
+from kraftlab.messages.generated.offset_for_leader_epoch_response import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
 from kraftlab.messages.generated.produce_request import PartitionProduceData
 from kraftlab.messages.generated.produce_request import ProduceRequest as KafkaProduceRequest
 from kraftlab.metadata.acls import Operation, ResourceType
@@ -111,8 +113,8 @@ class DataPlane(Protocol):
     async def epoch_ends(self, request: EpochEndsRequest, /) -> EpochEndsResponse: ...
 
 
-class Unheard(Exception):
-    """A produce request with acks=0 failed. Its producer reads no answer: the end of its connection makes it look again."""
+class Acks0Failed(Exception):
+    """A produce request with acks=0 failed; close the connection so that the producer refreshes its metadata."""
 
 
 class Refusal(NamedTuple):
@@ -165,11 +167,11 @@ class DataCalls:
 
     # --- Produce -------------------------------------------------------------------------------------------------------------
 
-    async def produce(self, request: KafkaRequest, caller: Caller) -> produced.ProduceResponse | None:
-        """Append the batches of each partition, all partitions beside each other; None for acks=0. Unheard: acks=0 failed."""
+    async def produce(self, request: KafkaRequest, caller: Caller) -> produce_response.ProduceResponse | None:
+        """Append the batches of each partition, all partitions beside each other; None for acks=0. Acks0Failed."""
         body: KafkaProduceRequest = request.body
         rights = self._rights(caller.principal, caller.host)
-        answers: list[list[produced.PartitionProduceResponse]] = []
+        answers: list[list[produce_response.PartitionProduceResponse]] = []
         turns = Turns()
         async with trio.open_nursery() as nursery:
             for data in body.topic_data:
@@ -186,15 +188,15 @@ class DataCalls:
         if not body.acks:
             if failed:
                 first = failed[0]
-                raise Unheard(f"a batch for partition {first.index} with acks=0 was not written: error {first.error_code}")
+                raise Acks0Failed(f"a batch for partition {first.index} with acks=0 was not written: error {first.error_code}")
             return None
-        return produced.ProduceResponse(
+        return produce_response.ProduceResponse(
             responses=[
-                produced.TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=row)
+                produce_response.TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=row)
                 for row, data in zip(answers, body.topic_data, strict=True)
             ],
             node_endpoints=[
-                produced.NodeEndpoint(*endpoint)
+                produce_response.NodeEndpoint(*endpoint)
                 for endpoint in self._endpoints(answer.current_leader.leader_id for answer in failed)
             ],
         )
@@ -211,7 +213,7 @@ class DataCalls:
         request: KafkaRequest,
         topic_id: Uuid,
         partition: PartitionProduceData,
-        row: list[produced.PartitionProduceResponse],
+        row: list[produce_response.PartitionProduceResponse],
         place: int,
     ) -> None:
         """Append the batch of one partition, and put the answer into its place."""
@@ -227,20 +229,20 @@ class DataCalls:
         wanted = ProduceRequest(topic_id, partition.index, body.acks, body.timeout_ms, records)
         response = await self._data.produce(wanted)
         leader = self._leader(topic_id, partition.index) if response.error in MISLED else (-1, -1)
-        row[place] = produced.PartitionProduceResponse(
+        row[place] = produce_response.PartitionProduceResponse(
             index=partition.index,
             error_code=known_code(request.header, response.error),
             error_message=response.message,
             base_offset=response.base_offset,
             log_append_time_ms=response.log_append_time_ms,
             log_start_offset=response.log_start_offset,
-            record_errors=[produced.BatchIndexAndErrorMessage(*error) for error in response.record_errors],
-            current_leader=produced.LeaderIdAndEpoch(*leader),
+            record_errors=[produce_response.BatchIndexAndErrorMessage(*error) for error in response.record_errors],
+            current_leader=produce_response.LeaderIdAndEpoch(*leader),
         )
 
     # --- Fetch ---------------------------------------------------------------------------------------------------------------
 
-    async def fetch(self, request: KafkaRequest, caller: Caller) -> fetched.FetchResponse:
+    async def fetch(self, request: KafkaRequest, caller: Caller) -> fetch_response.FetchResponse:
         """Read records of the wanted partitions, with sessions (KIP-227): the answer to a later fetch of a session leaves out
         partitions without news.
         """
@@ -267,23 +269,23 @@ class DataCalls:
             ),
             self._readable(caller, uses_ids=uses_ids),
         )
-        topics: dict[bytes, list[fetched.PartitionData]] = {}
+        topics: dict[bytes, list[fetch_response.PartitionData]] = {}
         leaders = set()
         for part in response.partitions:
             await turns.step()
             answer = self._fetched(request, part, stored.get((part.topic_id, part.partition)))
             topics.setdefault(part.topic_id, []).append(answer)
             leaders.add(answer.current_leader.leader_id)
-        return fetched.FetchResponse(
+        return fetch_response.FetchResponse(
             error_code=response.error,
             session_id=response.session_id,
             responses=[
-                fetched.FetchableTopicResponse(topic_id=named, partitions=partitions)
+                fetch_response.FetchableTopicResponse(topic_id=named, partitions=partitions)
                 if uses_ids
-                else fetched.FetchableTopicResponse(topic=named.decode(), partitions=partitions)
+                else fetch_response.FetchableTopicResponse(topic=named.decode(), partitions=partitions)
                 for named, partitions in topics.items()
             ],
-            node_endpoints=[fetched.NodeEndpoint(*endpoint) for endpoint in self._endpoints(leaders)],
+            node_endpoints=[fetch_response.NodeEndpoint(*endpoint) for endpoint in self._endpoints(leaders)],
         )
 
     def _readable(self, caller: Caller, *, uses_ids: bool) -> ReadableTopics:
@@ -296,7 +298,7 @@ class DataCalls:
 
         return ReadableTopics(uses_ids, (caller.principal, caller.host, self._image().acls), find)
 
-    def _fetched(self, request: KafkaRequest, part: FetchedPartition, stored: FilePart | None) -> fetched.PartitionData:
+    def _fetched(self, request: KafkaRequest, part: FetchedPartition, stored: FilePart | None) -> fetch_response.PartitionData:
         if part.error:
             is_shown = part.error in MISLED and request.header.version >= LEADERS_SINCE
             return _refused_fetch(
@@ -304,19 +306,19 @@ class DataCalls:
                 known_code(request.header, part.error),
                 self._leader(part.topic_id, part.partition) if is_shown else (-1, -1),
             )
-        return fetched.PartitionData(
+        return fetch_response.PartitionData(
             partition_index=part.partition,
             high_watermark=part.high_watermark,
             last_stable_offset=part.high_watermark,
             log_start_offset=part.log_start_offset,
-            diverging_epoch=fetched.EpochEndOffset(*(part.diverging or NO_DIVERGENCE)),
+            diverging_epoch=fetch_response.EpochEndOffset(*(part.diverging or NO_DIVERGENCE)),
             aborted_transactions=() if request.body.isolation_level == READ_COMMITTED else None,
             records=part.records if stored is None else stored,
         )
 
     # --- ListOffsets and OffsetForLeaderEpoch --------------------------------------------------------------------------------
 
-    async def list_offsets(self, request: KafkaRequest, caller: Caller) -> listed.ListOffsetsResponse:
+    async def list_offsets(self, request: KafkaRequest, caller: Caller) -> list_offsets_response.ListOffsetsResponse:
         """Find offsets by time, or the ends of logs. A partition that is named twice is refused, and answered once."""
         topics: Sequence[ListOffsetsTopic] = request.body.topics
         named = Counter((topic.name, entry.partition_index) for topic in topics for entry in topic.partitions)
@@ -335,10 +337,10 @@ class DataCalls:
         found = iter((await self._data.list_offsets(ListOffsetsRequest(asked))).partitions)
         rows = iter([each if isinstance(each, ErrorCode) else next(found) for each in wanted])
 
-        def answer(index: int, row: ListedOffset | ErrorCode) -> listed.ListOffsetsPartitionResponse:
+        def answer(index: int, row: ListedOffset | ErrorCode) -> list_offsets_response.ListOffsetsPartitionResponse:
             if isinstance(row, ErrorCode):
-                return listed.ListOffsetsPartitionResponse(partition_index=index, error_code=row)
-            return listed.ListOffsetsPartitionResponse(
+                return list_offsets_response.ListOffsetsPartitionResponse(partition_index=index, error_code=row)
+            return list_offsets_response.ListOffsetsPartitionResponse(
                 partition_index=index,
                 error_code=known_code(request.header, row.error),
                 timestamp=row.timestamp_ms,
@@ -346,18 +348,18 @@ class DataCalls:
                 leader_epoch=row.leader_epoch,
             )
 
-        answers: dict[str, dict[int, listed.ListOffsetsPartitionResponse]] = {}
+        answers: dict[str, dict[int, list_offsets_response.ListOffsetsPartitionResponse]] = {}
         for topic in topics:
             of_topic = answers.setdefault(topic.name, {})
             of_topic |= {entry.partition_index: answer(entry.partition_index, next(rows)) for entry in topic.partitions}
-        return listed.ListOffsetsResponse(
+        return list_offsets_response.ListOffsetsResponse(
             topics=[
-                listed.ListOffsetsTopicResponse(name=name, partitions=list(of_topic.values()))
+                list_offsets_response.ListOffsetsTopicResponse(name=name, partitions=list(of_topic.values()))
                 for name, of_topic in answers.items()
             ]
         )
 
-    async def epoch_ends(self, request: KafkaRequest, caller: Caller) -> ended.OffsetForLeaderEpochResponse:
+    async def epoch_ends(self, request: KafkaRequest, caller: Caller) -> OffsetForLeaderEpochResponse:
         """Find the ends of leader epochs (KIP-320)."""
         topics: Sequence[OffsetForLeaderTopic] = request.body.topics
 
@@ -371,19 +373,19 @@ class DataCalls:
         found = iter((await self._data.epoch_ends(EpochEndsRequest(asked))).partitions)
         rows = iter([each if isinstance(each, ErrorCode) else next(found) for each in wanted])
 
-        def answer(index: int, row: EpochEnd | ErrorCode) -> ended.EpochEndOffset:
+        def answer(index: int, row: EpochEnd | ErrorCode) -> EpochEndOffset:
             if isinstance(row, ErrorCode):
-                return ended.EpochEndOffset(partition=index, error_code=row)
-            return ended.EpochEndOffset(
+                return EpochEndOffset(partition=index, error_code=row)
+            return EpochEndOffset(
                 partition=index,
                 error_code=known_code(request.header, row.error),
                 leader_epoch=row.leader_epoch,
                 end_offset=row.end_offset,
             )
 
-        return ended.OffsetForLeaderEpochResponse(
+        return OffsetForLeaderEpochResponse(
             topics=[
-                ended.OffsetForLeaderTopicResult(
+                OffsetForLeaderTopicResult(
                     topic=topic.topic, partitions=[answer(entry.partition, next(rows)) for entry in topic.partitions]
                 )
                 for topic in topics
@@ -434,18 +436,18 @@ def _position(named: bytes, entry: FetchedPosition) -> FetchPartition:
     )
 
 
-def _refused_produce(index: int, code: int, message: str | None) -> produced.PartitionProduceResponse:
-    return produced.PartitionProduceResponse(index=index, error_code=code, error_message=message, base_offset=-1)
+def _refused_produce(index: int, code: int, message: str | None) -> produce_response.PartitionProduceResponse:
+    return produce_response.PartitionProduceResponse(index=index, error_code=code, error_message=message, base_offset=-1)
 
 
-def _refused_fetch(index: int, code: int, leader: tuple[int, int] = (-1, -1)) -> fetched.PartitionData:
+def _refused_fetch(index: int, code: int, leader: tuple[int, int] = (-1, -1)) -> fetch_response.PartitionData:
     """Return the answer about a partition that cannot be read."""
     aborted = () if code in UNSEEN else None
-    return fetched.PartitionData(
+    return fetch_response.PartitionData(
         partition_index=index,
         error_code=code,
         high_watermark=-1,
-        current_leader=fetched.LeaderIdAndEpoch(*leader),
+        current_leader=fetch_response.LeaderIdAndEpoch(*leader),
         aborted_transactions=aborted,
         records=NOTHING,
     )

@@ -29,8 +29,8 @@ from kraftlab.wire.transport import ListenError
 
 from .admin_calls import Unanswerable
 from .codec import KafkaRequest, LargeRequest, MalformedRequest, decode_request, peek
-from .connection import ClientConnection, Closed, FrameBudget
-from .data import Unheard
+from .connection import ClientConnection, ConnectionClosed, FrameBudget
+from .data import Acks0Failed
 from .door import Door
 from .unserved import VainClients, refusal_of
 
@@ -117,10 +117,10 @@ class KafkaListener:
                 size = await connection.next_size()
                 async with self._budget.room(size):
                     await self._serve_request(connection, await connection.body(size), host)
-        except Closed as error:
+        except ConnectionClosed as error:
             if str(error):
                 logger.debug("a connection of %s ended: %s", host, error)
-        except (MalformedRequest, Unanswerable, Unheard) as error:
+        except (MalformedRequest, Unanswerable, Acks0Failed) as error:
             self._lines.warning("closed a connection of %s: %s", host, error)
         except (OSError, PartLost) as error:
             logger.debug("a connection of %s ended: %s", host, error)

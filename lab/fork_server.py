@@ -50,7 +50,7 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
     clock: str = ""
 
 
-class Signal(msgspec.Struct, frozen=True, tag="signal"):
+class SignalRequest(msgspec.Struct, frozen=True, tag="signal"):
     """Send a signal to a node, unless it has ended. Answered once sent; SIGSTOP, once the node is stopped."""
 
     request: int
@@ -64,24 +64,24 @@ class Unmount(msgspec.Struct, frozen=True, tag="unmount"):
     paths: tuple[str, ...]
 
 
-class Started(msgspec.Struct, frozen=True, tag="started"):
+class StartAnswer(msgspec.Struct, frozen=True, tag="started"):
     request: int
     pid: int
 
 
-class Signalled(msgspec.Struct, frozen=True, tag="signalled"):
+class SignalAnswer(msgspec.Struct, frozen=True, tag="signalled"):
     request: int
 
 
-class Ended(msgspec.Struct, frozen=True, tag="ended"):
+class ExitNotice(msgspec.Struct, frozen=True, tag="ended"):
     """`code` is the exit code, or the negative number of the signal that ended the process."""
 
     pid: int
     code: int
 
 
-Request = Start | Signal | Unmount
-Event = Started | Signalled | Ended
+Request = Start | SignalRequest | Unmount
+Event = StartAnswer | SignalAnswer | ExitNotice
 
 _decode = msgspec.json.Decoder(Request).decode
 _encode = msgspec.json.Encoder().encode
@@ -136,13 +136,13 @@ class ForkServer:
             request = _decode(line)
             if isinstance(request, Start):
                 self._start(request)
-            elif isinstance(request, Signal):
+            elif isinstance(request, SignalRequest):
                 self._signal(request)
             else:
                 self._mounts = request.paths
         return bool(data)
 
-    def _signal(self, request: Signal) -> None:
+    def _signal(self, request: SignalRequest) -> None:
         if request.pid in self._alive:
             if request.number == signal.SIGSTOP:
                 self._wait_until_own(request.pid)
@@ -155,7 +155,7 @@ class ForkServer:
                     self._standing.add(pid)
                 else:
                     self._ended(pid, status)
-        self._say(Signalled(request.request))
+        self._say(SignalAnswer(request.request))
 
     def _start(self, request: Start) -> None:
         # Once here instead of in each node.
@@ -173,7 +173,7 @@ class ForkServer:
         os.close(end)
         self._becoming[pid] = ended
         self._alive[pid] = request.role
-        self._say(Started(request.request, pid))
+        self._say(StartAnswer(request.request, pid))
 
     def _wait_until_own(self, pid: int) -> None:
         """Wait until a forked node has its own standard streams, and is woken when the server ends; or until it has ended."""
@@ -220,7 +220,7 @@ class ForkServer:
         self._standing.discard(pid)
         if self._stopping:
             self._stop_controllers_when_alone()
-        self._say(Ended(pid, os.waitstatus_to_exitcode(status)))
+        self._say(ExitNotice(pid, os.waitstatus_to_exitcode(status)))
 
     def _stop_controllers_when_alone(self) -> None:
         if "broker" not in self._alive.values():

@@ -46,7 +46,7 @@ _POLL_S = 0.02
 _STOP_TIMEOUT_S = 10.0
 
 
-class _Running(NamedTuple):
+class _RunningNode(NamedTuple):
     """A node's process, and the size of its log file when the process began."""
 
     process: NodeProcess
@@ -120,7 +120,7 @@ class LocalCluster(ProxiedLinks):
             self._release()
             raise
         self._nodes = {node.node_id: node for node in self.plan.nodes}
-        self._running: dict[int, _Running] = {}
+        self._running: dict[int, _RunningNode] = {}
         self.disk_faults: list[str] = []
         """Lines about directories that could not be used when the cluster was started."""
         self._started_at = time.monotonic()
@@ -280,7 +280,7 @@ class LocalCluster(ProxiedLinks):
                 clock = self._clock_file(node)
                 begun[server.begin(node.role, str(config), str(log), namespace, clock)] = node.node_id, size
             for number, (node_id, size) in tuple(begun.items()):
-                self._running[node_id] = _Running(server.collect(number), size)
+                self._running[node_id] = _RunningNode(server.collect(number), size)
                 del begun[number]
         finally:
             server.give_up(begun)

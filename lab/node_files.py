@@ -40,7 +40,7 @@ MAKES_THE_CLUSTER = frozenset(
 NEW_FILE = b"# Your edits and comments stay. kraftlab up refuses edits of the keys that make the cluster.\n"
 
 
-class Wanted(NamedTuple):
+class WantedValues(NamedTuple):
     """Values of a node's file as `up` wants them. `managed`: keys that `up` computes. `given`: keys that were given, or taken
     away, at this start.
     """
@@ -50,7 +50,7 @@ class Wanted(NamedTuple):
     given: Collection[str]
 
 
-class Merged(NamedTuple):
+class MergedValues(NamedTuple):
     """Values to be written, and what a person should know of them. `refused`: managed keys that were edited."""
 
     values: dict[str, str]
@@ -58,13 +58,13 @@ class Merged(NamedTuple):
     refused: list[str]
 
 
-def merge(found: Mapping[str, str] | None, written: Sequence[Mapping[str, str]], wanted: Wanted) -> Merged:
+def merge(found: Mapping[str, str] | None, written: Sequence[Mapping[str, str]], wanted: WantedValues) -> MergedValues:
     """Bring together a file's values and those that `up` wants. `found`: None without a file. `written`: values that `up` has
     written, or was about to write; empty if that is not known, for a cluster of an older release.
     """
     if found is None:
-        return Merged(dict(wanted.values), [], [])
-    merged = Merged({}, [], [])
+        return MergedValues(dict(wanted.values), [], [])
+    merged = MergedValues({}, [], [])
     for key in dict.fromkeys([*found, *wanted.values]):
         is_known = not written or any(values.get(key) == found.get(key) for values in written)
         value = _merge_key(key, found.get(key), wanted, is_edited=not is_known, is_old=not written, merged=merged)
@@ -73,7 +73,9 @@ def merge(found: Mapping[str, str] | None, written: Sequence[Mapping[str, str]],
     return merged
 
 
-def _merge_key(key: str, found: str | None, wanted: Wanted, *, is_edited: bool, is_old: bool, merged: Merged) -> str | None:
+def _merge_key(
+    key: str, found: str | None, wanted: WantedValues, *, is_edited: bool, is_old: bool, merged: MergedValues
+) -> str | None:
     """Return the value to be written, None for no line. The first row that fits counts."""
     want = wanted.values.get(key)
     if found == want:
@@ -106,7 +108,9 @@ def _now(key: str, value: str | None) -> str:
     return f"{key} has no line" if value is None else f"{key} is {shown(key, value)}"
 
 
-def prepare(path: Path, name: str, written: Sequence[Mapping[str, str]], wanted: Wanted) -> tuple[str | None, Iterator[str]]:
+def prepare(
+    path: Path, name: str, written: Sequence[Mapping[str, str]], wanted: WantedValues
+) -> tuple[str | None, Iterator[str]]:
     """Return the file's new text, None if it stays as it is, and remarks. ClusterError for an edit that is refused, ConfigError
     for values with which the node would not start. Nothing is written. A file without any key counts as lost.
     """

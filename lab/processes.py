@@ -16,7 +16,7 @@ from types import MappingProxyType
 import msgspec
 
 from .cluster_plan import ClusterError
-from .fork_server import Event, Request, Signal, Signalled, Start, Started, Unmount
+from .fork_server import Event, Request, SignalAnswer, SignalRequest, Start, StartAnswer, Unmount
 
 START_TIMEOUT_S = 30.0
 _SIGNAL_TIMEOUT_S = 5.0
@@ -112,7 +112,7 @@ class ForkServerProcess:
         with self._changed:
             request = next(self._numbers)
             self._unsignalled.add(request)
-            self.send(Signal(request, pid, number))
+            self.send(SignalRequest(request, pid, number))
             self._changed.wait_for(lambda: self._gone or request not in self._unsignalled, _SIGNAL_TIMEOUT_S)
 
     @property
@@ -141,13 +141,13 @@ class ForkServerProcess:
         for line in self.process.stdout:
             event = _decode(line)
             with self._changed:
-                if isinstance(event, Started):
+                if isinstance(event, StartAnswer):
                     self.nodes[event.pid] = process = NodeProcess(self, event.pid)
                     if event.request in self._given_up:
-                        self.send(Signal(next(self._numbers), event.pid, signal.SIGKILL))
+                        self.send(SignalRequest(next(self._numbers), event.pid, signal.SIGKILL))
                     else:
                         self._started[event.request] = process
-                elif isinstance(event, Signalled):
+                elif isinstance(event, SignalAnswer):
                     self._unsignalled.discard(event.request)
                 else:
                     self._end(self.nodes.pop(event.pid), event.code)

@@ -45,7 +45,7 @@ class ProxiedLinks:
         self.shape_links([(source, target)], shape)
 
     def heal_all(self, *, drop: bool = False) -> None:
-        """Clear every link. Does nothing in a cluster whose links cannot be changed."""
+        """Clear every link. Does nothing in a cluster without proxies and network."""
         control = self._network or self._proxies
         if control is not None:
             control.heal_all(drop=drop)
@@ -66,9 +66,7 @@ class ProxiedLinks:
         """Effect of a cut on messages, for people."""
         if reset:
             return "connections break"
-        if self._network is None:
-            return "messages wait"
-        return "packets wait" if self._network.holds else "packets are lost"
+        return "messages wait" if self._network is None else "packets wait"
 
     def links_status(self) -> list[LinkStatus]:
         """The links with faults. Networks do not report theirs."""
@@ -93,7 +91,7 @@ class ProxiedLinks:
         return self._proxies
 
     def _start_proxies(self) -> None:
-        """Start missing proxies. One whose port is in use tries again each second, with a warning."""
+        """Start missing proxies. A proxy without its port tries again each second, with a warning."""
         if not self.links_are_proxied:
             return
         from .links.proxies import LinkProxies

@@ -32,25 +32,25 @@ _TAGGED_FIELD_BYTES_MIN = 2
 _INT32 = struct.Struct(">i")
 
 
-class Malformed(ValueError):
+class MalformedMessage(ValueError):
     """The bytes are not a message of that kind. The text gives the field or the place."""
 
 
-class TooManyElements(Malformed):
+class TooManyElements(MalformedMessage):
     """The arrays and sections of tagged fields have more elements in all than is allowed."""
 
 
 def read(kind: type[M], version: int, data: InMemory, at: int = 0, elements_max: int = ELEMENTS_MAX) -> tuple[M, int]:
-    """Return the message at byte `at`, and the position after it. Malformed. Record batches are views of the bytes."""
+    """Return the message at byte `at`, and the position after it. MalformedMessage. Record batches are views of the bytes."""
     frame = Frame(data, elements_max)
     try:
         value, end = _reader(kind, version)(frame, at)
     except (IndexError, struct.error):
         end = frame.end + 1
     except UnicodeDecodeError as error:
-        raise Malformed(f"a text is not UTF-8: {error.reason} in {bytes(error.object)[:40]!r}") from error
+        raise MalformedMessage(f"a text is not UTF-8: {error.reason} in {bytes(error.object)[:40]!r}") from error
     if end > frame.end:
-        raise Malformed(f"the message is longer than its {frame.end - at} bytes")
+        raise MalformedMessage(f"the message is longer than its {frame.end - at} bytes")
     return value, end  # type: ignore[return-value]
 
 
@@ -75,9 +75,9 @@ class Frame:
             value |= (byte & 0x7F) << 7 * index
             if byte < 0x80:
                 return value, at + index + 1
-        raise Malformed(f"a varint of more than {_VARINT_BYTES_MAX} bytes at byte {at}")
+        raise MalformedMessage(f"a varint of more than {_VARINT_BYTES_MAX} bytes at byte {at}")
 
-    def bad_array(self, count: int, at: int, bytes_min: int) -> Malformed:
+    def bad_array(self, count: int, at: int, bytes_min: int) -> MalformedMessage:
         """Return the error for an array that has too many elements for the bytes that are left, or for the message."""
         if count * bytes_min > self.end - at:
             return self.unfit(f"an array of {count} elements of at least {bytes_min} bytes", at)
@@ -107,26 +107,26 @@ class Frame:
             _, _, at = self.tagged_field(at)
         return at
 
-    def too_many(self, what: str, count: int, at: int) -> Malformed:
+    def too_many(self, what: str, count: int, at: int) -> MalformedMessage:
         return TooManyElements(f"{what} with too many elements, {count} of them at byte {at}; send several smaller requests")
 
-    def unfit(self, what: str, at: int) -> Malformed:
-        return Malformed(f"{what} at byte {at}, where {max(0, self.end - at)} bytes are left")
+    def unfit(self, what: str, at: int) -> MalformedMessage:
+        return MalformedMessage(f"{what} at byte {at}, where {max(0, self.end - at)} bytes are left")
 
-    def bad_length(self, size: int, at: int, name: str) -> Malformed:
+    def bad_length(self, size: int, at: int, name: str) -> MalformedMessage:
         """Return the error for a length that is below 0."""
         if size == -1:
-            return Malformed(f"{name} is null before byte {at}, which its schema does not allow")
+            return MalformedMessage(f"{name} is null before byte {at}, which its schema does not allow")
         return self.unfit(f"a field of {size} bytes", at)
 
-    def no_array(self, count: int, at: int) -> Malformed:
+    def no_array(self, count: int, at: int) -> MalformedMessage:
         """Return the error for a count that is below 0."""
         what = "a null array, which its schema does not allow," if count == -1 else f"an array of {count} elements"
         return self.unfit(what, at)
 
 
-def _wrong_size(tag: int, read_bytes: int, size: int) -> Malformed:
-    return Malformed(f"tagged field {tag} has a size of {size} bytes, but its value has {read_bytes}")
+def _wrong_size(tag: int, read_bytes: int, size: int) -> MalformedMessage:
+    return MalformedMessage(f"tagged field {tag} has a size of {size} bytes, but its value has {read_bytes}")
 
 
 class _Formats(dict[int, struct.Struct]):
@@ -152,7 +152,7 @@ _LENGTHS = {"string": struct.Struct(">h"), "bytes": _INT32, "records": _INT32}
 
 Reader = Callable[[Frame, int], tuple[object, int]]
 """Takes a frame and the position of a message; returns the message and the position after it, which can be beyond the end.
-Malformed, UnicodeDecodeError; IndexError and struct.error beyond the end.
+MalformedMessage, UnicodeDecodeError; IndexError and struct.error beyond the end.
 """
 
 

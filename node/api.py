@@ -61,7 +61,7 @@ class Service(ABC):
         """Set the fields that every answer of this node has. `offset`: of the metadata in it; None: the newest of this node."""
 
     def answered(self, response: Message, offset: int | None = None) -> Message:
-        """Fill in the header of a response to a call that was carried out."""
+        """Fill in the header of a response to a call that was executed."""
         self.fill(getattr(response, "header"), offset)  # noqa: B009 - every response has one
         return response
 

@@ -56,7 +56,7 @@ class NoHistory(Exception):
     """The directory does not reach back to the requested moment; the message says how far it does."""
 
 
-class Found(NamedTuple):
+class PastImage(NamedTuple):
     """A past image. `stopped`: why the log could not be followed to the requested moment, None if it was."""
 
     image: MetadataImage
@@ -79,7 +79,7 @@ class History:
         self.partition = partition
         self._files: FileReader = files or RealFileReader()
 
-    def at(self, moment: Moment) -> Found:
+    def at(self, moment: Moment) -> PastImage:
         """Return the image of that moment. NoHistory, OSError."""
         return while_files_vanish(lambda: self._at(moment))
 
@@ -112,7 +112,7 @@ class History:
             committed = max(committed, max(marks, default=0))
         return committed
 
-    def _at(self, moment: Moment) -> Found:
+    def _at(self, moment: Moment) -> PastImage:
         image, crc, notes = self._start(moment)
         stopped = None
         for step in self._follow(image, crc, moment):
@@ -122,7 +122,7 @@ class History:
                 image = step.image
         if image is EMPTY and stopped is not None:
             raise NoHistory(self._reach(stopped))
-        return Found(image, stopped, tuple(notes))
+        return PastImage(image, stopped, tuple(notes))
 
     def _start(self, moment: Moment) -> tuple[MetadataImage, int, list[str]]:
         """Return image and crc of the newest valid snapshot before the moment, and notes of damaged ones."""

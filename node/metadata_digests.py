@@ -18,7 +18,7 @@ from kraftlab.quorum.driver.environment import Threads
 from kraftlab.quorum.storage.file_system import FileReader
 from kraftlab.quorum.storage.identity import partition_directory
 
-from .history import Found, History, Moment, NoHistory
+from .history import History, Moment, NoHistory, PastImage
 
 REREAD_PATIENCE_S = 2.0
 """Time that a re-read waits for this node's disk to catch up with the committed offset."""
@@ -85,7 +85,7 @@ class MetadataDigests:
             )
         return found.image
 
-    async def _reread(self, offset: int) -> Found:
+    async def _reread(self, offset: int) -> PastImage:
         """Return the disk's image up to that offset.
 
         ApiError OFFSET_OUT_OF_RANGE if the log starts after it, KAFKA_STORAGE_ERROR.

@@ -27,7 +27,7 @@ ReadAt = Callable[[int, int], bytes]
 
 
 class Frame(NamedTuple):
-    """A batch whose CRC held. `data` is the whole batch, `append_ms` its latest time, `high_watermark` the leader's high
+    """A batch with a valid CRC. `data` is the whole batch, `append_ms` its latest time, `high_watermark` the leader's high
     watermark when it wrote the batch (NO_STAMP if the format has none).
     """
 
@@ -60,7 +60,7 @@ class Format(Protocol):
     magic_at: int
 
     def size_bytes(self, data: bytes, at: int, left_bytes: int) -> int | Fault:
-        """Return the size of the frame whose header begins at `data[at]`. `left_bytes` are left in the file; `data` ends earlier
+        """Return the size of the frame with its header at `data[at]`. `left_bytes` are left in the file; `data` ends earlier
         only if the file does.
         """
 

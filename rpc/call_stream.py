@@ -1,7 +1,7 @@
 """The server's side of one `Call` stream, the pipelined form of the admin API.
 
 Theory of operation. All calls of a message go to trio's loop with one wake-up. Answers are written as they come, each message
-with the answers that are ready by then. So no answer waits for a message to fill, and the busier a stream is, the less a call
+with the answers that are ready. So no answer waits for a message to fill, and the busier a stream is, the less a call
 costs. Reading stops while `MAX_IN_FLIGHT` calls have no answer, which holds the client back by TCP; a message is always taken
 whole. Everything here except the settling of a call happens on gRPC's loop.
 """

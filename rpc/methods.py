@@ -35,7 +35,7 @@ class AdminResponse(Protocol):
 
 Response = TypeVar("Response", bound=AdminResponse)
 LocalCall = Callable[[Any], Awaitable[Message]]
-"""A method that a node carries out itself: request → response without the header."""
+"""A method that a node executes itself: request → response without the header."""
 
 
 class Method(NamedTuple):

@@ -4,7 +4,7 @@ Theory of operation. gRPC has no trio event loop, so its asyncio server runs on 
 are decoded and answers encoded there. A decoded call goes to the trio loop. There `accept` takes it, or it runs as a task of
 `serve`'s nursery, and its answer goes back. Calls and answers that are on their way together share the wake-up of the target loop
 (`Errands`). No thread waits for an answer: threads that all wake up for one commit would compete for the interpreter with the
-loop that commits. A call whose client is gone continues, and nobody waits for its answer.
+loop that commits. A call without its client continues, and nobody waits for its answer.
 
 grpc is imported on that thread when serving begins, because importing takes longer than electing a leader. `dispatch` should
 answer faults in the body; its exceptions become error code -1 there and a traceback in the log. When `serve` is cancelled, calls
@@ -60,7 +60,7 @@ STOP_GRACE_S = 0.2
 MIN_PING_INTERVAL_MS = 500
 """Minimum between pings of clients, which ping during a call to distinguish a node that hangs from a slow one."""
 HANDSHAKE_TIMEOUT_MS = 5000
-"""A connection that has not spoken HTTP/2 by then is closed."""
+"""Time limit for the HTTP/2 preface of a new connection."""
 
 MALFORMED = "INTERNAL", "malformed request, or one with millions of entries; send several smaller ones, of this service"
 STOPPING = "UNAVAILABLE", "this node is stopping; ask another one"

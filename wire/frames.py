@@ -50,7 +50,7 @@ ERROR = 2
 _LENGTH = struct.Struct(">I")
 _BUFFER_BYTES = 64 * 1024
 _SMALL_FRAMES_MAX = 100
-"""After so many small frames the memory for large ones is given up."""
+"""After so many small frames the memory for large ones is freed."""
 AWAITED_BYTES_MAX = 256 * 1024
 """Bytes of a large frame that arrive before its reader is woken."""
 IDLE_BUFFERS_S = 5.0
@@ -111,7 +111,7 @@ def _too_large(size: int, api: int) -> FrameError:
 
 
 def frame_parts(head: Frame, body: Sequence[Part]) -> list[Part]:
-    """Return the frame whose body is `body`; that of `head` is empty. FrameError if it is over MAX_FRAME_BYTES."""
+    """Return the frame with this `body`; that of `head` is empty. FrameError if it is over MAX_FRAME_BYTES."""
     data = encode_frame(head)
     body_bytes = part_bytes(body)
     data[-len(_EMPTY_BODY) :] = bin_header(body_bytes)

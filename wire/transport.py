@@ -8,7 +8,7 @@ task and answers later through its `Responder`; consensus uses it, because its a
 The client connects when there is something to send. A short, growing pause follows a failed attempt. Every request has a deadline
 and ends in exactly one of: a body, `PeerError` (the peer refused it), `PeerTimeout` (no answer in time) or `PeerUnreachable`,
 whose `refused` means that nothing listens there: the process is gone rather than slow. A connection is closed if nothing arrived
-on it since a timed-out request was sent. A request that failed may still have been carried out.
+on it since a timed-out request was sent. A request that failed may still have been executed.
 
 A connection has one sender: a later frame in another node's name is refused, and the connection is closed. Nothing else of a
 frame is believed here. A newer generation in a request is refused and not acted upon, since anybody can claim one: a node
@@ -100,7 +100,7 @@ class PeerUnreachable(ConnectionError):
 
 
 class PeerTimeout(TimeoutError):
-    """No answer within the request's timeout; it may still have been carried out."""
+    """No answer within the request's timeout; it may still have been executed."""
 
 
 class PeerError(Exception):
@@ -333,7 +333,7 @@ class _ServedConnection(Connection):
         )
 
     def _refuse(self, frame: Frame, code: int, message: str) -> None:
-        """Answer with an error, log the first one, and end a connection whose sender has changed."""
+        """Answer with an error, log the first one, and end a connection with another sender."""
         if not self._warned:
             self._warned = True
             foreign = "" if code != ErrorCode.INCONSISTENT_CLUSTER_ID else f" (the sender's is {_shown(frame.cluster_id)})"
@@ -412,7 +412,7 @@ class PeerAnswer(NamedTuple):
 OnAnswer = Callable[[PeerAnswer | PeerFailure], None]
 
 
-class _Pending(NamedTuple):
+class _PendingRequest(NamedTuple):
     api: int
     node_id: int
     deadline: float
@@ -431,7 +431,7 @@ class PeerClient:
         self._network = network
         self._nursery = nursery
         self._identity = identity
-        self._pending: dict[int, _Pending] = {}
+        self._pending: dict[int, _PendingRequest] = {}
         self._unsent: dict[int, bytearray] = {}
         """Frames that wait for a connection, by correlation."""
         self._last_correlation = 0
@@ -488,7 +488,7 @@ class PeerClient:
         )
         now = trio.current_time()
         deadline = now + timeout_ms / 1000
-        self._pending[correlation] = _Pending(api, node_id, deadline, now, on_answer)
+        self._pending[correlation] = _PendingRequest(api, node_id, deadline, now, on_answer)
         if self._connection is not None and not self._connection.closed:
             self._connection.write(data)
         else:

@@ -4,7 +4,7 @@ passed on to the active controller.
 A call is passed on in an Envelope (`forwarding.py`), and the controller's answer is returned unchanged: a message of the Admin
 service, or a frame for a Kafka client.
 
-Authorization happens where a call is carried out: here for the broker's own calls, by the ACLs in the published image; on the
+Authorization happens where a call is executed: here for the broker's own calls, by the ACLs in the published image; on the
 controller for calls that are passed on, whose envelope names the principal and the host.
 """
 
@@ -189,6 +189,6 @@ class AdminService(Service):
 
 
 def _unknown(refused: Any) -> Message:
-    """Mark the answer to a change that may have been carried out, or may still be."""
+    """Mark the answer to a change that may have been executed, or may still be."""
     refused.header.outcome_unknown = True
     return refused  # type: ignore[no-any-return]

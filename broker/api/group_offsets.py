@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from kraftlab.access.authorizer import Rights
+from kraftlab.common.clock import wall_clock_ms
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.common.uuids import ZERO
 from kraftlab.gateway.codec import KafkaRequest
@@ -48,8 +49,7 @@ from kraftlab.rpc.turns import Turns
 from ..groups import offset_jobs
 from ..groups.coordinator import Coordinator
 from ..groups.offset_jobs import Codes
-from ..groups.offsets import NO_EPOCH, Committed, Place
-from ..log.clock import wall_clock_ms
+from ..groups.offsets import NO_EPOCH, CommittedOffset, Place
 from .consumer_groups import RightsOf, check_group
 
 NO_OFFSET = -1
@@ -90,7 +90,7 @@ class GroupOffsets:
         if body.retention_time_ms != NO_RETENTION:
             expires_at_ms = min(max(now_ms + body.retention_time_ms, 0), LAST_MS)
         rows: dict[Named, list[OffsetCommitResponsePartition]] = {}
-        entries: list[tuple[Place, Committed]] = []
+        entries: list[tuple[Place, CommittedOffset]] = []
         refused: list[tuple[Named, int]] = []
 
         def answer(named: Named, number: int, code: ErrorCode) -> None:
@@ -113,7 +113,7 @@ class GroupOffsets:
                     answer(named, number, _unknown(image, by_id=by_id))
                 else:
                     epoch, note = partition.committed_leader_epoch, partition.committed_metadata or ""
-                    committed = Committed(partition.committed_offset, epoch, note, now_ms, expires_at_ms, image.topic_id)
+                    committed = CommittedOffset(partition.committed_offset, epoch, note, now_ms, expires_at_ms, image.topic_id)
                     entries.append(((image.name, number), committed))
         if entries:
             codes = await self._commit(body, entries, request.header.version)
@@ -125,7 +125,7 @@ class GroupOffsets:
         return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(*named, found) for named, found in rows.items()])
 
     async def _commit(
-        self, body: OffsetCommitRequest, entries: Sequence[tuple[Place, Committed]], version: int
+        self, body: OffsetCommitRequest, entries: Sequence[tuple[Place, CommittedOffset]], version: int
     ) -> Sequence[ErrorCode]:
         request = offset_jobs.Commit(
             body.group_id,
@@ -188,7 +188,7 @@ class GroupOffsets:
         try:
             check_group(rights, Operation.DESCRIBE, group_id)
             shard = self._coordinator.shard_of(group_id)
-            found: dict[Place, Committed] = await shard.ask(dict, partial(offset_jobs.fetch, shard, group_id))
+            found: dict[Place, CommittedOffset] = await shard.ask(dict, partial(offset_jobs.fetch, shard, group_id))
         except ApiError as error:
             return error.code, []
         topics = self._coordinator.image.topics
@@ -216,7 +216,7 @@ class GroupOffsets:
             answers.append((named, offsets))
         return ErrorCode.NONE, [*rows, *unknown, *refused]
 
-    def _all_topics(self, found: Mapping[Place, Committed], rights: Rights, *, by_id: bool) -> list[FoundTopic]:
+    def _all_topics(self, found: Mapping[Place, CommittedOffset], rights: Rights, *, by_id: bool) -> list[FoundTopic]:
         """Return all offsets of a group. A topic that is gone has no id, so it is left out of answers with ids."""
         by_name = self._coordinator.image.topics.by_name
         rows: dict[Named, list[Offset]] = {}
@@ -293,7 +293,7 @@ def _unknown(image: TopicImage | None, *, by_id: bool) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_ID if image is None and by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _offset(number: int, committed: Committed | None, code: ErrorCode = ErrorCode.NONE) -> Offset:
+def _offset(number: int, committed: CommittedOffset | None, code: ErrorCode = ErrorCode.NONE) -> Offset:
     if committed is None:
         return number, NO_OFFSET, NO_EPOCH, "", code
     return number, committed.offset, committed.leader_epoch, committed.metadata, code

@@ -174,7 +174,7 @@ class LogDirsApi:
     # --- DescribeLogDirs -----------------------------------------------------------------------------------------------------
 
     async def describe(self, message: Message) -> Message:
-        """Describe the configured directories and their replicas, all or the wanted ones; leave out what is not here."""
+        """Describe the configured directories and their replicas, filtered by the request; unknown replicas are omitted."""
         assert isinstance(message, admin_pb2.DescribeLogDirsRequest)
         response = admin_pb2.DescribeLogDirsResponse(broker_id=self._replicas.broker_id)
         limit = self._replicas.mover.limit

@@ -2,8 +2,8 @@
 
 The leader of the metadata quorum is the active controller, and the observer knows the leader. The broker keeps two connections to
 it: one for its own requests (registration, heartbeats, ISR changes, directories), one for admin calls that it passes on for
-clients, so that a heartbeat never waits behind a large request. A request to a controller that is no longer active is given up at
-once, since it may hang.
+clients, so that a heartbeat never waits behind a large request. A request to a controller that is no longer active is abandoned
+at once, since it may hang.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class ControllerChannel:
         return self._leader().leader_id
 
     def leader_changed(self) -> None:
-        """Wake tasks that wait for a controller, and give up requests to one that is no longer active."""
+        """Wake tasks that wait for a controller, and abandon requests to one that is no longer active."""
         current = self.endpoint()
         for scope, asked in self._in_flight.items():
             if current is not None and current != asked:

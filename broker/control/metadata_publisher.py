@@ -5,7 +5,7 @@ merges the pending batches into one delta, makes one new image, and passes both 
 order. Batches that come meanwhile form the next delta, so a slow disk makes publications larger, not later.
 
 A snapshot replaces everything before it. Its changes against the published image are found by a comparison and published as one
-step with the batches that follow it by then, deletions included.
+step with the batches that have followed it, deletions included.
 
 Nothing is published before the high watermark that was known at the start is reached: a broker never acts on an old prefix of the
 log. An unreadable record ends the broker. An error of a publisher is logged and the others still run, unless it is one of
@@ -180,7 +180,7 @@ class MetadataPublisher:
         return await self._in_thread(None, changes_between, before, after)
 
     async def wait_for(self, offset: int) -> None:
-        """Return once an image at or beyond the offset is published and carried out on this broker."""
+        """Return once an image at or beyond the offset is published and in force on this broker."""
         while self.offset < offset:
             await self._published.wait()
 

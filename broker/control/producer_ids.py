@@ -48,7 +48,7 @@ class ProducerIds:
         return sum(map(len, self._blocks))
 
     async def take(self) -> int:
-        """Return an id that no other producer gets. Waits for a block if necessary; cancel it to give up."""
+        """Return an id that no other producer gets. Waits for a block if necessary; may be cancelled."""
         while not self._blocks:
             self._wanted.set()
             await self._arrived.wait()

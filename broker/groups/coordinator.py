@@ -115,7 +115,7 @@ class Coordinator:
     # --- places --------------------------------------------------------------------------------------------------------------
 
     def shards(self) -> Iterator[Shard]:
-        """The shards whose partitions this broker leads now."""
+        """The shards of the partitions that this broker leads."""
         for number in list(self._shards):
             shard = self._shard_at(number)
             if shard is not None:

@@ -10,7 +10,7 @@ from kraftlab.messages.generated.group_metadata_value import GroupMetadataValue
 from kraftlab.messages.generated.legacy_offset_commit_key import LegacyOffsetCommitKey
 from kraftlab.messages.generated.offset_commit_key import OffsetCommitKey
 from kraftlab.messages.generated.offset_commit_value import OffsetCommitValue
-from kraftlab.messages.reading import Malformed, read
+from kraftlab.messages.reading import MalformedMessage, read
 from kraftlab.messages.schema import Message
 from kraftlab.messages.writing import write_element
 from kraftlab.wire.parts import InMemory
@@ -68,7 +68,7 @@ def _number(data: InMemory, name: str) -> int:
 def _body(kind: type[V], version: int, data: InMemory, name: str) -> V:
     try:
         value, end = read(kind, version, data, _INT16.size)
-    except Malformed as error:
+    except MalformedMessage as error:
         raise ValueError(f"malformed {name}: {error}") from error
     if end != len(data):
         raise ValueError(f"malformed {name}: {len(data) - end} bytes after the last field, at byte {end}")

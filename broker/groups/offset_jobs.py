@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from kraftlab.common.clock import wall_clock_ms
 from kraftlab.common.errors import ErrorCode
 
-from ..log.clock import wall_clock_ms
 from . import offsets
 from .group import CONSUMER, Group, State, Token
-from .offsets import Committed, Place
+from .offsets import CommittedOffset, Place
 from .rebalance import can_commit, touched
 from .records import group_tombstone, offset_record
 from .shard import Change, Shard
@@ -28,13 +28,13 @@ class Codes(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """An OffsetCommit. `without_group`: the answer to a member whose group is gone."""
+    """An OffsetCommit. `without_group`: the answer to a member of a group that is gone."""
 
     group_id: str
     member_id: str
     instance_id: str | None
     generation: int
-    entries: Sequence[tuple[Place, Committed]]
+    entries: Sequence[tuple[Place, CommittedOffset]]
     without_group: ErrorCode
 
 

@@ -22,7 +22,7 @@ Place = tuple[str, int]
 """Topic and partition number."""
 
 
-class Committed(NamedTuple):
+class CommittedOffset(NamedTuple):
     """A committed offset. `expires_at_ms`: None without a time of its own. `topic_id`: None in records of old versions."""
 
     offset: int
@@ -86,8 +86,8 @@ def _topics_of(metadata: bytes) -> list[str] | None:
     return topics
 
 
-def expired(group: Group | None, offsets: Mapping[Place, Committed], now_ms: int, retention_ms: int) -> list[Place]:
-    """Places whose offsets have expired."""
+def expired(group: Group | None, offsets: Mapping[Place, CommittedOffset], now_ms: int, retention_ms: int) -> list[Place]:
+    """Places with expired offsets."""
     subscribed = subscribed_topics(group)
     found = []
     for place, committed in offsets.items():
@@ -100,7 +100,9 @@ def expired(group: Group | None, offsets: Mapping[Place, Committed], now_ms: int
     return found
 
 
-def _unused_since_ms(group: Group | None, topic: str, committed: Committed, subscribed: frozenset[str] | None) -> int | None:
+def _unused_since_ms(
+    group: Group | None, topic: str, committed: CommittedOffset, subscribed: frozenset[str] | None
+) -> int | None:
     """Start of an offset's retention, None while the offset is in use."""
     if group is None or group.protocol_type is None:
         return committed.committed_at_ms
@@ -110,7 +112,7 @@ def _unused_since_ms(group: Group | None, topic: str, committed: Committed, subs
     return committed.committed_at_ms if is_idle else None
 
 
-def of_topics(offsets: Mapping[Place, Committed], topics: Iterable[str]) -> list[Place]:
+def of_topics(offsets: Mapping[Place, CommittedOffset], topics: Iterable[str]) -> list[Place]:
     """Places of these topics."""
     wanted = frozenset(topics)
     return [place for place in offsets if place[0] in wanted]

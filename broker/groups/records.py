@@ -17,7 +17,7 @@ from kraftlab.records.record_batch import Record
 
 from . import log_records
 from .group import Group, Member, Protocol, State
-from .offsets import Committed, Place
+from .offsets import CommittedOffset, Place
 
 OFFSET_VERSION = 4
 OFFSET_VERSION_WITH_EXPIRY = 1
@@ -31,7 +31,7 @@ class OffsetEntry(NamedTuple):
 
     group_id: str
     place: Place
-    committed: Committed | None
+    committed: CommittedOffset | None
 
 
 class GroupEntry(NamedTuple):
@@ -44,7 +44,7 @@ class GroupEntry(NamedTuple):
 Entry = OffsetEntry | GroupEntry
 
 
-def offset_record(group_id: str, place: Place, committed: Committed | None, timestamp_ms: int) -> Record:
+def offset_record(group_id: str, place: Place, committed: CommittedOffset | None, timestamp_ms: int) -> Record:
     key = log_records.encode_key(OffsetCommitKey(group_id, *place))
     if committed is None:
         return Record(key, None, timestamp_ms)
@@ -97,10 +97,10 @@ def decode(key: bytes | None, value: bytes | None, now_ms: int) -> Entry | None:
     return None
 
 
-def _committed(value: OffsetCommitValue) -> Committed:
+def _committed(value: OffsetCommitValue) -> CommittedOffset:
     expires_at_ms = None if value.expire_timestamp == NO_TIME else value.expire_timestamp
     topic_id = None if value.topic_id == ZERO else value.topic_id
-    return Committed(value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, expires_at_ms, topic_id)
+    return CommittedOffset(value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, expires_at_ms, topic_id)
 
 
 def _group(group_id: str, value: GroupMetadataValue, now_ms: int) -> Group:

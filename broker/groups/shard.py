@@ -1,6 +1,6 @@
 """The groups of one partition of `__consumer_offsets`, while this broker is their coordinator.
 
-Theory of operation. One task owns all groups of the partition and carries out one job after the other: requests, alarms, expiry.
+Theory of operation. One task owns all groups of the partition and executes one job after the other: requests, alarms, expiry.
 A job decides on the present state, without changing it. Its records are appended; then the state changes, and the answers wait
 until the records are replicated. If the log refuses the records, the state stays as it was, and the request gets an error. So the
 state in memory is always that of the log, and it is never ahead of it.
@@ -28,13 +28,13 @@ from typing import NamedTuple, TypeVar
 
 import trio
 
+from kraftlab.common.clock import wall_clock_ms
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.common.line_limit import LimitedLog
 from kraftlab.records.record_batch import Record
 
-from ..log.clock import wall_clock_ms
 from .group import Alarm, Event, Group, Heartbeat, Limits, Token
-from .offsets import Committed, Place
+from .offsets import CommittedOffset, Place
 from .rebalance import step
 from .records import Entry, OffsetEntry, group_record
 from .store import LeadershipOver, NotWritten, Store
@@ -93,7 +93,7 @@ class _Slot:
         self.error = ErrorCode.NOT_COORDINATOR
 
 
-class _Unreplicated(NamedTuple):
+class _UnreplicatedWrite(NamedTuple):
     end_offset: int
     since_s: float
     answers: Sequence[tuple[Token, object]]
@@ -105,7 +105,7 @@ class Shard:
     def __init__(self, store: Store, limits: Limits) -> None:
         self.store = store
         self.groups: dict[str, Group] = {}
-        self.offsets: dict[str, dict[Place, Committed]] = {}
+        self.offsets: dict[str, dict[Place, CommittedOffset]] = {}
         self.is_loaded = False
         self.is_over = False
         self._limits = limits
@@ -116,7 +116,7 @@ class Shard:
         """Heap of (time, group id). An alarm that is too early finds nothing to do and is set again."""
         self._alarm_of: dict[str, int] = {}
         """Group id → the earliest alarm that is set; others in the heap are left over."""
-        self._unreplicated: deque[_Unreplicated] = deque()
+        self._unreplicated: deque[_UnreplicatedWrite] = deque()
         self._has_unreplicated = trio.Event()
         self._clock_shift_ms = wall_clock_ms() - int(trio.current_time() * 1000)
 
@@ -229,7 +229,7 @@ class Shard:
         else:
             self.groups.pop(group.group_id, None)
 
-    def keep_offsets(self, group_id: str, offsets: Iterable[tuple[Place, Committed | None]]) -> None:
+    def keep_offsets(self, group_id: str, offsets: Iterable[tuple[Place, CommittedOffset | None]]) -> None:
         """Keep committed offsets; None removes one. A group that loses its last offset is known until it expires, as in Kafka."""
         kept = self.offsets.setdefault(group_id, {})
         for place, committed in offsets:
@@ -291,7 +291,7 @@ class Shard:
         if not job.waits or (self.store.is_replicated and not self._unreplicated):
             self._deliver(change.answers)
         elif change.answers:
-            self._unreplicated.append(_Unreplicated(self.store.end_offset, trio.current_time(), change.answers))
+            self._unreplicated.append(_UnreplicatedWrite(self.store.end_offset, trio.current_time(), change.answers))
             self._has_unreplicated.set()
 
     # --- answers -------------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kraftlab.common.uuids import Uuid, from_text, is_reserved, to_text
+from kraftlab.records.record_batch import INT64_MAX
 
 from .errors import CorruptFile
 from .files import TABLE_MAX_BYTES, read_small, write_durably, write_first
@@ -24,7 +25,6 @@ LOG_START_OFFSETS = "log-start-offset-checkpoint"
 CLEANED_ENDS = "cleaner-offset-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 TOPIC_NAME = "topic-name"
-OFFSET_MAX = 2**63 - 1
 
 TopicPartition = tuple[str, int]
 
@@ -48,9 +48,9 @@ def parse_offsets(path: Path, text: str) -> dict[TopicPartition, int]:
             offsets[topic, int(partition)] = int(offset)
     except (ValueError, IndexError) as error:
         raise CorruptFile(path, f"expected a version, a count and lines of `topic partition offset`: {error}") from error
-    if version != 0 or count != len(offsets) or any(not 0 <= offset < OFFSET_MAX for offset in offsets.values()):
+    if version != 0 or count != len(offsets) or any(not 0 <= offset < INT64_MAX for offset in offsets.values()):
         found = f"version {version} with {len(offsets)} of {count} entries"
-        raise CorruptFile(path, f"{found}; expected version 0 and all, with offsets from 0 to below {OFFSET_MAX}")
+        raise CorruptFile(path, f"{found}; expected version 0 and all, with offsets from 0 to below {INT64_MAX}")
     return offsets
 
 

@@ -40,7 +40,7 @@ from .partition_log import PartitionLog
 from .segment import CHUNK_BYTES, CLEANED_SUFFIX, SWAP_SUFFIX, Batches, Segment
 
 
-class Superseded(LogError):
+class CompactionSuperseded(LogError):
     """The log has changed in a way that the compaction cannot follow. Nothing was lost; begin again later."""
 
 
@@ -74,15 +74,15 @@ class Compaction:
     def steps(self) -> Generator[int]:
         """Compact the log; yield the bytes that each piece of the work has read and written. Blocks on the disk in each.
 
-        Superseded, or LogClosed: begin again later. CorruptLog: the log cannot be compacted as it is. NoSpace, LogDirFailed,
-        TooManyOpenFiles: as for appends. The files of a segment that was not finished are removed, also when the caller closes
-        the iterator.
+        CompactionSuperseded, LogClosed: begin again later. CorruptLog: the log cannot be compacted as it is. NoSpace,
+        LogDirFailed, TooManyOpenFiles: as for appends. The files of a segment that was not finished are removed, also when
+        the caller closes the iterator.
         """
         try:
             with disk_errors(self.log.log_dir):
                 yield from self._steps()
         except OffsetOutOfRange as error:
-            raise Superseded(f"records of {self.log.name} were deleted meanwhile: {error}") from error
+            raise CompactionSuperseded(f"records of {self.log.name} were deleted meanwhile: {error}") from error
 
     def _steps(self) -> Iterator[int]:
         log = self.log
@@ -201,7 +201,7 @@ class Compaction:
 
         count = self.log.replace_segments(self._count, group, new, exchange)
         if count is None:
-            raise Superseded(f"{self.log.name} was truncated, deleted from or moved while it was compacted")
+            raise CompactionSuperseded(f"{self.log.name} was truncated, deleted from or moved while it was compacted")
         self._count = count
         self.bytes_before += sum(segment.size_bytes for segment in group)
         self.bytes_after += new.size_bytes

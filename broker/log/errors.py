@@ -21,7 +21,7 @@ class InvalidTimestamps(InvalidRecords):
 
 
 class UnknownCodec(LogError):
-    """A batch whose attributes name a compression that does not exist."""
+    """A batch with an unknown compression in its attributes."""
 
 
 class NoTransactions(LogError):
@@ -37,7 +37,7 @@ class StaleProducerEpoch(LogError):
 
 
 class ProducerIdInUse(LogError):
-    """A new batch whose producer id and sequence belong to a stored batch of another producer."""
+    """A new batch with the producer id and the sequence of a stored batch of another producer."""
 
 
 class CorruptLog(LogError):

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from .clock import wall_clock_ms
+from kraftlab.common.clock import wall_clock_ms
+
 from .log_view import ages_of
 from .partition_log import PartitionLog
 from .segment import Segment
@@ -45,7 +46,7 @@ def _build_indexes(log: PartitionLog, segment: Segment, cuts: int) -> None:
 
 
 def remove_deleted(log: PartitionLog, now_ms: int) -> int:
-    """Remove the files of deleted segments whose delay is over; return their number. LogError."""
+    """Remove the files of deleted segments after their delay; return their number. LogError."""
     with log.pinned(), log.reading():
         expired = [item for item in log.removals if item.deadline_ms <= now_ms]
         for item in expired:

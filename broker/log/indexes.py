@@ -45,7 +45,7 @@ TIMES = IndexKind(".timeindex", struct.Struct(">qi"))
 
 
 class IndexFile:
-    """Entries of one index, whose file lies beside the log file. A missing file has no entries.
+    """Entries of one index. Its file lies beside the log file. A missing file has no entries.
 
     `entries_on_disk` -1: as many as the file has, to be seen at the first use. `passing`: a suffix of the file's name while the
     index is built, until `take_over`.

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -31,11 +31,13 @@ from .producer_state import ProducerState
 from .recovery import OpenedLog, RecoveryReport
 from .segment import Segment
 from .startup import FoundDir
-from .threads import work_in_threads
 
 NAMED_MAX = 5
 """Number of replicas that a log line names."""
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 logger = logging.getLogger(__name__)
 
@@ -295,3 +297,32 @@ def open_stray(
         config=config,
         before_truncation=before_truncation,
     )
+
+
+def work_in_threads(threads: int, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """Return the results of `work`, in the order of `items`. After an error no more items are begun; the first error is raised.
+
+    The threads take items from one iterator: a submission for each of tens of thousands of small logs would cost more than the
+    work.
+    """
+    if threads == 1 or len(items) < 2:
+        return [work(item) for item in items]
+    results: dict[int, Result] = {}
+    waiting = iter(enumerate(items))
+    errors: list[Exception] = []
+
+    def take_some() -> None:
+        try:
+            for number, item in waiting:
+                if errors:
+                    return
+                results[number] = work(item)
+        except Exception as error:
+            errors.append(error)
+
+    with ThreadPoolExecutor(threads, "logs") as pool:
+        for _ in range(min(threads, len(items))):
+            pool.submit(take_some)
+    if errors:
+        raise errors[0]
+    return [results[number] for number in range(len(items))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -49,28 +50,20 @@ class LogConfig(msgspec.Struct, frozen=True):
         """Build the settings from the texts of the topic keys; `value_of` returns the effective value of a key."""
         policies = {policy.strip() for policy in value_of("cleanup.policy").split(",")}
         return cls(
-            segment_bytes=int(value_of("segment.bytes")),
-            segment_ms=int(value_of("segment.ms")),
-            segment_jitter_ms=int(value_of("segment.jitter.ms")),
-            segment_index_bytes=int(value_of("segment.index.bytes")),
-            index_interval_bytes=int(value_of("index.interval.bytes")),
-            flush_messages=int(value_of("flush.messages")),
-            flush_ms=int(value_of("flush.ms")),
-            retention_bytes=int(value_of("retention.bytes")),
-            retention_ms=int(value_of("retention.ms")),
-            file_delete_delay_ms=int(value_of("file.delete.delay.ms")),
-            max_message_bytes=int(value_of("max.message.bytes")),
             is_deleted="delete" in policies,
             is_compacted="compact" in policies,
-            min_cleanable_dirty_ratio=float(value_of("min.cleanable.dirty.ratio")),
-            min_compaction_lag_ms=int(value_of("min.compaction.lag.ms")),
-            max_compaction_lag_ms=int(value_of("max.compaction.lag.ms")),
-            delete_retention_ms=int(value_of("delete.retention.ms")),
             uses_append_time=value_of("message.timestamp.type") == "LogAppendTime",
-            message_timestamp_before_max_ms=int(value_of("message.timestamp.before.max.ms")),
-            message_timestamp_after_max_ms=int(value_of("message.timestamp.after.max.ms")),
             compression=_compression(value_of("compression.type"), value_of),
+            **{name: convert(value_of(key)) for name, (key, convert) in _NUMBERS.items()},
         )
+
+
+_NUMBERS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    field.name: (field.name.replace("_", "."), field.type)
+    for field in msgspec.structs.fields(LogConfig)
+    if field.type in (int, float)
+}
+"""Field with a number → the topic's key, and the type that reads its text."""
 
 
 def _compression(type_: str, value_of: Callable[[str], str]) -> Compression | None:

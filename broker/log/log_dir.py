@@ -36,6 +36,12 @@ LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 METADATA_LOG_DIR = "__cluster_metadata-0"
 UNKNOWN_EPOCH = -1
+CHECKPOINTS = (
+    checkpoints.RECOVERY_POINTS,
+    checkpoints.HIGH_WATERMARKS,
+    checkpoints.LOG_START_OFFSETS,
+    checkpoints.CLEANED_ENDS,
+)
 
 Logs = Callable[[], Iterable[PartitionLog]]
 """Returns the logs in a directory now."""
@@ -52,14 +58,13 @@ class LogDir:
         self.was_clean = False
         self.previous_broker_epoch = UNKNOWN_EPOCH
         """The broker's epoch at its last clean shutdown; -1 after a crash, or if records went missing."""
-        self.recovery_points: dict[TopicPartition, int] = {}
-        self.high_watermarks: dict[TopicPartition, int] = {}
-        self.log_start_offsets: dict[TopicPartition, int] = {}
-        self.cleaned_ends: dict[TopicPartition, int] = {}
+        self._at_start: dict[str, dict[TopicPartition, int]] = {name: {} for name in CHECKPOINTS}
+        """Offsets of each checkpoint when the directory was opened."""
+        self.recovery_points, self.high_watermarks, self.log_start_offsets, self.cleaned_ends = self._at_start.values()
         self.missing: set[TopicPartition] = set()
         """Replicas without a directory whose offsets the checkpoints keep: they show that there were records."""
         self._written: dict[str, frozenset[TopicPartition]] = {}
-        """Replicas whose offsets each checkpoint on the disk holds."""
+        """Replicas with offsets in each checkpoint on the disk."""
         self._volume = os.fstat(lock).st_dev
         self._lock_descriptor = lock
         self._checkpoint_lock = RLock()
@@ -83,16 +88,9 @@ class LogDir:
                 logger.info("%s had no directory.id and has got one", path)
             meta = meta_properties.read_own(path, owner)
             log_dir = cls(path, lock, meta.directory_id)
-            log_dir.recovery_points = checkpoints.read_offsets(path / checkpoints.RECOVERY_POINTS)
-            log_dir.high_watermarks = checkpoints.read_offsets(path / checkpoints.HIGH_WATERMARKS)
-            log_dir.log_start_offsets = checkpoints.read_offsets(path / checkpoints.LOG_START_OFFSETS)
-            log_dir.cleaned_ends = checkpoints.read_offsets(path / checkpoints.CLEANED_ENDS)
-            log_dir._written = {
-                checkpoints.RECOVERY_POINTS: frozenset(log_dir.recovery_points),
-                checkpoints.HIGH_WATERMARKS: frozenset(log_dir.high_watermarks),
-                checkpoints.LOG_START_OFFSETS: frozenset(log_dir.log_start_offsets),
-                checkpoints.CLEANED_ENDS: frozenset(log_dir.cleaned_ends),
-            }
+            for name, offsets in log_dir._at_start.items():
+                offsets.update(checkpoints.read_offsets(path / name))
+                log_dir._written[name] = frozenset(offsets)
         except BaseException:
             os.close(lock)
             raise
@@ -188,7 +186,7 @@ class LogDir:
         LogDirFailed, or TooManyOpenFiles: nothing was written.
         """
         with self._checkpoint_lock, disk_errors(self.path):
-            by_partition = {key: offset for key, offset in self._offsets_at_start(name).items() if key in self.missing}
+            by_partition = {key: offset for key, offset in self._at_start[name].items() if key in self.missing}
             by_partition |= {(log.topic, log.partition): offset for log, offset in offsets()}
             try:
                 checkpoints.write_offsets(self.path / name, by_partition)
@@ -201,14 +199,6 @@ class LogDir:
                 fsync_directory(self.path)
                 by_partition = {}
             self._written[name] = frozenset(by_partition)
-
-    def _offsets_at_start(self, name: str) -> dict[TopicPartition, int]:
-        return {
-            checkpoints.RECOVERY_POINTS: self.recovery_points,
-            checkpoints.HIGH_WATERMARKS: self.high_watermarks,
-            checkpoints.LOG_START_OFFSETS: self.log_start_offsets,
-            checkpoints.CLEANED_ENDS: self.cleaned_ends,
-        }[name]
 
     def had_records(self, replica: TopicPartition) -> bool:
         """Return True if a checkpoint had an offset of the replica when the directory was opened."""

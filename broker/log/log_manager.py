@@ -1,7 +1,7 @@
 """All logs of a broker: their places, and how they are created, moved and deleted.
 
 `open` locks the log directories and recovers their contents; a directory that cannot be read is offline and the others go on.
-Once the broker knows the metadata, `start` carries out the start-up plan (`opening.py`). From then on the maps (`log_maps.py`)
+Once the broker knows the metadata, `start` applies the start-up plan (`opening.py`). From then on the maps (`log_maps.py`)
 hold the current log of each replica, and the log that a move is building.
 
 A replica's directory appears whole: it is made under a temporary name, with its topic id in it, made durable, and renamed; then
@@ -21,7 +21,7 @@ with both logs locked: at every moment the next start finds at least one of the 
 
 Any I/O error takes its log directory offline: the call raises LogDirFailed, and the broker calls `mark_offline` with it, once,
 and then reports it to the controller. When its disk has been repaired it comes back: `open_again` reads it as at a start, and
-`take_back` carries out the plan for its contents beside the running logs.
+`take_back` applies the plan for its contents beside the running logs.
 
 Threads: the maps are read without a lock; every change of them, or of directories' names, is made under the manager's lock. It is
 taken before logs' locks. Of a creation, only the renaming needs it. Calls block on disks: make them from worker threads.
@@ -50,7 +50,7 @@ from .ending import LogEnded, ending
 from .errors import LogClosed, LogDirFailed, NoSpace, ReplicaConflict, ReplicaOffline, disk_errors
 from .expiry import remove_deleted
 from .files import fsync_directory, sync_new_directories
-from .loading import ReturningDir
+from .loading import ReturningDir, work_in_threads
 from .log_config import LogConfig
 from .log_dir import UNKNOWN_EPOCH, LogDir
 from .log_maps import LogMaps
@@ -59,7 +59,6 @@ from .partition_log import PartitionLog
 from .placement import Candidate, FreeBytes, rank
 from .recovery import new_segments
 from .startup import IS_MISSING, MAY_BE_OFFLINE, Action, AssignedReplica, Verb, plan_replica
-from .threads import work_in_threads
 from .unserved import remove_tree
 
 DELETE_DELAY_MS_DEFAULT = 60_000
@@ -116,7 +115,7 @@ class LogManager:
         return manager
 
     def start(self, assigned: Iterable[AssignedReplica], now_ms: int) -> list[Action]:
-        """Carry out the start-up plan for the replicas that the metadata assigns to this broker; return the plan.
+        """Apply the start-up plan for the replicas that the metadata assigns to this broker; return the plan.
 
         StartupRefused: directories contradict each other and nothing was changed; or too many files are open. A directory that
         fails meanwhile goes offline; its replicas are then missing here.
@@ -133,7 +132,7 @@ class LogManager:
         return self._opening.open_again(path, self.recovery_threads)
 
     def take_back(self, returning: ReturningDir, assigned: Iterable[AssignedReplica], now_ms: int) -> list[Action]:
-        """Use a directory that was opened again; return the plan that was carried out (`plan_return`).
+        """Use a directory that was opened again; return the plan that was applied (`plan_return`).
 
         LogDirUnusable: it stays offline, since it contradicts another directory or has failed again.
         """
@@ -601,7 +600,7 @@ class LogManager:
     # Upkeep
 
     def remove_expired(self, now_ms: int) -> int:
-        """Remove directories and segments whose delay is over; set aside replicas that were not claimed. Return the number of
+        """Remove directories and segments after their delay; set aside replicas that were not claimed. Return the number of
         directories and of replicas.
         """
         with self._lock:

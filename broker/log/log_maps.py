@@ -19,7 +19,7 @@ from .errors import LogDirFailed
 from .loading import LoadedDir
 from .log_dir import LogDir
 from .partition_log import PartitionLog
-from .unserved import Unserved
+from .unserved import UnservedDirectories
 
 logger = logging.getLogger(__name__)
 
@@ -39,9 +39,9 @@ class LogMaps:
         self.futures: dict[ReplicaId, PartitionLog] = {}
         self.ended: list[PartitionLog] = []
         """Logs that an unexpected error has ended; the checkpoints keep their offsets until the next start."""
-        self.unserved = Unserved(delete_delay_ms, stray_grace_ms, self.count_again)
+        self.unserved = UnservedDirectories(delete_delay_ms, stray_grace_ms, self.count_again)
         self.missing: dict[ReplicaId, KeptDescription] = {}
-        """Replicas that had records and whose directory is missing."""
+        """Replicas that had records and have no directory."""
         self._counted: Counter[Path] | None = None
         """Number of open logs in each directory, None if they have to be counted again."""
 

@@ -11,15 +11,14 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from kraftlab.records.record_batch import BatchHeader
+from kraftlab.common.clock import wall_clock_ms
+from kraftlab.records.record_batch import INT64_MAX, BatchHeader
 
 from . import producer_snapshots
-from .clock import wall_clock_ms
 from .files import fsync_directory
 from .leader_epochs import LeaderEpochs
 from .log_config import LogConfig
 from .log_view import Removal
-from .record_checks import OFFSET_MAX
 from .segment import Segment
 from .segment_rules import MAX_RELATIVE_OFFSET, Room, room_in
 
@@ -40,7 +39,7 @@ class LogSegments:
         self.config = config
         self.all = segments
         self.sealed: tuple[Segment, ...] = ()
-        """Rolled segments whose indexes are not durable yet."""
+        """Rolled segments with indexes that are not durable yet."""
         self.removals: tuple[Removal, ...] = ()
         """Files of deleted segments, the oldest first."""
         self.names_are_durable = False
@@ -137,7 +136,7 @@ class LogSegments:
         """Remove whole segments, newest first, so that a crash in between leaves a log without a hole.
 
         The truncation is durable before anything is appended: otherwise a power cut could bring removed records back, below
-        others that a new segment holds by then.
+        the records of a new segment.
         """
         count = len(self.all)
         while len(self.all) > 1 and self.active.base_offset >= offset:
@@ -177,7 +176,7 @@ class LogSegments:
         if self.all[0] is not first:
             self._keep_sealed(self.all)
             self.names_are_durable = False
-            producer_snapshots.remove_outside(self.directory, self.all[0].base_offset, OFFSET_MAX)
+            producer_snapshots.remove_outside(self.directory, self.all[0].base_offset, INT64_MAX)
 
     def set_aside(self, segment: Segment) -> None:
         """Take the files of a segment out of the log; they are removed later. The log is held exclusively."""

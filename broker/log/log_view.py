@@ -11,7 +11,7 @@ import msgspec
 from kraftlab.records.errors import CorruptBatch
 
 from .segment import Batches, Segment
-from .segment_rules import Aging
+from .segment_rules import RetentionCandidate
 
 
 class Slice(NamedTuple):
@@ -22,7 +22,7 @@ class Slice(NamedTuple):
     size_bytes: int
 
 
-class Placed(NamedTuple):
+class BatchPlaces(NamedTuple):
     """Places of batches, valid as long as the log has lost no records at its end (`cuts`) and still has the segments."""
 
     slices: tuple[Slice, ...]
@@ -109,7 +109,7 @@ def bytes_of(slices: Sequence[Slice]) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def ages_of(segments: Sequence[Segment], log_end_offset: int) -> Iterator[Aging]:
+def ages_of(segments: Sequence[Segment], log_end_offset: int) -> Iterator[RetentionCandidate]:
     """Yield the segments for retention, up to the first segment with unknown timestamps. May read a little of each."""
     ends = (*(segment.base_offset for segment in segments[1:]), log_end_offset)
     for segment, end_offset in zip(segments, ends, strict=True):
@@ -117,4 +117,4 @@ def ages_of(segments: Sequence[Segment], log_end_offset: int) -> Iterator[Aging]
         if latest is None:
             return
         has_none = latest[0] < 0 and segment.size_bytes
-        yield Aging(segment.size_bytes, end_offset, segment.modified_ms() if has_none else latest[0])
+        yield RetentionCandidate(segment.size_bytes, end_offset, segment.modified_ms() if has_none else latest[0])

@@ -66,7 +66,7 @@ class Opening:
         return load_log_dir(log_dir, self._config, partial(self._maps.write_before_truncation, log_dir), threads)
 
     def start(self, assigned: Iterable[AssignedReplica], now_ms: int, destinations: Destinations) -> list[Action]:
-        """Carry out the start-up plan for the replicas that the metadata assigns to this broker; return the plan.
+        """Apply the start-up plan for the replicas that the metadata assigns to this broker; return the plan.
 
         StartupRefused: directories contradict each other and nothing was changed; or too many files are open. A directory that
         fails meanwhile goes offline; its replicas are then missing here.
@@ -90,7 +90,7 @@ class Opening:
         return msgspec.structs.replace(replica, had_records=True) if had_records else replica
 
     def _note_missing(self, plan: Iterable[Action], assigned: Iterable[AssignedReplica]) -> None:
-        """Note replicas whose directory is missing, and keep their offsets in the checkpoints for the next start."""
+        """Note replicas without a directory, and keep their offsets in the checkpoints for the next start."""
         missing = {(action.topic, action.partition) for action in plan if action.reason == IS_MISSING}
         by_id = {log_dir.directory_id: log_dir for log_dir in self._maps.online.values()}
         for replica in assigned:
@@ -183,7 +183,7 @@ class Opening:
     def take_back(
         self, returning: ReturningDir, assigned: Iterable[AssignedReplica], now_ms: int, destinations: Destinations
     ) -> list[Action]:
-        """Use a directory that was opened again; return the plan that was carried out (`plan_return`).
+        """Use a directory that was opened again; return the plan that was applied (`plan_return`).
 
         LogDirUnusable: it stays offline, since it contradicts another directory or has failed again.
         """

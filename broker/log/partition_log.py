@@ -27,12 +27,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from kraftlab.common.clock import wall_clock_ms
 from kraftlab.common.uuids import Uuid
 from kraftlab.records.errors import CorruptBatch, LogError
 from kraftlab.records.record_batch import BatchHeader
 
 from . import producer_snapshots
-from .clock import wall_clock_ms
 from .compaction import Cleanable, cleanable
 from .digest import LogDigest, digest_of
 from .errors import (
@@ -50,7 +50,7 @@ from .files import make_rename_durable, rename_new
 from .leader_epochs import EpochEntry, LeaderEpochs
 from .log_config import LogConfig
 from .log_segments import Before, LogSegments
-from .log_view import LogView, Placed, Removal, Slice, ages_of, bytes_of
+from .log_view import BatchPlaces, LogView, Removal, Slice, ages_of, bytes_of
 from .pins import Pins
 from .producer_state import ProducerState
 from .record_checks import check_copied, prepare, stamp_places
@@ -61,7 +61,7 @@ from .segment_rules import expired_count
 Exchange = Callable[[Callable[[Segment], None]], bool]
 
 
-class Appended(NamedTuple):
+class AppendInfo(NamedTuple):
     """Place of batches in the log. `log_append_time_ms`: the leader's timestamp on them, -1 if they keep their own.
 
     A duplicate has the place of the stored batch, and its largest timestamp, as in Kafka.
@@ -293,7 +293,7 @@ class PartitionLog:
 
     def append_as_leader(
         self, batches: bytes | memoryview, leader_epoch: int, *, keep_offsets: bool = False, may_be_stored: bool = True
-    ) -> Appended:
+    ) -> AppendInfo:
         """Append whole batches stamped with the next offsets and `leader_epoch`.
 
         Errors of `record_checks` and `producer_state`, UnexpectedOffset, NoSpace: nothing was appended. Batches of an idempotent
@@ -315,14 +315,14 @@ class PartitionLog:
                 )
             stored = [] if keep_offsets or not headers else self._producers.stored_before(headers, may_be_stored, self.name)
             if len(stored) == len(headers) and stored:
-                return Appended(stored[0].base_offset, stored[-1].last_offset + 1, stored[-1].timestamp_ms)
+                return AppendInfo(stored[0].base_offset, stored[-1].last_offset + 1, stored[-1].timestamp_ms)
             if stored:
                 data = memoryview(data)[sum(header.size_bytes for header in headers[: len(stored)]) :]
                 headers = headers[len(stored) :]
             next_offset = None if keep_offsets else self.log_end_offset
             stamped = stamp_places(data, headers, next_offset, leader_epoch, self.name)
             self._append(data, stamped, now_ms)
-            appended = Appended((stored or stamped)[0].base_offset, self.log_end_offset, append_time_ms)
+            appended = AppendInfo((stored or stamped)[0].base_offset, self.log_end_offset, append_time_ms)
         self._flush_if_due()
         return appended
 
@@ -428,14 +428,14 @@ class PartitionLog:
 
     def read_or_place(
         self, offset: int, max_bytes: int, *, read_bytes_max: int, upto: int | None = None, min_one_batch: bool = True
-    ) -> bytes | Placed:
+    ) -> bytes | BatchPlaces:
         """As `read`, but return only the places of the batches if they have more than `read_bytes_max` bytes."""
         with self.slices(offset, max_bytes, upto=upto, min_one_batch=min_one_batch) as found, self.reading():
-            placed = Placed(found, self._cuts)
+            placed = BatchPlaces(found, self._cuts)
             return placed if placed.size_bytes > read_bytes_max else bytes_of(found)
 
     @contextmanager
-    def pin_again(self, placed: Placed) -> Iterator[None]:
+    def pin_again(self, placed: BatchPlaces) -> Iterator[None]:
         """Pin the log while bytes at these places are used; LogClosed if they may be other bytes by now.
 
         The block's OSErrors are those of the log's disk.

@@ -29,10 +29,10 @@ from pathlib import Path
 
 import google_crc32c
 
+from kraftlab.common.clock import wall_clock_ms
 from kraftlab.config.regular_files import remove_file
 from kraftlab.records.errors import CorruptBatch
 
-from .clock import wall_clock_ms
 from .errors import CorruptFile
 from .files import TABLE_MAX_BYTES, read_small
 from .producer_state import NONE, Producer, ProducerState, StoredBatch

@@ -172,7 +172,7 @@ class ProducerState:
         return True
 
     def expire(self, before_ms: int) -> int:
-        """Forget producers whose last batch was appended before that time; return their number. Open transactions stay."""
+        """Forget producers without a batch since that time; return their number. Open transactions stay."""
         due = [
             producer_id
             for producer_id, known in self._producers.items()

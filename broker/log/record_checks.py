@@ -33,6 +33,7 @@ from kraftlab.records.record_batch import (
     CRC_FROM,
     HEADER,
     HEADER_BYTES,
+    INT64_MAX,
     LENGTH_FROM,
     MAGIC,
     MAGIC_AT,
@@ -57,7 +58,6 @@ from .log_config import NO_LIMIT, LogConfig
 from .producer_state import BATCHES_KEPT
 
 NO_TIMESTAMP = -1
-OFFSET_MAX = 2**63 - 1
 NAMED_MAX = 10
 """Number of records that an error names."""
 BESIDE_OTHERS_BYTES_MAX = 16 * 1024 * 1024
@@ -161,8 +161,8 @@ def stamp_places(
     position = 0
     for header in headers:
         base_offset = header.base_offset if next_offset is None else next_offset
-        if base_offset + header.last_offset_delta + 1 >= OFFSET_MAX:
-            raise UnexpectedOffset(f"{log_name} would reach offset {OFFSET_MAX}, the largest there is")
+        if base_offset + header.last_offset_delta + 1 >= INT64_MAX:
+            raise UnexpectedOffset(f"{log_name} would reach offset {INT64_MAX}, the largest there is")
         stamp(data, position, base_offset=base_offset, leader_epoch=leader_epoch)
         stamped.append(header._replace(base_offset=base_offset, leader_epoch=leader_epoch))
         position += header.size_bytes
@@ -186,7 +186,7 @@ def stamp_append_time(data: bytearray | memoryview, position: int, header: Batch
 
 
 def _read(data: bytes | memoryview, position: int) -> BatchHeader:
-    """Read a header whose counts may be wrong."""
+    """Read a header. Its counts may be wrong."""
     if len(data) - position < HEADER_BYTES:
         raise CorruptBatch(position, f"{len(data) - position} bytes are too few for a header of {HEADER_BYTES}")
     base_offset, length, epoch, magic, *rest = HEADER.unpack_from(data, position)

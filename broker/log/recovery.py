@@ -33,18 +33,18 @@ from pathlib import Path
 
 import msgspec
 
+from kraftlab.common.clock import wall_clock_ms
 from kraftlab.config.regular_files import clear_place, odd_thing_at
 from kraftlab.records.errors import CorruptBatch
 from kraftlab.records.record_batch import BatchHeader
 
 from . import leader_epochs, producer_snapshots
-from .clock import wall_clock_ms
 from .errors import CorruptFile, DoubtfulLog
 from .files import fsync_directory
 from .indexes import LOG_SUFFIX, OFFSETS, TIMES
 from .leader_epochs import LeaderEpochs
 from .producer_state import ProducerState
-from .recovery_plan import Found, Verdict, judge, reason_to_end
+from .recovery_plan import RecoveryFacts, Verdict, judge, reason_to_end
 from .segment import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, Segment, base_offset_of, file_name
 
 logger = logging.getLogger(__name__)
@@ -266,7 +266,7 @@ class _Opening:
         self.report = RecoveryReport()
 
     def open(self, bases: Sequence[int]) -> None:
-        """Judge each segment and carry out the verdict. OSError."""
+        """Judge each segment and apply the verdict. OSError."""
         for place, base in enumerate(bases):
             following = bases[place + 1] if place + 1 < len(bases) else None
             segment = Segment.open_file(self._directory, base)
@@ -284,13 +284,13 @@ class _Opening:
                 self._end(f"{segment.log_path.name}: {fault}", bases[place + 1 :])
                 return
 
-    def _facts(self, segment: Segment, following: int | None) -> Found:
+    def _facts(self, segment: Segment, following: int | None) -> RecoveryFacts:
         base, recovery_point = segment.base_offset, self._recovery_point
         if self._clean or (following is not None and following <= recovery_point):
-            return Found(base, base, True, True, recovery_point)
+            return RecoveryFacts(base, base, True, True, recovery_point)
         end_before = _end_before(self.segments[-1], base) if self.segments else base
         reaches_above_end = end_before <= base or _reaches_above(segment, end_before)
-        return Found(base, end_before, False, reaches_above_end, recovery_point)
+        return RecoveryFacts(base, end_before, False, reaches_above_end, recovery_point)
 
     def _scan(self, segment: Segment) -> CorruptBatch | None:
         """Read a segment and truncate it at the first bad byte; return the reason if there was one."""

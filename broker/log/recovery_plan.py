@@ -42,7 +42,7 @@ class Verdict(enum.Enum):
     """End the log before the segment: delete it and all later ones."""
 
 
-class Found(NamedTuple):
+class RecoveryFacts(NamedTuple):
     """Facts of one segment. `end_before`: end of the segments before, `base_offset` for the first one. `reaches_above_end`: some
     batch ends above `end_before`.
     """
@@ -75,11 +75,11 @@ VERDICTS: Mapping[tuple[bool, Place], Verdict] = {
 }
 
 
-def judge(found: Found) -> Verdict:
+def judge(found: RecoveryFacts) -> Verdict:
     return VERDICTS[found.is_trusted, found.place]
 
 
-def reason_to_end(found: Found) -> str:
+def reason_to_end(found: RecoveryFacts) -> str:
     """Return the reason of a verdict END."""
     if found.place is Place.HOLE:
         return f"the records from offset {found.end_before} to {found.base_offset}, where the next segment begins, are missing"

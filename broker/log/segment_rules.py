@@ -59,7 +59,7 @@ def segment_time_ms(config: LogConfig, segment_name: str) -> int:
     return limit_ms - zlib.crc32(segment_name.encode()) * min(config.segment_jitter_ms, config.segment_ms) // 2**32
 
 
-class Aging(NamedTuple):
+class RetentionCandidate(NamedTuple):
     """A segment before retention. `end_offset`: the base offset of the next segment, or the log's end."""
 
     size_bytes: int
@@ -67,7 +67,9 @@ class Aging(NamedTuple):
     timestamp_ms: int
 
 
-def expired_count(segments: Iterable[Aging], log_bytes: int, high_watermark: int, config: LogConfig, now_ms: int) -> int:
+def expired_count(
+    segments: Iterable[RetentionCandidate], log_bytes: int, high_watermark: int, config: LogConfig, now_ms: int
+) -> int:
     """Return the number of oldest segments that retention deletes. `segments` are consumed up to the first segment that stays.
 
     An empty segment is passed over: it is active, or the log begins with a gap.

@@ -38,7 +38,7 @@ class FoundOffset(NamedTuple):
 
 
 def find_offset(log: PartitionLog, timestamp_ms: int) -> FoundOffset | None:
-    """Return the first offset whose timestamp is `timestamp_ms` or later, None if there is none; or one of `PLACES`.
+    """Return the first offset with the timestamp `timestamp_ms` or a later one, None if there is none; or one of `PLACES`.
 
     The search ends at the log's end: the caller compares with the high watermark. ValueError for other negative timestamps;
     CorruptLog, CodecError.

@@ -44,7 +44,7 @@ class Doubt(NamedTuple):
     reason: str
 
 
-class Unserved:
+class UnservedDirectories:
     """The directories that a broker does not serve. `on_change` is called when a log is closed."""
 
     def __init__(self, delete_delay_ms: int, stray_grace_ms: int, on_change: Callable[[], None]) -> None:
@@ -136,14 +136,14 @@ class Unserved:
         self._deletions.append(_Deletion(now_ms + self._delete_delay_ms, path))
 
     def set_aside_overdue(self, now_ms: int) -> int:
-        """Set unclaimed logs aside whose grace time is over; return their number."""
+        """Set unclaimed logs aside after their grace time; return their number."""
         overdue = [key for key, (deadline_ms, _) in self._unclaimed.items() if deadline_ms <= now_ms]
         for key in overdue:
             self.set_aside(self._unclaimed.pop(key)[1])
         return len(overdue)
 
     def expired(self, now_ms: int) -> list[Path]:
-        """Directories whose delay is over; call `removed` once each is gone."""
+        """Directories after their delay; call `removed` once each is gone."""
         return [item.path for item in self._deletions if item.deadline_ms <= now_ms]
 
     def removed(self, path: Path) -> None:

@@ -23,10 +23,10 @@ from pathlib import Path
 
 import trio
 
+from kraftlab.common.clock import wall_clock_ms
 from kraftlab.common.uuids import Uuid
 from kraftlab.records.errors import LogError
 
-from ..log.clock import wall_clock_ms
 from ..log.disks import Disks
 from ..log.log_manager import LogManager
 from ..log.partition_log import PartitionLog

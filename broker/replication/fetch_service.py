@@ -35,7 +35,7 @@ from kraftlab.records.errors import LogError
 from kraftlab.wire.parts import NOTHING
 
 from ..log.errors import LogClosed
-from ..log.log_view import Placed
+from ..log.log_view import BatchPlaces
 from ..log.partition_log import PartitionLog
 from .byte_gate import ByteGate, Claim
 from .divergence import leader_answer
@@ -275,10 +275,10 @@ class FetchService:
         wanted, log = part.wanted, part.log
         read_bytes_max = READ_BYTES_MAX if may_place else sys.maxsize
 
-        def read() -> tuple[bytes | Placed, int, int]:
+        def read() -> tuple[bytes | BatchPlaces, int, int]:
             at = wanted.fetch_offset
             found = log.read_or_place(at, max_bytes, read_bytes_max=read_bytes_max, upto=part.upto, min_one_batch=min_one_batch)
-            size_bytes = found.size_bytes if isinstance(found, Placed) else len(found)
+            size_bytes = found.size_bytes if isinstance(found, BatchPlaces) else len(found)
             return found, size_bytes, log.bytes_from(at) - size_bytes if part.is_filling else -1
 
         try:
@@ -291,7 +291,7 @@ class FetchService:
         if part.partition.role is not part.role:
             # Another leader meanwhile: the log may have been truncated, and the records may be those of the next leader.
             return _Found(FetchedPartition(wanted.topic_id, wanted.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER))
-        if isinstance(found, Placed):
+        if isinstance(found, BatchPlaces):
             stored = StoredRecords(log, found, self._replicas.disks)
             return _Found(self._about(wanted, log, bytes_left=bytes_left), size_bytes, stored)
         return _Found(self._about(wanted, log, records=memoryview(found), bytes_left=bytes_left), size_bytes)

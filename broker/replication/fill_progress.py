@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import trio
+
+from kraftlab.common.clock import wall_clock_ms
 
 from .throttle import RateMeter
 
@@ -13,7 +13,7 @@ class Filling:
     """`bytes_left` -1: unknown. `started_ms` is wall clock; `error` is the last error, "" if there is none."""
 
     def __init__(self) -> None:
-        self.started_ms = int(time.time() * 1000)
+        self.started_ms = wall_clock_ms()
         self.bytes_left = -1
         self.error = ""
         self._meter = RateMeter(trio.current_time())

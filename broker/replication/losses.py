@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 
-from ..log.clock import wall_clock_ms
+from kraftlab.common.clock import wall_clock_ms
 
 logger = logging.getLogger("kraftlab.broker.losses")
 

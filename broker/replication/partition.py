@@ -41,7 +41,7 @@ from kraftlab.records.errors import LogError
 
 from ..log.disks import Disks
 from ..log.expiry import has_expired
-from ..log.partition_log import Appended, PartitionLog
+from ..log.partition_log import AppendInfo, PartitionLog
 from .fill_progress import Filling
 from .isr import (
     FollowerProgress,
@@ -304,7 +304,7 @@ class Partition:
         keep_offsets: bool = False,
         may_be_stored: bool = True,
         role: LeaderRole | None = None,
-    ) -> tuple[Appended, int]:
+    ) -> tuple[AppendInfo, int]:
         """Append whole batches: (their place, leader epoch). ReplicaError, or LogError of the storage.
 
         `role`: append under this role only. If it is over, the error is NOT_LEADER_OR_FOLLOWER, also if a newer one began here.

@@ -24,14 +24,14 @@ from kraftlab.wire.network import Wire
 from kraftlab.wire.parts import PartLost
 
 from ..log.disks import Disks
-from ..log.log_view import Placed, Slice
+from ..log.log_view import BatchPlaces, Slice
 from ..log.partition_log import PartitionLog
 
 
 class StoredRecords:
     """Whole batches of a log on their way to a peer (`kraftlab.wire.parts.FilePart`)."""
 
-    def __init__(self, log: PartitionLog, placed: Placed, disks: Disks) -> None:
+    def __init__(self, log: PartitionLog, placed: BatchPlaces, disks: Disks) -> None:
         self.size_bytes = placed.size_bytes
         self._log = log
         self._placed = placed

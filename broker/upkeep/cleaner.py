@@ -21,11 +21,11 @@ from typing import NamedTuple
 
 import trio
 
+from kraftlab.common.clock import wall_clock_ms
 from kraftlab.records.errors import LogError
 
 from ..control.dynamic_configs import DynamicConfigs
-from ..log.clock import wall_clock_ms
-from ..log.compacting import Compaction, Superseded
+from ..log.compacting import Compaction, CompactionSuperseded
 from ..log.ending import LogEnded, ending
 from ..log.errors import LogClosed, LogDirFailed, NoSpace, TooManyOpenFiles
 from ..log.partition_log import PartitionLog
@@ -126,7 +126,7 @@ class Cleaner:
             with self._replicas.disks.ending(log):
                 compaction = await self._compact(replica, log)
             _report(due.partition, compaction)
-        except (Superseded, LogClosed) as error:
+        except (CompactionSuperseded, LogClosed) as error:
             logger.debug("%s: %s", due.partition, error)
         except (NoSpace, TooManyOpenFiles) as error:
             logger.warning("%s: not compacted now: %s", due.partition, error)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from kraftlab.common.clock import wall_clock_ms
 from kraftlab.records.errors import LogError
 
-from ..log.clock import wall_clock_ms
 from ..log.disks import Disks, look_after_each
 from ..log.log_config import NO_LIMIT
 from ..log.log_manager import LogManager
@@ -22,7 +22,7 @@ DEFAULT_INTERVAL_MS = 1000
 logger = logging.getLogger("kraftlab.broker.upkeep.flushing")
 
 
-class Flushing:
+class Flusher:
     """Runs on the broker's event loop; the work itself goes to the disks' threads."""
 
     def __init__(self, logs: LogManager, disks: Disks, interval_ms: int) -> None:

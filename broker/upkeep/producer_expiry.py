@@ -11,8 +11,9 @@ from contextlib import suppress
 
 import trio
 
+from kraftlab.common.clock import wall_clock_ms
+
 from ..control.dynamic_configs import DynamicConfigs
-from ..log.clock import wall_clock_ms
 from ..log.disks import one_turn
 from ..log.ending import LogEnded
 from ..replica_manager import ReplicaManager

@@ -63,7 +63,7 @@ class Lines:
         return [line.removesuffix(b"\r") for line in whole]
 
 
-class Written(msgspec.Struct):
+class PartitionWrites(msgspec.Struct):
     """Records of a producer in one partition. `end_offset` follows the last batch of this producer."""
 
     partition: int
@@ -80,7 +80,7 @@ class Producer:
     def __init__(
         self, data: DataClient, topic: str, partitions: Sequence[int], *, acks: int, batch_bytes: int, timeout_ms: int
     ) -> None:
-        self.written: dict[int, Written] = {}
+        self.written: dict[int, PartitionWrites] = {}
         self._data = data
         self._topic = topic
         self._partitions = partitions
@@ -119,7 +119,7 @@ class Producer:
         self._turn += 1
         batch = build_batch(records)
         answer = self._data.produce(self._topic, partition, batch, acks=self._acks, timeout_ms=self._timeout_ms)
-        written = self.written.setdefault(partition, Written(partition, 0, answer.base_offset, 0))
+        written = self.written.setdefault(partition, PartitionWrites(partition, 0, answer.base_offset, 0))
         written.records += len(records)
         written.end_offset = answer.base_offset + len(records)
 
@@ -143,15 +143,15 @@ def needs_leader(topic: str, partition: int) -> Iterator[None]:
         ) from None
 
 
-class Consumed(NamedTuple):
+class ConsumedRecord(NamedTuple):
     partition: int
     record: StoredRecord
 
 
 class Consumer:
     """A consumer of one topic. `positions`: partition → next offset. `warn` gets a line for skipped records. `has_skipped`: a
-    batch could not be decompressed or decoded. BadInput at a damaged batch, whose end is unknown, and for a partition that has no
-    leader in time.
+    batch could not be decompressed or decoded. BadInput at a damaged batch, since its end is unknown, and for a partition that
+    has no leader in time.
     """
 
     def __init__(self, data: DataClient, topic: str, positions: dict[int, int], warn: Callable[[str], None]) -> None:
@@ -161,7 +161,7 @@ class Consumer:
         self._topic = topic
         self._warn = warn
 
-    def records(self, timeout_ms: int | None) -> Iterator[list[Consumed]]:
+    def records(self, timeout_ms: int | None) -> Iterator[list[ConsumedRecord]]:
         """Yield the records of each fetch, in order within a partition, until no record arrives for `timeout_ms`."""
         received_at = time.monotonic()
         wait_ms = turn = 0
@@ -182,7 +182,7 @@ class Consumer:
                     return
                 wait_ms = min(wait_ms, left_ms)
 
-    def _fetch(self, partition: int, wait_ms: int, timeout_ms: int) -> list[Consumed]:
+    def _fetch(self, partition: int, wait_ms: int, timeout_ms: int) -> list[ConsumedRecord]:
         position = self.positions[partition]
         try:
             with needs_leader(self._topic, partition):
@@ -192,7 +192,7 @@ class Consumer:
                 raise
             self._move_to_existing_offset(partition)
             return []
-        found: list[Consumed] = []
+        found: list[ConsumedRecord] = []
         is_first, after = True, position + 1
         try:
             for start, header in iterate(fetched):
@@ -211,12 +211,12 @@ class Consumer:
                 ) from None
         return [each for each in found if each.record.offset >= position]
 
-    def _records_in(self, partition: int, header: BatchHeader, batch: bytes) -> list[Consumed]:
+    def _records_in(self, partition: int, header: BatchHeader, batch: bytes) -> list[ConsumedRecord]:
         """Return the records of a batch, those that can be read with a warning if some cannot."""
-        found: list[Consumed] = []
+        found: list[ConsumedRecord] = []
         try:
             if not header.is_control:
-                found.extend(Consumed(partition, record) for record in stored_records(header, batch))
+                found.extend(ConsumedRecord(partition, record) for record in stored_records(header, batch))
         except Unreadable as error:
             self.has_skipped = True
             self._warn(f"{self._topic}-{partition} from offset {header.base_offset} to {header.last_offset}: {error}")

@@ -17,7 +17,7 @@ from ..output import CommandFailed, WrongUse
 _METADATA_MAGIC = b"KLS1"
 
 
-class Wanted(NamedTuple):
+class ShownParts(NamedTuple):
     """Parts of each batch to show."""
 
     records: bool
@@ -67,7 +67,7 @@ def dump_log(
     """Show the contents of log files, whole or damaged, of a running, stopped or broken node."""
     paths = [path for given in files for path in given.split(",") if path]
     payload = decode_metadata or print_data_log
-    wanted = Wanted(payload or deep_iteration, payload, not skip_record_metadata, max_bytes, as_json)
+    wanted = ShownParts(payload or deep_iteration, payload, not skip_record_metadata, max_bytes, as_json)
     is_sound = True
     for path in paths:
         is_sound &= _dump(path, wanted)
@@ -75,9 +75,13 @@ def dump_log(
     return DONE if is_sound else FAILED
 
 
-def _dump(path: str, wanted: Wanted) -> bool:
+def _dump(path: str, wanted: ShownParts) -> bool:
     """Show one file; return True if it is valid."""
-    kinds: dict[str, Callable[[str, Wanted], bool]] = {".log": _dump_log, ".checkpoint": _dump_metadata, ".index": _dump_index}
+    kinds: dict[str, Callable[[str, ShownParts], bool]] = {
+        ".log": _dump_log,
+        ".checkpoint": _dump_metadata,
+        ".index": _dump_index,
+    }
     suffix = Path(path).suffix
     if suffix not in kinds:
         raise WrongUse(f"Error: {path} does not end in {', '.join(kinds)}; give segments, snapshots or offset indexes")
@@ -96,12 +100,12 @@ def _print_json(document: dict[str, Any]) -> None:
     _print(msgspec.json.encode(document).decode())
 
 
-def _line(wanted: Wanted, text: str) -> None:
+def _line(wanted: ShownParts, text: str) -> None:
     if not wanted.as_json:
         _print(text)
 
 
-def _dump_log(path: str, wanted: Wanted) -> bool:
+def _dump_log(path: str, wanted: ShownParts) -> bool:
     from kraftlab.quorum.storage.identity import PARTITION_DIRECTORY
     from kraftlab.records.record_batch import MAGIC_AT
 
@@ -116,7 +120,7 @@ def _dump_log(path: str, wanted: Wanted) -> bool:
 
 
 def _show(
-    path: str, wanted: Wanted, document: dict[str, Any], records: Iterator[dict[str, Any]], line: Callable[..., str]
+    path: str, wanted: ShownParts, document: dict[str, Any], records: Iterator[dict[str, Any]], line: Callable[..., str]
 ) -> bool:
     """Show one batch with its records; return True if all records are readable."""
     from .text import batch_line
@@ -133,7 +137,7 @@ def _show(
     return is_sound
 
 
-def _dump_metadata(path: str, wanted: Wanted) -> bool:
+def _dump_metadata(path: str, wanted: ShownParts) -> bool:
     from kraftlab.config.secrets import is_secret
     from kraftlab.quorum.storage.survey import BrokenPlace, survey_file
 
@@ -164,7 +168,7 @@ def _dump_metadata(path: str, wanted: Wanted) -> bool:
     return is_sound
 
 
-def _broken(path: str, wanted: Wanted, document: dict[str, Any], line: str | None = None) -> None:
+def _broken(path: str, wanted: ShownParts, document: dict[str, Any], line: str | None = None) -> None:
     if wanted.as_json:
         _print_json({"file": path, **document})
     else:
@@ -173,7 +177,7 @@ def _broken(path: str, wanted: Wanted, document: dict[str, Any], line: str | Non
         )
 
 
-def _dump_data(path: str, wanted: Wanted) -> bool:
+def _dump_data(path: str, wanted: ShownParts) -> bool:
     from .text import broken_line, data_batch, data_record_line, data_records
 
     data = Path(path).read_bytes()
@@ -236,7 +240,7 @@ def _data_batches(data: bytes, file_bytes: int) -> Iterator[tuple[int, Any, str]
         expected = header.end_offset
 
 
-def _dump_index(path: str, wanted: Wanted) -> bool:
+def _dump_index(path: str, wanted: ShownParts) -> bool:
     """Show an index, and check that each entry has the position and the last offset of a batch in the log beside it."""
     from kraftlab.broker.log.indexes import OFFSETS
 

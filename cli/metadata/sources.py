@@ -17,10 +17,10 @@ import click
 
 from kraftlab.node.history import (
     NEWEST,
-    Found,
     History,
     Moment,
     NoHistory,
+    PastImage,
     Step,
     UnreadableSnapshot,
     read_snapshot,
@@ -57,7 +57,7 @@ class Source(Protocol):
 
     name: str
 
-    def at(self, moment: Moment) -> Found: ...
+    def at(self, moment: Moment) -> PastImage: ...
 
     def batches(self, start: int, end: int) -> Iterator[LoggedBatch | str]:
         """Yield the batches between two offsets, and a text at the end if the log cannot be read that far."""
@@ -73,7 +73,7 @@ class DirectorySource:
         self.name = directory
         self._history = History(metadata_partition(directory))
 
-    def at(self, moment: Moment) -> Found:
+    def at(self, moment: Moment) -> PastImage:
         return self._history.at(moment)
 
     def batches(self, start: int, end: int) -> Iterator[LoggedBatch | str]:
@@ -98,12 +98,12 @@ class SnapshotSource:
     def __init__(self, path: str) -> None:
         self.name = path
 
-    def at(self, moment: Moment) -> Found:
+    def at(self, moment: Moment) -> PastImage:
         if moment != NEWEST:
             raise WrongUse(f"Error: {self.name} is one snapshot and has no other moment; leave --offset and --time out")
         found = read_snapshot(self.name)
         assert found is not None, "every snapshot is older than the newest moment"
-        return Found(found[0], None, ())
+        return PastImage(found[0], None, ())
 
     def batches(self, start: int, end: int) -> Iterator[LoggedBatch | str]:
         raise WrongUse(f"Error: {self.name} is a snapshot, which has no log; name the directory with --metadata-dir")
@@ -120,7 +120,7 @@ class LiveSource:
         self._client = client
         self._endpoint = endpoint
 
-    def at(self, moment: Moment) -> Found:
+    def at(self, moment: Moment) -> PastImage:
         from kraftlab.client.time_travel import describe_image
         from kraftlab.metadata.delta import MetadataDelta
         from kraftlab.metadata.image import Provenance
@@ -128,7 +128,7 @@ class LiveSource:
 
         answer, bodies = describe_image(self._client, self._endpoint, offset=moment.offset, time_ms=moment.time_ms)
         provenance = Provenance(answer.offset, answer.epoch, answer.append_time_ms)
-        return Found(MetadataDelta(image_from(bodies)).apply(provenance), None, ())
+        return PastImage(MetadataDelta(image_from(bodies)).apply(provenance), None, ())
 
     def batches(self, start: int, end: int) -> Iterator[LoggedBatch | str]:
         from kraftlab.client.time_travel import list_metadata_records

@@ -15,6 +15,7 @@ import msgspec
 from kraftlab.client import AdminClient, answer_of
 from kraftlab.client.log_dirs import LogDirFilter, moves_of
 from kraftlab.client.results import AllLogDirs, LogDirMoves
+from kraftlab.common.clock import wall_clock_ms
 
 from ..output import CommandFailed, Output, WrongUse, print_json
 from ..reassign.moves_text import silent_document
@@ -27,7 +28,7 @@ WATCH_S = 1.0
 UNKNOWN_TOPIC = 3
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class Filters(msgspec.Struct, frozen=True):
     """Values of the options that filter, as written."""
 
     brokers: str | None
@@ -36,7 +37,7 @@ class Wanted(msgspec.Struct, frozen=True):
     log_dirs: str | None
 
 
-def describe(client: AdminClient, wanted: Wanted, out: Output, *, as_table: bool) -> int:
+def describe(client: AdminClient, wanted: Filters, out: Output, *, as_table: bool) -> int:
     """Describe directories: as a table for people, otherwise in Kafka's text or as JSON. Fenced brokers are not asked."""
     registered = client.describe_cluster(include_fenced_brokers=True).brokers
     fenced = [] if wanted.brokers else [broker.broker_id for broker in registered if broker.is_fenced]
@@ -64,7 +65,7 @@ def describe(client: AdminClient, wanted: Wanted, out: Output, *, as_table: bool
     return out.silent_brokers(described.silent)
 
 
-def show_replicas(client: AdminClient, wanted: Wanted, out: Output) -> int:
+def show_replicas(client: AdminClient, wanted: Filters, out: Output) -> int:
     """Show the current and the future directory of each replica (Kafka's describeReplicaLogDirs)."""
     described = _ask_all(client, wanted)
     out.lines(text.replica_lines(described, out.width))
@@ -72,7 +73,7 @@ def show_replicas(client: AdminClient, wanted: Wanted, out: Output) -> int:
     return out.silent_brokers(described.silent)
 
 
-def show_moves(client: AdminClient, wanted: Wanted, out: Output, *, watches: bool) -> int:
+def show_moves(client: AdminClient, wanted: Filters, out: Output, *, watches: bool) -> int:
     """Show replicas that are being filled; with `watches` until none is left, as one JSON document a line or on the screen."""
     screen = Screen(sys.stdout)
     while True:
@@ -91,10 +92,10 @@ def _show(found: LogDirMoves, out: Output, screen: Screen, watches: bool) -> Non
         screen.show(lines)
     else:
         document = text.moves_document(found)
-        print_json({"time_ms": int(time.time() * 1000), **document} if watches else document)
+        print_json({"time_ms": wall_clock_ms(), **document} if watches else document)
 
 
-def _ask_all(client: AdminClient, wanted: Wanted, *, only_filling: bool = False) -> AllLogDirs:
+def _ask_all(client: AdminClient, wanted: Filters, *, only_filling: bool = False) -> AllLogDirs:
     """Ask the wanted brokers, by default all registered ones, fenced ones too."""
     brokers = _brokers(wanted, [broker.broker_id for broker in client.cluster().brokers])
     described = client.all_log_dirs(msgspec.structs.replace(_filter(client, wanted), only_filling=only_filling), brokers=brokers)
@@ -102,7 +103,7 @@ def _ask_all(client: AdminClient, wanted: Wanted, *, only_filling: bool = False)
     return described
 
 
-def _brokers(wanted: Wanted, existing: Iterable[int]) -> list[int]:
+def _brokers(wanted: Filters, existing: Iterable[int]) -> list[int]:
     existing = sorted(existing)
     if not wanted.brokers:
         return existing
@@ -116,7 +117,7 @@ def _brokers(wanted: Wanted, existing: Iterable[int]) -> list[int]:
     return named
 
 
-def _filter(client: AdminClient, wanted: Wanted) -> LogDirFilter:
+def _filter(client: AdminClient, wanted: Filters) -> LogDirFilter:
     """Return the filter that the options ask for. CommandFailed for a topic or partition that does not exist."""
     topics = sorted({*wanted.topics.split(",")}) if wanted.topics else None
     partitions = [_partition(name) for name in wanted.partitions.split(",")] if wanted.partitions else None
@@ -141,7 +142,7 @@ def _partition(name: str) -> tuple[str, int]:
     return topic, int(number)
 
 
-def _check_directories(client: AdminClient, described: AllLogDirs, wanted: Wanted, brokers: list[int]) -> None:
+def _check_directories(client: AdminClient, described: AllLogDirs, wanted: Filters, brokers: list[int]) -> None:
     """CommandFailed for a directory of --dir-list that no broker has, if all have answered."""
     if not wanted.log_dirs or described.silent:
         return

@@ -88,7 +88,7 @@ def log_dirs(
     if reads:
         from . import log_dir_reports as reports
 
-        wanted = reports.Wanted(broker_list, topic_list, partition_list, dir_list)
+        wanted = reports.Filters(broker_list, topic_list, partition_list, dir_list)
         with connect() as client:
             if replicas:
                 return reports.show_replicas(client, wanted, out)

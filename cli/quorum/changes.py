@@ -124,7 +124,7 @@ def remove_controller(controller_id: int, controller_directory_id: str, dry_run:
     required_servers(changes=not dry_run)
     if controller_id < 0:
         raise WrongUse(f"Invalid negative --controller-id: {controller_id}")
-    _check_directory_id("--controller-directory-id", controller_directory_id)
+    _check_directory_id(controller_directory_id)
     if not dry_run:
         with connect(changes=True) as client:
             client.remove_raft_voter(controller_id, controller_directory_id, timeout_ms=timeout_ms)
@@ -135,13 +135,13 @@ def remove_controller(controller_id: int, controller_directory_id: str, dry_run:
     return DONE
 
 
-def _check_directory_id(option: str, text: str) -> None:
+def _check_directory_id(text: str) -> None:
     from kraftlab.common.uuids import from_text
 
     try:
         from_text(text)
     except ValueError as error:
-        raise WrongUse(f"Failed to parse {option}: {error}") from None
+        raise WrongUse(f"Failed to parse --controller-directory-id: {error}") from None
 
 
 @click.command(
@@ -160,18 +160,13 @@ Example:
     shell_complete=_complete_voters,
     help="Id of the voter that should lead.",
 )
-@click.option(
-    "--directory-id", "-d", default="", metavar="ID", shell_complete=_complete_directories, help="That voter's directory id."
-)
 @_timeout_option
 @json_option
-def transfer_leadership(controller_id: int, directory_id: str, timeout_ms: int, as_json: bool) -> int:
+def transfer_leadership(controller_id: int, timeout_ms: int, as_json: bool) -> int:
     """Make the leader resign in favour of another voter, and wait until a leader is elected. No acknowledged write is lost."""
-    if directory_id:
-        _check_directory_id("--directory-id", directory_id)
     with connect(changes=True, timeout_ms=timeout_ms) as client:
         before = client.describe_quorum().leader_id
-        client.transfer_leadership(controller_id, directory_id, timeout_ms=timeout_ms)
+        client.transfer_leadership(controller_id, timeout_ms=timeout_ms)
         leader_id, epoch = _wait_for_leader(client, controller_id, before)
     if leader_id != controller_id:
         raise CommandFailed(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import click
 
+from kraftlab.common.clock import wall_clock_ms
 from kraftlab.common.exit_codes import DONE
 
 from ..connection import command_config_option, connect, controller_option, server_option, user_option
@@ -66,7 +66,7 @@ def describe(status: bool, replication: bool, human_readable: bool, linearizable
     out = Output(as_json)
     with connect(linearizable=linearizable) as client:
         view = quorum_view(client.describe_quorum())
-    now_ms = int(time.time() * 1000) if human_readable else None
+    now_ms = wall_clock_ms() if human_readable else None
     out.lines(status_lines(view) if status else replication_lines(view, now_ms))
     out.result(view)
     return DONE

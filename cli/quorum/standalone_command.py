@@ -13,7 +13,7 @@ from ..output import CommandFailed, Output, json_option
 from .standalone_text import ForcingView, VoterView, done_lines, plan_lines, warning_lines
 
 if TYPE_CHECKING:
-    from kraftlab.config.force_standalone import Forcing
+    from kraftlab.config.force_standalone import StandaloneController
     from kraftlab.quorum.storage.standalone import ForcedReport
 
 
@@ -68,7 +68,7 @@ def _ask(as_json: bool) -> str:
     return answer.strip()
 
 
-def _view(work: Forcing, report: ForcedReport) -> ForcingView:
+def _view(work: StandaloneController, report: ForcedReport) -> ForcingView:
     from kraftlab.common.uuids import to_text
 
     own_key = work.key

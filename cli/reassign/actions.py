@@ -383,7 +383,7 @@ class Verification:
 # -- cancel -----------------------------------------------------------------------------------------------------------------
 
 
-class Cancelled(msgspec.Struct, frozen=True):
+class CancelOutcome(msgspec.Struct, frozen=True):
     """Outcome of a cancel: the cancelled partitions, the dropped moves with the directories of their replicas, the reassignments
     that go on, and the brokers of the plan's moves that did not answer, with the reason.
     """
@@ -396,7 +396,7 @@ class Cancelled(msgspec.Struct, frozen=True):
 
 def cancel(
     client: AdminClient, plan: Plan | None, topics: Sequence[str] | None = None, options: MoveOptions = NO_OPTIONS
-) -> Cancelled:
+) -> CancelOutcome:
     """Cancel the running and queued reassignments of a plan, of topics, or of all partitions. ReassignmentFailed."""
     response = _request_cancel(client, plan, topics, options)
     errors = {} if response is None else partition_errors(response)
@@ -417,7 +417,7 @@ def cancel(
         # Brokers forget the directories of replicas that they do not have: a later move must not create them there.
         absent = [replica for replica in plan.moves() if replica not in found and replica[2] not in silent]
         alter_directories(client, dict.fromkeys(absent, ANY))
-    return Cancelled(cancelled, moves, ongoing(client), silent)
+    return CancelOutcome(cancelled, moves, ongoing(client), silent)
 
 
 def preview_cancel(

@@ -71,7 +71,7 @@ class Plan(msgspec.Struct, frozen=True):
         return {replica: moves[replica] for replica in sorted(moves, key=lambda replica: (replica[2], replica[0], replica[1]))}
 
 
-class _Versioned(msgspec.Struct):
+class _PlanVersion(msgspec.Struct):
     version: int = 1
 
 
@@ -192,7 +192,7 @@ def _with_dirs(placement: Placement) -> Placement:
 
 
 def _check_version(data: bytes, name: str) -> None:
-    version = _decode(data, _Versioned, name).version
+    version = _decode(data, _PlanVersion, name).version
     if version != 1:
         raise PlanError(f"Not supported version field value {version}")
 

@@ -187,7 +187,7 @@ def error_lines(verb: str, errors: Mapping[TopicPartition, str]) -> list[str]:
 # -- throttles -----------------------------------------------------------------------------------------------------------
 
 
-class Move(msgspec.Struct, frozen=True):
+class ByteFlow(msgspec.Struct, frozen=True):
     """Sources and destinations of a partition's bytes."""
 
     sources: tuple[int, ...]
@@ -196,19 +196,19 @@ class Move(msgspec.Struct, frozen=True):
 
 def partition_moves(
     plan: Plan, current: Mapping[TopicPartition, Sequence[int]], ongoing: Mapping[TopicPartition, OngoingReassignment]
-) -> dict[TopicPartition, Move]:
+) -> dict[TopicPartition, ByteFlow]:
     """Return the moves that throttles have to cover: running moves and moves of the plan."""
     moves = {
-        partition: Move(tuple(broker for broker in running.replicas if broker not in running.adding), running.adding)
+        partition: ByteFlow(tuple(broker for broker in running.replicas if broker not in running.adding), running.adding)
         for partition, running in ongoing.items()
     }
     for partition, replicas in plan.targets().items():
         sources = moves[partition].sources if partition in moves else tuple(current[partition])
-        moves[partition] = Move(sources, tuple(broker for broker in replicas if broker not in sources))
+        moves[partition] = ByteFlow(sources, tuple(broker for broker in replicas if broker not in sources))
     return moves
 
 
-def throttled_replicas(moves: Mapping[TopicPartition, Move]) -> dict[str, dict[str, str]]:
+def throttled_replicas(moves: Mapping[TopicPartition, ByteFlow]) -> dict[str, dict[str, str]]:
     """Return topic → config key → `partition:broker,…`, sorted as text, as Kafka's tool writes them."""
     leaders: dict[str, set[str]] = {}
     followers: dict[str, set[str]] = {}
@@ -225,7 +225,7 @@ def throttled_replicas(moves: Mapping[TopicPartition, Move]) -> dict[str, dict[s
     }
 
 
-def throttled_brokers(moves: Mapping[TopicPartition, Move]) -> tuple[int, ...]:
+def throttled_brokers(moves: Mapping[TopicPartition, ByteFlow]) -> tuple[int, ...]:
     return tuple(sorted({broker for move in moves.values() for broker in (*move.sources, *move.destinations)}))
 
 

@@ -80,6 +80,8 @@ def import_znode(
     as_json: bool,
 ) -> int:
     """Create the topics in znodes, and start their running reassignments (KIP-455, KIP-113)."""
+    from ..reassign.directories import ReassignmentFailed
+
     has_cluster = named_servers() is not None or not validate_only
     out = Output(as_json)
     topics, overrides = _read(directory, topic_files, reassign_file)
@@ -88,7 +90,10 @@ def import_znode(
     done = {"created": [], "existing": [], "moved": []}  # type: dict[str, list[str]]
     if has_cluster:
         with connect(changes=not validate_only) as client:
-            done = apply_plan(client, topics, plan, validate_only)
+            try:
+                done = apply_plan(client, topics, plan, validate_only)
+            except ReassignmentFailed as error:
+                raise CommandFailed(str(error)) from None
     out.lines(_summary(done, validate_only, has_cluster))
     out.result(
         {
@@ -126,9 +131,16 @@ def _read(
 def apply_plan(
     client: AdminClient, topics: Sequence[TopicZnode], plan: Sequence[PartitionImport], validate_only: bool
 ) -> dict[str, list[str]]:
-    """Create missing topics, then start the moves. CommandFailed names the topics and partitions that the cluster refuses."""
+    """Create missing topics, then start the moves. Directories are checked before anything is created. CommandFailed and
+    ReassignmentFailed name what the cluster refuses.
+    """
+    from kraftlab.client import MoveOptions, answer_of
+
+    from ..reassign.actions import partition_errors
+    from ..reassign.directories import check_directories
+
     existing = _existing(client, topics, plan)
-    _check_directories(client, plan)
+    check_directories(client, _moves(plan))
     created = {znode.topic for znode in topics}.difference(existing)
     create_topics(client, [entry for entry in plan if entry.topic in created], validate_only)
     moving = {(entry.topic, entry.partition): entry.target for entry in plan if entry.target is not None}
@@ -136,10 +148,6 @@ def apply_plan(
         _place(client, plan)
     startable = {key: target for key, target in moving.items() if not validate_only or key[0] in existing}
     if startable:
-        from kraftlab.client import MoveOptions, answer_of
-
-        from ..reassign.actions import partition_errors
-
         options = MoveOptions(reason="imported from znodes", validate_only=validate_only)
         refused: dict[TopicPartition, str] = {}
         for portion in _portions(dict.fromkeys(startable, 1)):
@@ -222,27 +230,14 @@ def _moves(plan: Sequence[PartitionImport]) -> dict[tuple[str, int, int], str]:
     return {(entry.topic, entry.partition, broker): path for entry in plan for broker, path in entry.log_dirs.items()}
 
 
-def _check_directories(client: AdminClient, plan: Sequence[PartitionImport]) -> None:
-    """CommandFailed if a broker does not have a directory of the plan, before anything is created."""
-    from ..reassign.directories import ReassignmentFailed, check_directories
-
-    try:
-        check_directories(client, _moves(plan))
-    except ReassignmentFailed as error:
-        raise CommandFailed(str(error)) from None
-
-
 def _place(client: AdminClient, plan: Sequence[PartitionImport]) -> None:
-    """Ask brokers to put replicas into the directories of the plan."""
-    from ..reassign.directories import ReassignmentFailed, move_directories
+    """Ask brokers to put replicas into the directories of the plan. ReassignmentFailed."""
+    from ..reassign.directories import move_directories
 
     moves = _moves(plan)
     original = {(entry.topic, entry.partition): entry.original for entry in plan}
     absent = [replica for replica in moves if replica[2] not in original[replica[:2]]]
-    try:
-        list(move_directories(client, moves, TIMEOUT_S, absent))
-    except ReassignmentFailed as error:
-        raise CommandFailed(str(error)) from None
+    list(move_directories(client, moves, TIMEOUT_S, absent))
 
 
 def _summary(done: dict[str, list[str]], validate_only: bool, with_cluster: bool) -> list[str]:

@@ -17,15 +17,16 @@ from __future__ import annotations
 
 import re
 from codecs import BOM_UTF8
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
 
-from kraftlab.common.uuids import from_text
+import msgspec
+
 from kraftlab.config.json_files import BadJson, decode_json
 
 from ..output import BadInput
-from ..reassign.plan import ANY, NUMBER_MAX, REPLICAS_MAX, PlanError, TopicPartition, parse_plan
+from ..reassign.plan import ANY, NUMBER_MAX, REPLICAS_MAX, PlanError, TopicPartition, duplicates, parse_plan
 
 TOPICS_PATH = "brokers/topics"
 REASSIGN_PATH = "admin/reassign_partitions"
@@ -33,7 +34,8 @@ TOPIC_VERSIONS = (1, 2, 3)
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
-Replicas = tuple[int, ...]
+Number = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
+Replicas = Annotated[tuple[Number, ...], msgspec.Meta(max_length=REPLICAS_MAX)]
 
 
 class TopicZnode(NamedTuple):
@@ -82,6 +84,16 @@ def _without(replicas: Replicas, gone: Sequence[int]) -> Replicas:
 # --- reading -------------------------------------------------------------------------------------------------------------------
 
 
+class _Data(msgspec.Struct):
+    """The data of `/brokers/topics/[topic]`."""
+
+    version: int
+    partitions: dict[Number, Replicas]
+    adding_replicas: dict[Number, Replicas] = {}
+    removing_replicas: dict[Number, Replicas] = {}
+    topic_id: str | None = None
+
+
 def stored(data: bytes) -> bytes:
     """Return a znode's data without the znode's stat, which zkCli prints after it."""
     try:
@@ -92,69 +104,55 @@ def stored(data: bytes) -> bytes:
     return data
 
 
-def decode(source: str, data: bytes) -> dict[str, Any]:
-    """Return a znode's JSON object. BadInput."""
-    try:
-        document = decode_json(stored(data), object)
-    except BadJson as error:
-        raise BadInput(f"{source}: it is {error}; give the znode's stored data") from None
-    if not isinstance(document, dict):
-        raise BadInput(f"{source}: it is {_kind(document)}, not a JSON object; give the znode's stored data")
-    return document
-
-
 def parse_topic(source: str, topic: str, data: bytes) -> TopicZnode:
     """Parse the data of `/brokers/topics/[topic]`. BadInput."""
     if not _TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
         raise BadInput(f"{source}: {topic!r} is not a topic name; give the file the name of the topic")
-    document = decode(source, data)
-    version = document.get("version")
-    if type(version) is not int or version not in TOPIC_VERSIONS:
-        raise BadInput(f"{source}: .version is {version!r}; versions 1, 2 and 3 are supported")
-    for field, since in (("adding_replicas", 2), ("removing_replicas", 2), ("topic_id", 3)):
-        if document.get(field) and version < since:
-            raise BadInput(f"{source}: .{field} is given, but .version is {version}; the field exists since version {since}")
-    partitions = _assignments(source, document, "partitions", may_be_empty=False)
-    if not partitions:
-        raise BadInput(f"{source}: .partitions is empty, but a topic has at least one")
-    if missing := sorted(set(range(len(partitions))) - set(partitions)):
-        raise BadInput(
-            f"{source}: .partitions has {len(partitions)} partitions and no {missing[0]}; numbers go from 0 without gaps"
-        )
-    topic_id = document.get("topic_id")
-    if topic_id is not None:
-        try:
-            from_text(topic_id)
-        except (ValueError, TypeError):
-            raise BadInput(f"{source}: .topic_id {topic_id!r} is not an id of 22 base64url characters") from None
-    znode = TopicZnode(
-        source,
-        topic,
-        partitions,
-        _assignments(source, document, "adding_replicas", may_be_empty=True),
-        _assignments(source, document, "removing_replicas", may_be_empty=True),
-        topic_id,
+    try:
+        found = decode_json(stored(data), _Data)
+    except BadJson as error:
+        raise BadInput(f"{source}: it is {error}; give the znode's stored data") from None
+    adding, removing = (
+        {partition: moving for partition, moving in sorted(moves.items()) if moving}
+        for moves in (found.adding_replicas, found.removing_replicas)
     )
-    _check_moves(znode)
+    znode = TopicZnode(source, topic, dict(sorted(found.partitions.items())), adding, removing, found.topic_id)
+    for fault in (*_faults(found), *_faults_of_moves(znode)):
+        raise BadInput(f"{source}: {fault}")
     return znode
 
 
-def _check_moves(znode: TopicZnode) -> None:
+def _faults(data: _Data) -> Iterator[str]:
+    if data.version not in TOPIC_VERSIONS:
+        yield f".version is {data.version!r}; versions 1, 2 and 3 are supported"
+    for field, since in (("adding_replicas", 2), ("removing_replicas", 2), ("topic_id", 3)):
+        if getattr(data, field) and data.version < since:
+            yield f".{field} is given, but .version is {data.version}; the field exists since version {since}"
+    if not data.partitions:
+        yield ".partitions is empty, but a topic has at least one"
+    if missing := sorted(set(range(len(data.partitions))) - set(data.partitions)):
+        yield f".partitions has {len(data.partitions)} partitions and no {missing[0]}; numbers go from 0 without gaps"
+    for field in ("partitions", "adding_replicas", "removing_replicas"):
+        for partition, replicas in getattr(data, field).items():
+            place = f".{field}.{partition}"
+            if not replicas and field == "partitions":
+                yield f"{place} is empty, but a partition has at least one replica"
+            yield from (f"{place} names broker {broker} twice" for broker in duplicates(replicas))
+
+
+def _faults_of_moves(znode: TopicZnode) -> Iterator[str]:
     for field, moves in (("adding_replicas", znode.adding), ("removing_replicas", znode.removing)):
         for partition, brokers in moves.items():
-            place = f"{znode.source}: .{field}.{partition}"
             if partition not in znode.partitions:
-                raise BadInput(f"{place} is given, but .partitions has no {partition}")
-            strangers = sorted(set(brokers) - set(znode.partitions[partition]))
-            if strangers:
-                raise BadInput(f"{place} names broker {strangers[0]}, which is not in .partitions.{partition}")
+                yield f".{field}.{partition} is given, but .partitions has no {partition}"
+            elif strangers := sorted(set(brokers) - set(znode.partitions[partition])):
+                yield f".{field}.{partition} names broker {strangers[0]}, which is not in .partitions.{partition}"
     for partition in znode.partitions:
-        both = set(znode.adding.get(partition, ())) & set(znode.removing.get(partition, ()))
-        if both:
-            raise BadInput(f"{znode.source}: broker {min(both)} is both added to and removed from partition {partition}")
-        if not znode.original(partition) or not znode.target(partition):
-            what = "added" if not znode.original(partition) else "removed"
-            raise BadInput(f"{znode.source}: every replica of partition {partition} is {what}; at least one must stay")
+        if both := set(znode.adding.get(partition, ())) & set(znode.removing.get(partition, ())):
+            yield f"broker {min(both)} is both added to and removed from partition {partition}"
+        for what, kept in (("added", znode.original(partition)), ("removed", znode.target(partition))):
+            if not kept:
+                yield f"every replica of partition {partition} is {what}; at least one must stay"
 
 
 def parse_reassignments(source: str, data: bytes) -> dict[TopicPartition, Override]:
@@ -164,42 +162,6 @@ def parse_reassignments(source: str, data: bytes) -> dict[TopicPartition, Overri
     except PlanError as error:
         raise BadInput(f"{source}: {error}") from None
     return {entry.key: Override(source, entry.replicas, entry.log_dirs) for entry in plan.partitions}
-
-
-def _assignments(source: str, document: dict[str, Any], field: str, *, may_be_empty: bool) -> dict[int, Replicas]:
-    value = document.get(field, {} if may_be_empty else None)
-    if not isinstance(value, dict):
-        raise BadInput(f"{source}: .{field} is {_kind(value)}, not an object of partition → replicas")
-    found: dict[int, Replicas] = {}
-    for key, replicas in value.items():
-        if not re.fullmatch(r"0|[1-9][0-9]{0,8}", key):
-            raise BadInput(f"{source}: .{field} has the key {key!r}, which is not a partition number")
-        if brokers := _replicas(f"{source}: .{field}.{key}", replicas, may_be_empty=may_be_empty):
-            found[int(key)] = brokers
-    return dict(sorted(found.items()))
-
-
-def _replicas(place: str, value: Any, *, may_be_empty: bool) -> Replicas:
-    if not isinstance(value, list) or any(type(broker) is not int for broker in value):
-        raise BadInput(f"{place} is {_kind(value)}, not a list of broker ids")
-    if not value and not may_be_empty:
-        raise BadInput(f"{place} is empty, but a partition has at least one replica")
-    if len(value) > REPLICAS_MAX:
-        raise BadInput(f"{place} has {len(value)} replicas; at most {REPLICAS_MAX} are taken")
-    for broker in value:
-        if not 0 <= broker <= NUMBER_MAX:
-            raise BadInput(f"{place} names broker {broker}; ids are from 0 to {NUMBER_MAX}")
-        if value.count(broker) > 1:
-            raise BadInput(f"{place} names broker {broker} twice")
-    return tuple(value)
-
-
-def _kind(value: Any) -> str:
-    if value is None:
-        return "missing"
-    names = {bool: "a boolean", int: "a number", float: "a number", str: "a text", list: "a list", dict: "an object"}
-    found = names.get(type(value), "something else")
-    return f"{found} of other things" if isinstance(value, list) else found
 
 
 # --- a dump of the tree --------------------------------------------------------------------------------------------------------
@@ -238,15 +200,10 @@ def znode_file(path: Path) -> Path | None:
 def plan_import(topics: Sequence[TopicZnode], overrides: Mapping[TopicPartition, Override]) -> list[PartitionImport]:
     """Return the import of each partition, sorted. BadInput for contradictions between znodes."""
     by_name: dict[str, TopicZnode] = {}
-    ids: dict[str, TopicZnode] = {}
     for znode in topics:
         if znode.topic in by_name:
             raise BadInput(f"{znode.source}: topic {znode.topic} is in {by_name[znode.topic].source} as well")
         by_name[znode.topic] = znode
-        if znode.topic_id is not None:
-            if znode.topic_id in ids:
-                raise BadInput(f"{znode.source}: .topic_id {znode.topic_id} is that of {ids[znode.topic_id].source} as well")
-            ids[znode.topic_id] = znode
     for (topic, partition), override in overrides.items():
         if topic not in by_name or partition not in by_name[topic].partitions:
             what = f"topic {topic} has no partition {partition}" if topic in by_name else f"there is no topic {topic}"

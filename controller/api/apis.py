@@ -34,7 +34,7 @@ LARGE_BYTES = 64 * 1024
 """Size of a request that may have very many entries."""
 
 
-class Served(NamedTuple):
+class HandlerContext(NamedTuple):
     """The answering controller and its clock. `broker`: the broker that forwarded the call, if the answer depends on it."""
 
     controller: QuorumController
@@ -74,34 +74,34 @@ class Handler(NamedTuple):
 # --- calls that are not writes ------------------------------------------------------------------------------------------
 
 
-def _of_committed(describe: Callable[[ControllerState, Any], Message]) -> Callable[[Served, Any], Message]:
+def _of_committed(describe: Callable[[ControllerState, Any], Message]) -> Callable[[HandlerContext, Any], Message]:
     """A read that needs the committed state and nothing else."""
     return lambda served, request: describe(served.controller.committed, request)
 
 
-def _describe_configs(served: Served, request: admin_pb2.DescribeConfigsRequest) -> Message:
+def _describe_configs(served: HandlerContext, request: admin_pb2.DescribeConfigsRequest) -> Message:
     controller = served.controller
     return config_description.describe(controller.committed, request, controller.settings, served.broker)
 
 
-def _list_config_resources(served: Served, request: admin_pb2.ListConfigResourcesRequest) -> Message:
+def _list_config_resources(served: HandlerContext, request: admin_pb2.ListConfigResourcesRequest) -> Message:
     return config_description.list_resources(served.controller.committed.image, request, version_of(request))
 
 
-def _list_reassignments(served: Served, request: admin_pb2.ListPartitionReassignmentsRequest) -> Message:
+def _list_reassignments(served: HandlerContext, request: admin_pb2.ListPartitionReassignmentsRequest) -> Message:
     controller = served.controller
     progress = controller.moves.progress if controller.is_active else None
     return listing(controller.committed, request, Observer(progress, served.now_ms(), controller.settings))
 
 
-def _describe_cluster(served: Served, request: admin_pb2.DescribeClusterRequest) -> Message:
+def _describe_cluster(served: HandlerContext, request: admin_pb2.DescribeClusterRequest) -> Message:
     controller = served.controller
     return cluster.describe(
         controller.committed, request, controller.settings, controller.active_controller.leader_id, controller.silences_ms()
     )
 
 
-def _describe_acls(served: Served, request: admin_pb2.DescribeAclsRequest) -> Message:
+def _describe_acls(served: HandlerContext, request: admin_pb2.DescribeAclsRequest) -> Message:
     return acls.describe(served.controller.committed, request, served.controller.settings)
 
 

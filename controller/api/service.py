@@ -7,7 +7,7 @@ committed state has caught up. Writes are linearizable in any read mode. `dispat
 request, and both fill in the response's header.
 
 The ACLs of the committed state decide on the caller's rights. A write is judged on the active
-controller, where it is carried out. Before the state is complete, only super users' calls are served. A repeated write with a
+controller, where it is executed. Before the state is complete, only super users' calls are served. A repeated write with a
 request id gets the first answer (`engine/exactly_once.py`); authorization is not repeated, because the answer already belongs
 to this caller.
 
@@ -74,7 +74,7 @@ from ..engine.purgatory import Answer
 from ..engine.quorum_controller import QuorumController
 from ..engine.state import Context, ControllerState, Outcome, QuorumFacts, unknown_quorum
 from ..partitions import partitions
-from .apis import HANDLERS, Served
+from .apis import HANDLERS, HandlerContext
 from .peer_standing import standing_of
 from .waits import TrioWaits, Waits
 
@@ -100,13 +100,13 @@ class Ready(NamedTuple):
     identity: exactly_once.RequestIdentity | None
 
 
-class Finished(NamedTuple):
-    """The response to a call that is not carried out: it was refused, is empty, or the caller may have no part of it."""
+class FinishedCall(NamedTuple):
+    """The response to a call that is not executed: it was refused, is empty, or the caller may have no part of it."""
 
     response: Message
 
 
-class Deferred(NamedTuple):
+class DeferredCall(NamedTuple):
     """A call that has to wait, or that is not a write. `run` continues in a task and returns the response."""
 
     run: Later
@@ -150,9 +150,9 @@ class ControllerService(Service):
         has to run.
         """
         admitted = self._admitted(call)
-        if isinstance(admitted, Deferred):
+        if isinstance(admitted, DeferredCall):
             return admitted.run
-        if isinstance(admitted, Finished):
+        if isinstance(admitted, FinishedCall):
             answer(admitted.response)
         else:
             self._write(admitted).when_done(partial(self._answer_written, admitted, answer))
@@ -176,13 +176,13 @@ class ControllerService(Service):
     async def dispatch(self, call: Call) -> Message:
         """Answer one admin call. Errors are in its header, and in its entries where the call has a place for them."""
         admitted = self._admitted(call)
-        if isinstance(admitted, Finished):
+        if isinstance(admitted, FinishedCall):
             return admitted.response
-        if isinstance(admitted, Deferred):
+        if isinstance(admitted, DeferredCall):
             return await admitted.run()
         return await self._or_refusal(call, partial(self._carry_out, admitted))
 
-    def _admitted(self, call: Call) -> Ready | Finished | Deferred:
+    def _admitted(self, call: Call) -> Ready | FinishedCall | DeferredCall:
         """Check an arriving call as far as possible without waiting."""
         row, request = CALLS[call.api], call.request
         if call.api in HANDLERS:
@@ -192,27 +192,27 @@ class ControllerService(Service):
         try:
             self.check(call)
             if self.is_about_loggers(call):
-                return Deferred(partial(self._or_refusal, call, partial(self.with_loggers, call, self.dispatch)))
+                return DeferredCall(partial(self._or_refusal, call, partial(self.with_loggers, call, self.dispatch)))
             if row.place is WRITE and HANDLERS[call.api].is_empty_request(request):
                 self._admit(row, call)
                 empty = METHODS[call.api].response()
                 HANDLERS[call.api].answer_empty_request(request, empty)
-                return Finished(self.answered(empty))
+                return FinishedCall(self.answered(empty))
             if row.place is WRITE and timeout_ms <= 0:
                 self._admit(row, call)
                 raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "")
             if row.place is not WRITE or header_of(request).min_offset > self.controller.applied_offset:
-                return Deferred(partial(self._or_refusal, call, partial(self._run, row, call, timeout_ms, deadline_ms)))
+                return DeferredCall(partial(self._or_refusal, call, partial(self._run, row, call, timeout_ms, deadline_ms)))
             return self._ready(row, call, deadline_ms)
         except ApiError as error:
-            return Finished(self.refused(call, error))
+            return FinishedCall(self.refused(call, error))
 
-    def _ready(self, row: Row, call: Call, deadline_ms: int) -> Ready | Finished:
+    def _ready(self, row: Row, call: Call, deadline_ms: int) -> Ready | FinishedCall:
         """Check the caller's rights, unless the request has an id. ApiError refuses the whole request."""
         identity = exactly_once.identity_of(call.api, call.principal, call.request)
         admission = self._admit(row, call) if identity is None else Admission(call.request)
         if admission.is_void:
-            return Finished(self.answered(admission.completed(METHODS[call.api].response())))
+            return FinishedCall(self.answered(admission.completed(METHODS[call.api].response())))
         return Ready(row, call, admission, deadline_ms, identity)
 
     async def _or_refusal(self, call: Call, run: Later) -> Message:
@@ -223,18 +223,18 @@ class ControllerService(Service):
             return self.refused(call, error)
 
     async def _run(self, row: Row, call: Call, timeout_ms: int, deadline_ms: int) -> Message:
-        """Carry out a call once this node has reached the state that the call's header asks for."""
+        """Execute a call once this node has reached the state that the call's header asks for."""
         header = header_of(call.request)
         is_linearizable = header.read_mode == admin_pb2.READ_MODE_LINEARIZABLE and row.place is not WRITE
         if is_linearizable or header.min_offset > self.controller.applied_offset:
             await self._wait_for(header.min_offset, timeout_ms, is_linearizable)
         ready = self._ready(row, call, deadline_ms)
-        if isinstance(ready, Finished):
+        if isinstance(ready, FinishedCall):
             return ready.response
         return await self._carry_out(ready)
 
     async def _carry_out(self, ready: Ready) -> Message:
-        """Carry out a call and return its response; a write returns when it is committed. A long read is computed on a thread:
+        """Execute a call and return its response; a write returns when it is committed. A long read is computed on a thread:
         a committed state never changes, and the event loop has to serve the quorum and heartbeats meanwhile.
         """
         row, call, admission = ready.row, ready.call, ready.admission
@@ -244,7 +244,7 @@ class ControllerService(Service):
         if row.place is not READ:
             return self.answered(admission.completed(await self._of_node(row, admission.request)))
         offset, handler = self.controller.applied_offset, HANDLERS[row.name]
-        run = partial(handler.run, Served(self.controller, self.now_ms, call.broker), admission.request)
+        run = partial(handler.run, HandlerContext(self.controller, self.now_ms, call.broker), admission.request)
         is_long = handler.takes_long(self.controller.committed.image, admission.request)
         return self.answered(admission.completed(await self._waits.offload(run) if is_long else run()), offset)
 

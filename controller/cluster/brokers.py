@@ -310,7 +310,7 @@ def quick_heartbeat(
 def heartbeat(
     state: ControllerState, table: HeartbeatTable, request: BrokerHeartbeatRequest, context: Context
 ) -> Outcome[BrokerHeartbeatResponse]:
-    """Carry out the transition that a heartbeat causes. ApiError STALE_BROKER_EPOCH if the broker has to register first."""
+    """Apply the transition that a heartbeat causes. ApiError STALE_BROKER_EPOCH if the broker has to register first."""
     broker = check_broker_epoch(state, request.broker_id, request.broker_epoch)
     current, facts = heartbeat_facts(state, table, request, broker)
     following = next_state(current, facts)

@@ -17,12 +17,13 @@ from typing import Protocol
 
 import immutables
 
+from kraftlab.access.refusals import set_error
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.metadata.quotas import CLIENT_ID, IP, USER, QuotaEntity, entity_order, quota_entity
 from kraftlab.metadata.records import AnyRecord, ClientQuota
 
-from ..engine.state import Context, ControllerState, Outcome, check_record_count, set_error
+from ..engine.state import Context, ControllerState, Outcome, check_record_count
 from .mutation_quota import MUTATION_RATE
 
 MATCH_EXACT, MATCH_DEFAULT, MATCH_ANY = range(3)

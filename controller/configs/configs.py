@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from kraftlab.access.refusals import set_error
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.config import topic_configs
@@ -26,7 +27,7 @@ from kraftlab.metadata import eligible_leaders
 from kraftlab.metadata.features import MIN_INSYNC_REPLICAS
 from kraftlab.metadata.records import AnyRecord, ClearElr, Config
 
-from ..engine.state import Context, ControllerState, Outcome, check_record_count, set_error
+from ..engine.state import Context, ControllerState, Outcome, check_record_count
 from . import broker_rules, policies
 from .resources import (
     RESOURCE_TYPES,

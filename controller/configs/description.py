@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from typing import cast
 
+from kraftlab.access.refusals import set_error
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.config.config_key import ConfigKey
@@ -19,7 +20,7 @@ from kraftlab.config.topic_configs import BROKER_KEYS, CLIENT_METRICS_KEYS, GROU
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.peer_rpc import ForwardingBroker
 
-from ..engine.state import ControllerState, Settings, set_error
+from ..engine.state import ControllerState, Settings
 from .broker_rules import is_down
 from .resources import (
     RESOURCE_TYPES,

@@ -2,12 +2,12 @@
 
 Theory of operation. A client's quota (`controller_mutation_rate`) is a token bucket. It fills at the quota's rate, up to a
 burst of rate × windows × window size, and every created or deleted partition takes a token. The bucket may go below zero:
-while it is not below zero, the next topic of a request is carried out at any cost, so no topic is too large for a quota. While
+while it is not below zero, the next topic of a request is executed at any cost, so no topic is too large for a quota. While
 it is below zero, a *strict* request (CreateTopics 6, CreatePartitions 3, DeleteTopics 5 and newer) has its topics refused with
-THROTTLING_QUOTA_EXCEEDED and gets the time to wait. An older, *permissive* request is carried out and gets the time to wait.
+THROTTLING_QUOTA_EXCEEDED and gets the time to wait. An older, *permissive* request is executed and gets the time to wait.
 
 Buckets belong to this process: another controller that becomes active starts with full ones. A request takes tokens from a
-copy of its bucket, and the copy replaces the bucket once the request is carried out (`settle`). A request that fails, or has
+copy of its bucket, and the copy replaces the bucket once the request is executed (`settle`). A request that fails, or has
 to wait and starts again, has taken nothing.
 """
 
@@ -101,7 +101,7 @@ class MutationCharge:
         """Take a token per created or deleted partition. ApiError THROTTLING_QUOTA_EXCEEDED if the topic has to wait."""
 
     def settle(self) -> None:
-        """Keep the tokens that the request took: it was carried out."""
+        """Keep the tokens that the request took: it was executed."""
 
 
 UNLIMITED = MutationCharge()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -123,20 +123,6 @@ class ControllerState(msgspec.Struct, frozen=True):
 
 
 EMPTY_STATE = ControllerState(EMPTY, EMPTY_INDEX)
-
-
-class HasError(Protocol):
-    """A response, or an entry of one, with an error code and a text."""
-
-    error_code: int
-    error_message: str
-
-
-def set_error(target: HasError, error: ApiError) -> None:
-    """Set code and text. An empty text stays absent (Kafka's null)."""
-    target.error_code = error.code
-    if error.message:
-        target.error_message = error.message
 
 
 def check_record_count(records: Sequence[AnyRecord]) -> None:

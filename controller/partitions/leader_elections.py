@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from kraftlab.access.refusals import set_error
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.common.uuids import Uuid
@@ -27,7 +28,7 @@ from kraftlab.metadata.moves import TopicPartition
 from kraftlab.metadata.records import NO_LEADER, PartitionChange
 
 from ..configs.description import unclean_election_enabled
-from ..engine.state import Context, ControllerState, Outcome, set_error
+from ..engine.state import Context, ControllerState, Outcome
 from .election import Election
 from .partition_change import build_change
 from .partitions import Eligibility, default_directory

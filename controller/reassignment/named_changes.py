@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from kraftlab.access.refusals import set_error
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.config.resources import ConfigOperation
@@ -16,7 +17,7 @@ from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.records import RESOURCE_BROKER
 
 from ..configs import configs
-from ..engine.state import Context, ControllerState, Outcome, set_error
+from ..engine.state import Context, ControllerState, Outcome
 from ..topics.partition_counts import create_partitions
 from . import reassignments
 from .arithmetic import target_replicas

@@ -24,7 +24,7 @@ from .policy import MovePolicy
 UNKNOWN_SIZE = -1
 
 
-class Waiting(NamedTuple):
+class QueuedTarget(NamedTuple):
     """A queued target, with the brokers that its move will occupy."""
 
     key: TopicPartition
@@ -64,13 +64,13 @@ def in_order(
     return sorted(queued, key=rank)
 
 
-def waiting_for(image: MetadataImage, key: TopicPartition, target: tuple[int, ...]) -> Waiting | None:
+def waiting_for(image: MetadataImage, key: TopicPartition, target: tuple[int, ...]) -> QueuedTarget | None:
     """The target as a queued move. None if it cannot start now: its partition is moving, or a broker is unregistered."""
     partition = image.topics.partition(*key)
     if partition is None or partition.is_reassigning or not all(broker in image.cluster.brokers for broker in target):
         return None
     move = start(partition, target)
-    return Waiting(key, frozenset(move.adding + move.removing))
+    return QueuedTarget(key, frozenset(move.adding + move.removing))
 
 
 class Selection:
@@ -82,7 +82,7 @@ class Selection:
         self._policy = policy
         self._has_reserved = False
 
-    def offer(self, move: Waiting) -> bool:
+    def offer(self, move: QueuedTarget) -> bool:
         """Take the next move in order if it fits; it counts from now on. Return True if it was taken."""
         cap = self._policy.per_broker
         if self._policy.per_cluster and self._moves >= self._policy.per_cluster:
@@ -98,7 +98,7 @@ class Selection:
         return False
 
 
-def select(waiting: Iterable[Waiting], load: Load, policy: MovePolicy) -> list[TopicPartition]:
+def select(waiting: Iterable[QueuedTarget], load: Load, policy: MovePolicy) -> list[TopicPartition]:
     """Keys of the moves in `waiting`, which is in order, that may start now."""
     selection = Selection(load, policy)
     return [move.key for move in waiting if selection.offer(move)]

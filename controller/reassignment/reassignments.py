@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from kraftlab.access.refusals import set_error
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.common.uuids import to_text
@@ -38,7 +39,7 @@ from kraftlab.metadata.records import NO_LEADER, PartitionChange
 from kraftlab.quorum.core.batch import MAX_RECORDS
 
 from ..configs.description import unclean_election_enabled
-from ..engine.state import Context, ControllerState, Outcome, set_error
+from ..engine.state import Context, ControllerState, Outcome
 from ..partitions.partition_change import build_cancel, build_change
 from ..partitions.partitions import Eligibility, default_directory
 from . import arithmetic, plans
@@ -55,7 +56,7 @@ LONG_PARTITIONS = 250
 def alter(
     state: ControllerState, request: admin_pb2.AlterPartitionReassignmentsRequest, context: Context
 ) -> Outcome[admin_pb2.AlterPartitionReassignmentsResponse]:
-    """Carry out the request. ApiError for the whole request: POLICY_VIOLATION for too many entries, INVALID_REQUEST for
+    """Execute the request. ApiError for the whole request: POLICY_VIOLATION for too many entries, INVALID_REQUEST for
     contradictory options, UNKNOWN_TOPIC_OR_PARTITION for an unknown topic to cancel, RESOURCE_NOT_FOUND for an unknown plan,
     INVALID_UPDATE_VERSION for a plan that cannot be rolled back.
     """

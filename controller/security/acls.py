@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 from typing import Any, NamedTuple, TypeVar
 
+from kraftlab.access.refusals import set_error
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.common.uuids import Uuid
@@ -27,7 +28,7 @@ from kraftlab.metadata.acls import (
 )
 from kraftlab.metadata.records import AnyRecord, RemoveAccessControlEntry
 
-from ..engine.state import Context, ControllerState, Outcome, Settings, check_record_count, fresh_uuid, set_error
+from ..engine.state import Context, ControllerState, Outcome, Settings, check_record_count, fresh_uuid
 
 NO_AUTHORIZER = "No Authorizer is configured."
 NO_AUTHORIZER_ON_BROKER = "No Authorizer is configured on the broker"

@@ -11,13 +11,14 @@ import hmac
 from collections import Counter
 from typing import NamedTuple
 
+from kraftlab.access.refusals import set_error
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.records import AnyRecord, RemoveUserScramCredential, UserScramCredential
 from kraftlab.metadata.scram import ScramMechanism
 
-from ..engine.state import Context, ControllerState, Outcome, check_record_count, set_error
+from ..engine.state import Context, ControllerState, Outcome, check_record_count
 
 MAX_ITERATIONS = 16384
 NAME_LENGTH_MAX = 32767

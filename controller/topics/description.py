@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 
+from kraftlab.access.refusals import set_error
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.common.uuids import ZERO, to_text
@@ -17,7 +18,7 @@ from kraftlab.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraftlab.metadata.records import RESOURCE_TOPIC
 from kraftlab.metadata.topic_names import INTERNAL_TOPICS, name_problem
 
-from ..engine.state import ControllerState, set_error
+from ..engine.state import ControllerState
 
 MAX_PARTITIONS = 2000
 """Highest limit (Kafka's max.request.partition.size.limit)."""

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from kraftlab.access.refusals import set_error
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage, TopicImage
 from kraftlab.metadata.records import Partition
 from kraftlab.quorum.core.batch import MAX_RECORDS
 
-from ..engine.state import Context, ControllerState, Outcome, check_record_count, set_error
+from ..engine.state import Context, ControllerState, Outcome, check_record_count
 from ..reassignment.arithmetic import target_replicas
 from .assignments import bad_assignment, check_assignments, new_partition, spread
 from .topics import LONG_PARTITIONS

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from kraftlab.access.refusals import set_error
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.common.uuids import ZERO, from_text, to_text
@@ -25,7 +26,7 @@ from kraftlab.quorum.core.batch import MAX_RECORDS
 from ..configs import policies
 from ..configs.configs import new_topic_values
 from ..configs.description import topic_entries
-from ..engine.state import Context, ControllerState, Outcome, Settings, check_record_count, fresh_uuid, set_error
+from ..engine.state import Context, ControllerState, Outcome, Settings, check_record_count, fresh_uuid
 from .assignments import bad_assignment, check_assignments, new_partition, spread
 
 VERSION_WITH_DELETION_DISABLED = 3

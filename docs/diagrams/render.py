@@ -34,7 +34,7 @@ def render(source: Path) -> None:
 
 
 def stale() -> list[str]:
-    """Return the names of the diagrams whose SVG does not belong to their text."""
+    """Return the names of the diagrams with an SVG that does not belong to their text."""
     return [
         source.name
         for source in sorted(HERE.glob("*.d2"))

@@ -138,7 +138,7 @@ def repeat(source: Source, count: int | None = None) -> Generator:
     return endless if count is None else _Limit(count, endless)
 
 
-class _Paced(msgspec.Struct, frozen=True):
+class _PacedGenerator(msgspec.Struct, frozen=True):
     interval_ns: int
     is_random: bool
     inner: Generator
@@ -154,17 +154,17 @@ class _Paced(msgspec.Struct, frozen=True):
         if isinstance(answer[0], Invocation):
             earliest = now if due is None else max(due, now - _BEHIND_MAX * self.interval_ns)
             due = earliest + (int(context.random.uniform(0, 2 * self.interval_ns)) if self.is_random else self.interval_ns)
-        return answer[0], _Paced(self.interval_ns, self.is_random, answer[1], due)
+        return answer[0], _PacedGenerator(self.interval_ns, self.is_random, answer[1], due)
 
 
 def stagger(seconds: float, source: Source) -> Generator:
     """Invocations of all workers together, `seconds` apart on average (0 to twice that)."""
-    return _Paced(int(seconds * _NS), True, generator(source))
+    return _PacedGenerator(int(seconds * _NS), True, generator(source))
 
 
 def delay(seconds: float, source: Source) -> Generator:
     """Invocations of all workers together, `seconds` apart."""
-    return _Paced(int(seconds * _NS), False, generator(source))
+    return _PacedGenerator(int(seconds * _NS), False, generator(source))
 
 
 class _TimeLimit(msgspec.Struct, frozen=True):
@@ -263,7 +263,7 @@ def any_of(*sources: Source) -> Generator:
 # -- transformations ------------------------------------------------------------------------------------------------------------
 
 
-class _Mapped(msgspec.Struct, frozen=True):
+class _MappedGenerator(msgspec.Struct, frozen=True):
     function: Callable[[Invocation], Invocation]
     inner: Generator
 
@@ -272,12 +272,12 @@ class _Mapped(msgspec.Struct, frozen=True):
         if answer is None:
             return None
         what = answer[0]
-        return self.function(what) if isinstance(what, Invocation) else what, _Mapped(self.function, answer[1])
+        return self.function(what) if isinstance(what, Invocation) else what, _MappedGenerator(self.function, answer[1])
 
 
 def mapped(function: Callable[[Invocation], Invocation], source: Source) -> Generator:
     """Each invocation of the source as changed by the function."""
-    return _Mapped(function, generator(source))
+    return _MappedGenerator(function, generator(source))
 
 
 # -- keys ----------------------------------------------------------------------------------------------------------------------

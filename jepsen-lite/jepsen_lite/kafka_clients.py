@@ -162,7 +162,7 @@ class KafkaClients:
             raise CallFailed(outcome, name_of(error)) from error
 
     def close(self) -> None:
-        """Close all clients. Records of the producer that are not acknowledged yet are given up when their time is over."""
+        """Close all clients. Records of the producer that are not acknowledged yet are dropped when their time is over."""
         for client in (self._producer, self._consumer, self._member, self._admin):
             if client is not None:
                 _ended(client.close)

@@ -15,14 +15,14 @@ from .checkers.availability import Availability
 from .checkers.judgement import judge
 from .checkers.log_agreement import LogAgreement
 from .checkers.node_crashes import LogScan, NodeCrashes
-from .checkers.run_health import Course
+from .checkers.stats import Course
 from .fault_plan import FaultPlan
 from .faults.networks.back_ends import LINKS
 from .store import RunDirectory, RunRecord
 from .verdicts import Verdict
 from .workload import OWN, Checker, Options, Run, Workload
 from .workloads import workload_named
-from .worlds.world import Assignment, Listener, Played, world_named
+from .worlds.world import Assignment, Listener, PlayedRun, world_named
 
 
 class Trial(NamedTuple):
@@ -59,7 +59,7 @@ def _number(value: float) -> str:
 
 
 class TrialResult(NamedTuple):
-    """A finished test. If its cluster was left running, `close` stops it; `endpoints` and `data` as in `Played`."""
+    """A finished test. If its cluster was left running, `close` stops it; `endpoints` and `data` as in `PlayedRun`."""
 
     directory: RunDirectory
     record: RunRecord
@@ -118,7 +118,7 @@ def checkers_of(workload: Workload, options: Options, nodes: Path | None = None)
 EVERY_RUN: tuple[Checker, ...] = (LogAgreement(), NodeCrashes(), Availability(), Course())
 
 
-def record_of(trial: Trial, played: Played) -> RunRecord:
+def record_of(trial: Trial, played: PlayedRun) -> RunRecord:
     """Return the record of a run that is not yet judged."""
     run = played.run
     return RunRecord(

@@ -1,4 +1,4 @@
-"""Carry out a workload: workers take invocations from its generator, let their clients perform them, and record the results.
+"""Execute a workload: workers take invocations from its generator, let their clients perform them, and record the results.
 
 A worker is a sequential process. When its operation ends as `info`, the worker continues as process + number of workers, with a
 new client. All workers share one generator. Free workers wait in a queue, the most recently busy one first. When an operation

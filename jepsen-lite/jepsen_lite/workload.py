@@ -22,7 +22,7 @@ from .verdicts import Verdict
 
 OWN, KAFKA_PYTHON = "kraftlab", "kafka-python"
 CLIENTS = (OWN, KAFKA_PYTHON)
-"""The clients that can carry out operations."""
+"""The clients that can execute operations."""
 T = TypeVar("T")
 
 
@@ -65,7 +65,7 @@ class Port(Protocol):
 
 
 class DataPort(Port, Protocol):
-    """A port of a world whose brokers hold records."""
+    """A port of a world with brokers that hold records."""
 
     async def ask_peer(self, at: Endpoint, api: int, body: bytes, timeout_ms: int) -> memoryview:
         """Send a request of the peer protocol once; faults between nodes do not affect it. OSError, FrameError, ApiError."""

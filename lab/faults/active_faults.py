@@ -1,6 +1,6 @@
 """Orders in force on a local cluster: added, ended when their time is over, and healed by people.
 
-An order that cannot be carried out leaves nothing. A fault that cannot be undone, such as a disk that cannot be mounted again,
+An order that cannot be executed leaves nothing. A fault that cannot be undone, such as a disk that cannot be mounted again,
 stays with its order: the status still shows it, and the next heal tries again.
 """
 

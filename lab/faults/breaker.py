@@ -1,7 +1,7 @@
-"""Carries out orders on a local cluster.
+"""Executes orders on a local cluster.
 
 `ORDERS` is the table of orders: the number of groups of names, and the method. Everything that blocks happens in the thread that
-gave the order; one order is carried out at a time. An order with a time is undone by a timer of this process, whether or not the
+gave the order; one order is executed at a time. An order with a time is undone by a timer of this process, whether or not the
 command that gave the order still runs.
 """
 
@@ -50,7 +50,7 @@ class Breaker:
         self._closed = False
 
     def carry_out(self, order: Order) -> Done:
-        """Carry out an order. ClusterError if it is invalid or fails: then nothing was done."""
+        """Execute an order. ClusterError if it is invalid or fails: then nothing was done."""
         kind = ORDERS.get(order.order)
         if kind is None:
             raise ClusterError(f"there is no order {order.order!r}; there are {', '.join(ORDERS)}")

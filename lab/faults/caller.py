@@ -10,15 +10,15 @@ import msgspec
 from .. import cluster_plan
 from ..cluster_plan import ClusterError
 from ..locking import is_in_use
-from .orders import SOCKET_NAME, Done, Order, Refused
+from .orders import SOCKET_NAME, Done, Order, OrderRefused
 from .paths import address
 
 TIMEOUT_S = 60.0
-_decode = msgspec.json.Decoder(Done | Refused).decode
+_decode = msgspec.json.Decoder(Done | OrderRefused).decode
 
 
 def give(data: Path, order: Order, *, timeout_s: float = TIMEOUT_S) -> Done:
-    """Return when the order was carried out. ClusterError if it was refused, or if no cluster with --allow-chaos runs there."""
+    """Return when the order was executed. ClusterError if it was refused, or if no cluster with --allow-chaos runs there."""
     path = data.absolute() / SOCKET_NAME
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(timeout_s)
@@ -32,12 +32,12 @@ def give(data: Path, order: Order, *, timeout_s: float = TIMEOUT_S) -> Done:
         try:
             connection.sendall(msgspec.json.encode(order) + b"\n")
             with connection.makefile("rb") as lines:
-                answer: Done | Refused = _decode(lines.readline())
+                answer: Done | OrderRefused = _decode(lines.readline())
         except (TimeoutError, OSError, msgspec.MsgspecError) as error:
             raise ClusterError(
                 f"the cluster on {data} did not answer the order {order.order!r} ({error}); is it stopping?"
             ) from error
-    if isinstance(answer, Refused):
+    if isinstance(answer, OrderRefused):
         raise ClusterError(answer.error)
     return answer
 

@@ -56,7 +56,7 @@ class FailingCalls:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables of a process whose calls may fail, and of its children."""
+        """Variables of a process with calls that may fail, and of its children."""
         preloaded = ":".join(filter(None, (str(self._library), os.environ.get(PRELOAD))))
         return {PRELOAD: preloaded, CONTROL: str(self._control)}
 

@@ -70,7 +70,7 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True, tag="done", omit_defaults=True):
-    """An order was carried out. `text` describes it; `number` is that of an order that stays in force."""
+    """An order was executed. `text` describes it; `number` is that of an order that stays in force."""
 
     text: str
     number: int | None = None
@@ -80,7 +80,7 @@ class Done(msgspec.Struct, frozen=True, tag="done", omit_defaults=True):
     status: Status | None = None
 
 
-class Refused(msgspec.Struct, frozen=True, tag="refused"):
+class OrderRefused(msgspec.Struct, frozen=True, tag="refused"):
     """An order was refused; `error` gives the reason and the next step."""
 
     error: str

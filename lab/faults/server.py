@@ -18,7 +18,7 @@ from kraftlab.config.errors import ConfigError
 
 from ..cluster_plan import ClusterError
 from .breaker import Breaker
-from .orders import SOCKET_NAME, Done, Order, Refused
+from .orders import SOCKET_NAME, Done, Order, OrderRefused
 from .paths import address
 
 _LINE_BYTES_MAX = 64 * 1024
@@ -74,10 +74,10 @@ class _Conversation(socketserver.StreamRequestHandler):
             while line := self.rfile.readline(_LINE_BYTES_MAX):
                 self.wfile.write(_encode(self._answer(line)) + b"\n")
 
-    def _answer(self, line: bytes) -> Done | Refused:
+    def _answer(self, line: bytes) -> Done | OrderRefused:
         try:
             return self.server.breaker.carry_out(_decode(line))
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            return Refused(f"invalid order: {error}")
+            return OrderRefused(f"invalid order: {error}")
         except (ClusterError, ConfigError, OSError) as error:
-            return Refused(str(error))
+            return OrderRefused(str(error))

@@ -27,12 +27,9 @@ class LinkControl(Protocol):
 
 
 class Network(LinkControl, Protocol):
-    """A network with an address and a namespace for each node. The caller that made it closes it, after the cluster.
-
-    `holds`: packets over a cut link come when the link is healed; otherwise they are lost.
+    """A network with an address and a namespace for each node. The caller that made it closes it, after the cluster. Packets over
+    a cut link arrive when the link is healed.
     """
-
-    holds: bool
 
     def host(self, node_id: int) -> str:
         """The node's address. ClusterError if it has no place here."""

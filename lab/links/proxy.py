@@ -7,7 +7,7 @@ A port that refuses shows that a process has gone, and nodes act on that at once
 it checks when a connection to the node ends or is refused, and then until the node is back. While a link of the node is cut the
 proxy listens in any case, since a node that is cut off must not learn even that.
 
-A held link can gather connections that their openers have given up: the oldest beyond `HELD_CONNECTIONS_MAX` are reset.
+A held link can gather connections that their openers have abandoned: the oldest beyond `HELD_CONNECTIONS_MAX` are reset.
 """
 
 from __future__ import annotations

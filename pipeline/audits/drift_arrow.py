@@ -81,7 +81,7 @@ def _tuples(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _different(states: pa.Table, modes: dict[str, Mode]) -> Iterator[SettledPartition]:
-    """Yield the partitions whose number of replicas differs from most of their topic."""
+    """Yield the partitions with a number of replicas that differs from most of their topic."""
     topics = states["topic_id"].combine_chunks().dictionary_encode()
     most = np.array([modes[topic_id].rf for topic_id in topics.dictionary.to_pylist()], np.int32)
     usual = most[topics.indices.to_numpy(zero_copy_only=False)] if len(most) else most

@@ -24,7 +24,7 @@ complete. `requested` is the requested list: Kafka writes the requested list fol
 that does not end with the old removing replicas was requested as a whole.
 
 Fields that a log cannot give are null. A cycle first seen in a snapshot has no start (`truncated_left`) and no duration, and no
-lag for replicas that were in sync by then. A cycle that ends between the end of the log and a later snapshot ends at the
+lag for replicas that were in sync in the snapshot. A cycle that ends between the end of the log and a later snapshot ends at the
 snapshot. Times are append times of changing leaders and can step back. Rows are ordered by offset alone, durations are never
 negative, and `clock_skew` marks a cycle in which a time was smaller than one before it.
 

@@ -1,4 +1,4 @@
-"""The histories of whole Arrow batches: life cycles and states, as Spark's workers make them.
+"""The histories of whole Arrow batches: life cycles and states, stepped row by row.
 
 The rows come sorted by `ORDER`, all rows of a partition in one stream. The ends of batches have no meaning: a partition's history
 continues in the next batch, and the last history is finished when the stream ends. Rows are taken from Arrow column by column,
@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, pairwise, repeat
+from itertools import pairwise, repeat
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from ..storage.schemas import arrow_schema, batch_of_rows, spark_schema
-from ..storage.tasks import without_gc
+from kraftlab.common.garbage import without_gc
+
+from ..storage.schemas import batch_of_rows
 from .life_cycles import Change, PartitionHistory, PartitionState, Reassignment, Removal
 
 KEY = ("topic_id", "partition")
@@ -30,33 +31,15 @@ COLUMNS = ("topic_id", "topic", "partition", *Change._fields)
 REASSIGNMENTS, REPLICAS, STATE = "gold.reassignments", "gold.reassignment_replicas", "silver.partition_state"
 ROWS_PER_BATCH = 10_000
 
-_REPLICA = pa.struct(list(arrow_schema("gold.reassignment_replicas"))[1:])
-LIFE_CYCLES: pa.Schema = pa.schema(
-    [*arrow_schema("gold.reassignments"), pa.field("replicas", pa.list_(pa.field("element", _REPLICA)))]
-)
-_REPLICA_TEXT = spark_schema("gold.reassignment_replicas").partition(", ")[2].replace(", ", ",").replace(" ", ":")
-LIFE_CYCLES_TEXT = f"{spark_schema('gold.reassignments')}, replicas array<struct<{_REPLICA_TEXT}>>"
-"""`gold.reassignments` with the rows of `gold.reassignment_replicas` in a list, so that one pass makes both tables."""
-
-
 Deletions = Mapping[str, Removal]
 """By topic id."""
 NO_DELETIONS: Deletions = MappingProxyType({})
 
 
-def life_cycles_of(batches: Iterable[pa.RecordBatch], deletions: Deletions = NO_DELETIONS) -> Iterator[pa.RecordBatch]:
-    """Turn batches with `COLUMNS`, sorted by `ORDER`, into batches of `LIFE_CYCLES`. OffsetsStepBack."""
-    ended: list[Reassignment] = []
-    for _ in _finished(batches, deletions, ended):
-        while len(ended) >= ROWS_PER_BATCH:
-            yield _batch(ended[:ROWS_PER_BATCH])
-            del ended[:ROWS_PER_BATCH]
-    if ended:
-        yield _batch(ended)
-
-
 def histories_of(batches: Iterable[pa.RecordBatch], deletions: Deletions = NO_DELETIONS) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Turn the same rows into rows of three tables: reassignments, their replicas, and states of the partitions that exist."""
+    """Turn batches with `COLUMNS`, sorted by `ORDER`, into rows of three tables: reassignments, their replicas, and states of the
+    partitions that exist. OffsetsStepBack.
+    """
     ended: list[Reassignment] = []
     states: list[PartitionState] = []
     for history in _finished(batches, deletions, ended):
@@ -72,11 +55,6 @@ def histories_of(batches: Iterable[pa.RecordBatch], deletions: Deletions = NO_DE
         yield from _of_reassignments(ended)
     if states:
         yield STATE, batch_of_rows(STATE, states)
-
-
-def states_of(batches: Iterable[pa.RecordBatch], deletions: Deletions = NO_DELETIONS) -> Iterator[pa.RecordBatch]:
-    """Turn the same rows into states alone."""
-    return (batch for table, batch in histories_of(batches, deletions) if table == STATE)
 
 
 def _finished(batches: Iterable[pa.RecordBatch], deletions: Deletions, ended: list[Reassignment]) -> Iterator[PartitionHistory]:
@@ -161,25 +139,8 @@ def _valid(column: pa.Array) -> list[bool]:
     return valid
 
 
-def _batch(rows: list[Reassignment]) -> pa.RecordBatch:
-    columns = list(zip(*rows, strict=True))
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, LIFE_CYCLES, strict=False)][:-1]
-    return pa.RecordBatch.from_arrays([*arrays, _replica_lists(columns[-1])], schema=LIFE_CYCLES)
-
-
 def _of_reassignments(rows: list[Reassignment]) -> Iterator[tuple[str, pa.RecordBatch]]:
     yield REASSIGNMENTS, batch_of_rows(REASSIGNMENTS, rows)
     of_replicas = [(row[0], *replica) for row in rows for replica in row[-1]]
     if of_replicas:
         yield REPLICAS, batch_of_rows(REPLICAS, of_replicas)
-
-
-def _replica_lists(lists: Sequence[tuple[Any, ...]]) -> pa.ListArray:
-    offsets = [0]
-    for replicas in lists:
-        offsets.append(offsets[-1] + len(replicas))
-    columns = list(zip(*chain.from_iterable(lists), strict=True)) or [()] * len(_REPLICA)
-    values = pa.StructArray.from_arrays(
-        [pa.array(column, field.type) for column, field in zip(columns, _REPLICA, strict=True)], fields=list(_REPLICA)
-    )
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=LIFE_CYCLES.field("replicas").type)

@@ -14,7 +14,7 @@ from kraftlab.common.exit_codes import DONE, MACHINE
 from ..command import SparkOptions
 
 if TYPE_CHECKING:
-    from ..session.doctor import Report
+    from ..session.doctor import DoctorReport
 
 
 @click.command(
@@ -33,19 +33,19 @@ Exit code 70: this machine cannot run Spark. Each line with "missing" names a re
 @click.pass_obj
 def doctor(options: SparkOptions, try_it: bool, as_json: bool) -> int:
     """Check Spark's requirements: packages, Java, the workers' Python, memory, room on disk."""
-    from ..session.doctor import Report, State, examine, run
+    from ..session.doctor import DoctorReport, State, examine, run
 
     report = examine(master=options.master, conf=options.conf)
     if try_it and report.can_run:
         last = run(options.conf, options.master)
-        report = Report(last.state is not State.MISSING, [*report.checks, last])
+        report = DoctorReport(last.state is not State.MISSING, [*report.checks, last])
     output = Output(as_json)
     output.lines(_lines(report))
     output.result(msgspec.to_builtins(report))
     return DONE if report.can_run else MACHINE
 
 
-def _lines(report: Report) -> Iterator[str]:
+def _lines(report: DoctorReport) -> Iterator[str]:
     width = max(len(check.name) for check in report.checks)
     for check in report.checks:
         first, *rest = check.found.splitlines()

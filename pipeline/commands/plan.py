@@ -21,7 +21,7 @@ from ..errors import WrongUse
 from .options import cluster_to_ask
 
 if TYPE_CHECKING:
-    from ..planning.checks import Finding, Requested, Target
+    from ..planning.checks import CheckOptions, Finding, Target
     from ..planning.documents import ClusterDocument
     from ..planning.options import PlanOptions
     from ..planning.plan import PartitionMove, Plan
@@ -223,12 +223,12 @@ def _save(uri: str, made: Plan, ms: int) -> None:
     _note(f"saved into {uri}")
 
 
-def _judged_as(made: Plan) -> tuple[list[Target], Requested]:
+def _judged_as(made: Plan) -> tuple[list[Target], CheckOptions]:
     """Return a plan in the form that its checks take."""
-    from ..planning.checks import Requested, Target
+    from ..planning.checks import CheckOptions, Target
 
     options = made.options
-    asked = Requested(
+    asked = CheckOptions(
         eps=options.eps,
         rf=options.rf,
         empty=options.emptied,
@@ -240,11 +240,11 @@ def _judged_as(made: Plan) -> tuple[list[Target], Requested]:
     return [Target(move.topic, move.partition, move.after, move.dirs, move.before) for move in made.moves], asked
 
 
-def _to_check(file: str) -> tuple[list[Target], Requested, ClusterDocument | None]:
+def _to_check(file: str) -> tuple[list[Target], CheckOptions, ClusterDocument | None]:
     """Return a file's targets, its options, and the cluster if the file has it: a plan does, Kafka's file does not."""
     from kraftlab.cli.reassign.plan import PlanError, parse_plan
 
-    from ..planning.checks import Requested, Target
+    from ..planning.checks import CheckOptions, Target
     from ..planning.documents import read_bytes
     from ..planning.plan import FORMAT, read_plan
 
@@ -256,7 +256,7 @@ def _to_check(file: str) -> tuple[list[Target], Requested, ClusterDocument | Non
         placements = parse_plan(data).partitions
     except PlanError as error:
         raise WrongUse(f"{file} is neither a plan nor a reassignment file: {error}") from None
-    return [Target(one.topic, one.partition, one.replicas, one.log_dirs) for one in placements], Requested(), None
+    return [Target(one.topic, one.partition, one.replicas, one.log_dirs) for one in placements], CheckOptions(), None
 
 
 @plan.command(

@@ -17,7 +17,7 @@ from kraftlab.common.exit_codes import DONE, FAILED
 
 if TYPE_CHECKING:
     from ..lake.commits import Lake
-    from ..reports.content import Report
+    from ..reports.content import ReassignmentReport
 
 
 @click.command(
@@ -109,7 +109,7 @@ def _progress(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def _lines(found: Report, path: Path) -> Iterator[str]:
+def _lines(found: ReassignmentReport, path: Path) -> Iterator[str]:
     from ..reports import content
     from ..reports.page import duration, moment
 

@@ -10,7 +10,7 @@ import msgspec
 from kraftlab.cli.output import Output, json_option
 
 
-class Report(msgspec.Struct, frozen=True):
+class WarmupReport(msgspec.Struct, frozen=True):
     """The document of `--json`."""
 
     archive: str
@@ -39,4 +39,4 @@ def warmup(as_json: bool) -> None:
     megabytes = f"{warmed.size_bytes / 1e6:.0f} MB"
     output.lines([f"{'Written' if warmed.built else 'There already'}: {warmed.archive.directory} ({megabytes})"])
     seconds = round(time.monotonic() - began, 1)
-    output.result(Report(str(warmed.archive.directory), warmed.size_bytes, warmed.built, seconds))
+    output.result(WarmupReport(str(warmed.archive.directory), warmed.size_bytes, warmed.built, seconds))

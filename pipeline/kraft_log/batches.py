@@ -54,7 +54,7 @@ class Batch(
         "size_bytes": "size",
     },
 ):
-    """A batch whose CRC held. `position` and `size_bytes` are its place in its file, header included."""
+    """A batch with a valid CRC. `position` and `size_bytes` are its place in its file, header included."""
 
     base_offset: int
     last_offset: int

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from kraftlab.messages.catalog import message_class
 from kraftlab.messages.generated import METADATA_RECORDS as PLACES
-from kraftlab.messages.reading import Frame, Malformed, Reader, ReaderCode
+from kraftlab.messages.reading import Frame, MalformedMessage, Reader, ReaderCode
 from kraftlab.messages.schema import Message, Structure, defaults
 
 from .errors import UndecodableRecord
@@ -152,7 +152,7 @@ def _decoded(plan: _Plan, value: bytes, position: int) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         text = f"{plan} holds a text that is not UTF-8: {error.reason} in {error.object[:40]!r}"
         raise UndecodableRecord(text) from None
-    except Malformed as error:
+    except MalformedMessage as error:
         raise UndecodableRecord(f"{plan}: {error}") from None
     if end > len(value):
         raise UndecodableRecord(f"{plan} ends too early")
@@ -172,7 +172,7 @@ def _plan_of_frame(value: bytes) -> tuple[_Plan, int]:
                 raise UndecodableRecord(f"frame version is {numbers[0]}, only {FRAME_VERSION} is known")
     except IndexError:
         raise UndecodableRecord("the record ends too early") from None
-    except Malformed as error:
+    except MalformedMessage as error:
         raise UndecodableRecord(str(error)) from None
     plan = _plan("record type", numbers[1], numbers[2])
     if position == 3:

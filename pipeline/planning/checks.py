@@ -30,7 +30,7 @@ class Target(msgspec.Struct, frozen=True):
     before: tuple[int, ...] | None = None
 
 
-class Requested(msgspec.Struct, frozen=True):
+class CheckOptions(msgspec.Struct, frozen=True):
     """The plan's options that checks depend on."""
 
     eps: float = 0.1
@@ -73,7 +73,7 @@ CHECKS = (
 """(check, severity, rule), in the order of display."""
 
 
-def check(document: ClusterDocument, targets: Sequence[Target], asked: Requested) -> list[Finding]:
+def check(document: ClusterDocument, targets: Sequence[Target], asked: CheckOptions) -> list[Finding]:
     """Return the violations by check; an empty list means none."""
     examples: dict[str, list[str]] = defaultdict(list)
     for name, example in _all(document, targets, asked):
@@ -81,7 +81,7 @@ def check(document: ClusterDocument, targets: Sequence[Target], asked: Requested
     return [Finding(name, severity, len(examples[name]), examples[name][0]) for name, severity, _ in CHECKS if examples.get(name)]
 
 
-def _all(document: ClusterDocument, targets: Sequence[Target], asked: Requested) -> Iterator[tuple[str, str]]:
+def _all(document: ClusterDocument, targets: Sequence[Target], asked: CheckOptions) -> Iterator[tuple[str, str]]:
     cluster = _Cluster(document)
     for (topic, partition), count in Counter((target.topic, target.partition) for target in targets).items():
         if count > 1:
@@ -152,7 +152,7 @@ class _Cluster:
         return [broker.id for broker in self.brokers.values() if broker.alive]
 
 
-def _partition(cluster: _Cluster, target: Target, asked: Requested) -> Iterator[tuple[str, str]]:
+def _partition(cluster: _Cluster, target: Target, asked: CheckOptions) -> Iterator[tuple[str, str]]:
     name = f"{target.topic}-{target.partition}"
     entry = cluster.partitions.get((target.topic, target.partition))
     if entry is None:
@@ -224,14 +224,14 @@ def _held(cluster: _Cluster, placement: Mapping[NamedPartition, Sequence[int]]) 
     return held
 
 
-def _brokers(cluster: _Cluster, after: Mapping[NamedPartition, Sequence[int]], asked: Requested) -> Iterator[tuple[str, str]]:
+def _brokers(cluster: _Cluster, after: Mapping[NamedPartition, Sequence[int]], asked: CheckOptions) -> Iterator[tuple[str, str]]:
     for (topic, partition), replicas in after.items():
         for broker in replicas:
             if broker in asked.empty:
                 yield "not_empty", f"{topic}-{partition} stays on broker {broker}"
 
 
-def _emptied_directories(cluster: _Cluster, targets: Iterable[Target], asked: Requested) -> Iterator[tuple[str, str]]:
+def _emptied_directories(cluster: _Cluster, targets: Iterable[Target], asked: CheckOptions) -> Iterator[tuple[str, str]]:
     """Report replicas that stay in a directory to be emptied: the broker keeps them, and no other directory is named for them."""
     wanted = {(target.topic, target.partition): target for target in targets}
     for (topic, partition), entry in cluster.partitions.items():
@@ -284,7 +284,7 @@ def _capacities(
                 )
 
 
-def _bands(cluster: _Cluster, after: Mapping[NamedPartition, Sequence[int]], asked: Requested) -> Iterator[tuple[str, str]]:
+def _bands(cluster: _Cluster, after: Mapping[NamedPartition, Sequence[int]], asked: CheckOptions) -> Iterator[tuple[str, str]]:
     members = [id for id in cluster.alive() if id not in asked.empty and id not in asked.untouched]
     if not members:
         return

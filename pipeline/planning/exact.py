@@ -36,7 +36,7 @@ class Exact(NamedTuple):
     is_proved: bool
 
 
-class _Found(NamedTuple):
+class _Solution(NamedTuple):
     values: Floats
     is_proved: bool
 
@@ -58,7 +58,7 @@ def solve(start: Assignment, budget_bytes: float) -> Exact | None:
             return None
         slack = program.slack_of(least.values)
         found = program.run(slack_limit=slack * (1 + 1e-6) + NO_SLACK) if slack > NO_SLACK else None
-        found = _Found(least.values, False) if found is None else _Found(found.values, found.is_proved and least.is_proved)
+        found = _Solution(least.values, False) if found is None else _Solution(found.values, found.is_proved and least.is_proved)
     return Exact(program.placement(found.values), found.is_proved)
 
 
@@ -91,7 +91,7 @@ class _Program:
         marks[np.arange(len(self.rows))[:, None], held] = True
         return marks[:, :-1]
 
-    def run(self, *, slack_limit: float | None) -> _Found | None:
+    def run(self, *, slack_limit: float | None) -> _Solution | None:
         """Return the cheapest plan whose excess is at most the limit; without a limit, the one with the least excess."""
         scope, bounds = self.start.scope, self.start.scope.bounds
         mean_size = float(self.size.mean()) or 1.0
@@ -119,7 +119,7 @@ class _Program:
             bounds=optimize.Bounds(least, np.maximum(most, least)),
             options={"node_limit": NODES, "mip_rel_gap": GAP},
         )
-        return _Found(np.asarray(found.x, dtype=np.float64), found.status == 0) if found.x is not None else None
+        return _Solution(np.asarray(found.x, dtype=np.float64), found.status == 0) if found.x is not None else None
 
     def _slack_weights(self) -> Floats:
         of_count = 1.0 / max(self.start.scope.bounds.mean_count, 1e-9)

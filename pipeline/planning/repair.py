@@ -3,7 +3,7 @@
 A flow counts in classes of sizes and leaves brokers a little off. Here the worst broker is chosen again and again, and of all
 moves from it, moves to it and swaps with it, the one is made that lowers the total excess most for its bytes. A swap keeps the
 numbers of replicas, which can bring a broker into the band of bytes at the edge of its band of replicas. Every step lowers the
-sum, so it ends; brokers that nothing helps are given up. At the end, moves of the flow that are no longer needed are undone.
+sum, so it ends; brokers that nothing helps are skipped. At the end, moves of the flow that are no longer needed are undone.
 """
 
 from __future__ import annotations

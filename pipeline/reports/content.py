@@ -35,7 +35,7 @@ BUILT_OF_LOGS = (*tables(SILVER)[:4], REASSIGNMENTS, REPLICAS, DRIFT, EPOCHS, DI
 """Tables that a lake with ingested logs can have without any samples of log dirs."""
 
 
-class Move(msgspec.Struct, frozen=True):
+class ReassignmentRow(msgspec.Struct, frozen=True):
     """One reassignment. Times are in ms since 1970, or null if the log does not have them. A topic without a name in the log is
     shown by its id.
     """
@@ -75,7 +75,7 @@ class DirLoad(msgspec.Struct, frozen=True):
 
 
 class Drift(msgspec.Struct, frozen=True):
-    """A partition whose replication factor differs from the expected one."""
+    """A partition with an unexpected replication factor."""
 
     topic: str
     partition: int
@@ -96,7 +96,7 @@ class Epoch(msgspec.Struct, frozen=True):
     end_offset: int | None
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class ReassignmentReport(msgspec.Struct, frozen=True, kw_only=True):
     """All contents of a report. `under_way` is a step curve: (ms, reassignments that ran from then on). `dirs` are log dirs at
     the first and the last sample (ms, loads). `missing` names the tables that were not built; numbers from them are null or
     empty.
@@ -106,7 +106,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     rows: dict[str, int]
     missing: tuple[str, ...]
     statuses: dict[str, int]
-    moves: tuple[Move, ...]
+    moves: tuple[ReassignmentRow, ...]
     moves_total: int | None
     duration_ms: dict[str, float]
     under_way: tuple[tuple[int, int], ...]
@@ -132,13 +132,13 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def gather(lake: Lake) -> Report:
+def gather(lake: Lake) -> ReassignmentReport:
     """Read a lake. CorruptInput for tables that cannot be read."""
     built = set(lake.tables())
     wanted = (QUARANTINE, GAPS, *BUILT_OF_LOGS, BROKER_LOAD, DIR_SKEW)
     moves = lake.arrow(REASSIGNMENTS)
     drift = lake.arrow(DRIFT)
-    return Report(
+    return ReassignmentReport(
         lake=lake.place(),
         rows={table: sum(each.rows for each in lake.active(table)) for table in sorted(built)},
         missing=tuple(table for table in wanted if table not in built),
@@ -182,7 +182,7 @@ def _quantiles(rows: pa.Table, column: str) -> dict[str, float]:
     return dict(zip(points, found, strict=True))
 
 
-def longest_of(rows: pa.Table) -> tuple[Move, ...]:
+def longest_of(rows: pa.Table) -> tuple[ReassignmentRow, ...]:
     """Return the reassignments that took longest and those that still run, in the order of their starts."""
     from pyarrow import compute
 
@@ -191,8 +191,8 @@ def longest_of(rows: pa.Table) -> tuple[Move, ...]:
     order = compute.sort_indices(endless, sort_keys=[("", "descending")])
     named = compute.coalesce(real.column("topic"), real.column("topic_id"))
     real = real.set_column(real.schema.get_field_index("topic"), "topic", named)
-    chosen = real.take(order.slice(0, LISTED)).select(list(Move.__struct_fields__)).to_pylist()
-    return tuple(Move(**row) for row in sorted(chosen, key=lambda row: (row["start_ms"] or 0, row["reassignment_id"])))
+    chosen = real.take(order.slice(0, LISTED)).select(list(ReassignmentRow.__struct_fields__)).to_pylist()
+    return tuple(ReassignmentRow(**row) for row in sorted(chosen, key=lambda row: (row["start_ms"] or 0, row["reassignment_id"])))
 
 
 def under_way(rows: pa.Table) -> tuple[tuple[int, int], ...]:

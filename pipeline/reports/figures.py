@@ -9,7 +9,7 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from .content import BAND, CatchUp, DirLoad, Drift, Epoch, Move, Report
+from .content import BAND, CatchUp, DirLoad, Drift, Epoch, ReassignmentReport, ReassignmentRow
 
 COLOURS = {
     "completed": "#2a7f62",
@@ -25,7 +25,7 @@ _LANES = 40
 """Maximum number of lanes into which bars are packed; thinner bars could not be distinguished."""
 
 
-def figures(report: Report) -> dict[str, go.Figure]:
+def figures(report: ReassignmentReport) -> dict[str, go.Figure]:
     """Return name of a section → its plot, for sections with data."""
     found: dict[str, go.Figure] = {}
     if report.moves:
@@ -41,7 +41,7 @@ def figures(report: Report) -> dict[str, go.Figure]:
     return found
 
 
-def timeline(moves: Sequence[Move], under_way: Sequence[tuple[int, int]]) -> go.Figure:
+def timeline(moves: Sequence[ReassignmentRow], under_way: Sequence[tuple[int, int]]) -> go.Figure:
     """Plot the number of running reassignments over time, and below it a bar for each listed one."""
     figure = make_subplots(rows=2, shared_xaxes=True, row_heights=[0.3, 0.7], vertical_spacing=0.04)
     figure.add_trace(
@@ -179,7 +179,7 @@ def epochs(found: Sequence[Epoch]) -> go.Figure:
     return _styled(figure, height=120 + 40 * len({each.leader for each in found}), bargap=0.3)
 
 
-def lanes_of(moves: Sequence[Move], begin_ms: int, end_ms: int) -> list[int]:
+def lanes_of(moves: Sequence[ReassignmentRow], begin_ms: int, end_ms: int) -> list[int]:
     """Return a lane for each move in which nothing else runs; if all lanes are taken, the lane that is free first."""
     free_from: list[int] = []
     lanes = []
@@ -197,7 +197,7 @@ def lanes_of(moves: Sequence[Move], begin_ms: int, end_ms: int) -> list[int]:
     return lanes
 
 
-def _label(move: Move) -> str:
+def _label(move: ReassignmentRow) -> str:
     took = "" if move.duration_ms is None else f", {move.duration_ms:,} ms"
     return f"<b>{move.topic}-{move.partition}</b> {move.status}{took}<br>{_list(move.orig)} → {_list(move.target)}"
 

@@ -13,11 +13,11 @@ import jinja2
 import plotly.io
 from plotly.offline import get_plotlyjs
 
-from .content import LISTED, Report
+from .content import LISTED, ReassignmentReport
 from .figures import COLOURS, figures
 
 
-def render(report: Report) -> str:
+def render(report: ReassignmentReport) -> str:
     """Return the page's HTML. The same report gives the same bytes."""
     plots = {
         name: plotly.io.to_html(
@@ -32,7 +32,7 @@ def render(report: Report) -> str:
     return _template().render(report=report, plots=plots, plotly_js=get_plotlyjs(), colours=COLOURS, listed=LISTED)
 
 
-def write(report: Report, path: Path) -> None:
+def write(report: ReassignmentReport, path: Path) -> None:
     """Write the page whole or not at all. OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")

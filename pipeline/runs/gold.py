@@ -64,7 +64,7 @@ class GoldReport(msgspec.Struct, frozen=True):
 
 
 def stale(lake: Lake, tables: Iterable[str]) -> list[str]:
-    """Return the tables whose inputs have other rows since their build, or whose inputs are stale."""
+    """Return the tables with inputs that have other rows since their build, or are stale."""
     known: dict[str, bool] = {}
 
     def is_stale(table: str) -> bool:

@@ -29,7 +29,7 @@ from ..sources.pruning import Bounds
 from ..sources.reader import tasks_of
 from ..sources.survey import LOG, LogFile, Survey, find_files, reader_of, survey
 from ..storage import uris
-from ..storage.parts import DataFile, Written, written
+from ..storage.parts import DataFile, WrittenFiles, written
 from ..storage.schemas import arrow_schema
 from ..tables import bronze
 
@@ -41,7 +41,7 @@ TABLES = (BATCHES, QUARANTINE, GAPS)
 ATTEMPTS = 2
 
 
-class Damaged(msgspec.Struct, frozen=True):
+class DamagedRange(msgspec.Struct, frozen=True):
     """One stretch of a file that is not a batch. `is_harmless`: the end of a segment during a write."""
 
     controller_id: int
@@ -75,7 +75,7 @@ class IngestReport(msgspec.Struct, frozen=True):
     how: str
     batches: int = 0
     records: int = 0
-    damages: tuple[Damaged, ...] = ()
+    damages: tuple[DamagedRange, ...] = ()
     damage_count: int = 0
     gaps: tuple[Gap, ...] = ()
 
@@ -196,7 +196,7 @@ class _Run:
             gaps=tuple(Gap(*gap) for gap in gaps),
         )
 
-    def _taken(self, places: Sequence[str]) -> tuple[Written, int]:
+    def _taken(self, places: Sequence[str]) -> tuple[WrittenFiles, int]:
         """Return (files, records in their batches). If files disappear meanwhile, the read is planned once more; missing offsets
         are gaps then.
         """
@@ -214,13 +214,13 @@ class _Run:
             self.found = survey(places, self.form, self.found.cluster_id)
         return taken, sum(records for records, _ in taken.notes)
 
-    def _damages(self, files: Sequence[DataFile]) -> tuple[tuple[Damaged, ...], int]:
+    def _damages(self, files: Sequence[DataFile]) -> tuple[tuple[DamagedRange, ...], int]:
         """Return the first damages, and the number of all damages."""
         columns = ["controller_id", "segment", "pos", "end_pos", "status", "detail"]
         rows = self.lake.arrow_of_files(QUARANTINE, files, columns).sort_by([(name, "ascending") for name in columns[:3]])
         newest = {file.controller_id: file.name for file in self.found.files if _is_newest(file)}
         shown = tuple(
-            Damaged(**row, is_harmless=row["status"] == "truncated" and newest.get(row["controller_id"]) == row["segment"])
+            DamagedRange(**row, is_harmless=row["status"] == "truncated" and newest.get(row["controller_id"]) == row["segment"])
             for row in rows.slice(0, SHOWN_MAX).to_pylist()
         )
         return shown, rows.num_rows
@@ -254,7 +254,7 @@ def _is_newest(file: LogFile) -> bool:
     return file.kind == LOG and file.next_offset is None
 
 
-def _refusal(damage: Damaged) -> CorruptInput:
+def _refusal(damage: DamagedRange) -> CorruptInput:
     where = f"{damage.segment} of node {damage.controller_id}, position {damage.pos}"
     reason = f"{where}: {damage.status}: {damage.detail}"
     return CorruptInput(f"{reason}. Nothing was ingested; --mode permissive skips the damage")

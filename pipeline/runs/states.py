@@ -19,7 +19,7 @@ def states_at(
     spark: SparkSession, lake: Lake, *, offset: int | None = None, time_ms: int | None = None, topic: str | None = None
 ) -> tuple[int, DataFrame]:
     """Return (offset, `silver.partition_state` after the record there). A time means the last record of partitions or topics that
-    was appended by then; without offset and time, the last record of all. WrongUse if the lake does not reach there.
+    was appended up to that time; without offset and time, the last record of all. WrongUse if the lake does not reach there.
     """
     from pyspark.sql import functions as F
 

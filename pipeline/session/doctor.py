@@ -51,14 +51,16 @@ class Check(msgspec.Struct, frozen=True):
     remedy: str = ""
 
 
-class Report(msgspec.Struct, frozen=True):
+class DoctorReport(msgspec.Struct, frozen=True):
     """All checks. `can_run` is True if none is missing."""
 
     can_run: bool
     checks: list[Check]
 
 
-def examine(environ: MutableMapping[str, str] = os.environ, *, master: str | None = None, conf: Mapping[str, str] = {}) -> Report:
+def examine(
+    environ: MutableMapping[str, str] = os.environ, *, master: str | None = None, conf: Mapping[str, str] = {}
+) -> DoctorReport:
     """Check everything. Takes as long as a few starts of Java and of Python."""
     checks = list(_packages())
     if State.MISSING not in {check.state for check in checks}:
@@ -72,7 +74,7 @@ def examine(environ: MutableMapping[str, str] = os.environ, *, master: str | Non
         checks += _workers_python(environ, chosen)
         if settings.is_local(chosen):
             checks += [_memory(outside), _scratch(environ, outside)]
-    return Report(all(check.state is not State.MISSING for check in checks), checks)
+    return DoctorReport(all(check.state is not State.MISSING for check in checks), checks)
 
 
 def run(conf: Mapping[str, str], master: str | None) -> Check:

@@ -71,7 +71,7 @@ class Java:
 
     @property
     def feature(self) -> int:
-        """17 of 17.0.15."""
+        """The major version: 17 for 17.0.15."""
         return _feature(self.version)
 
 

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from kraftlab.common.garbage import without_gc
+
 from ..framing import Frame
 from ..storage.parts import PARTS, TaskFiles
 from ..storage.schemas import arrow_schema
-from ..storage.tasks import of_spark, without_gc
+from ..storage.tasks import of_spark
 from .columns import DAMAGE_COLUMNS, FoundDamage, from_rows
 from .formats import LogFormat, format_named
 from .reader import Task, batches_of, is_near, piece_entries

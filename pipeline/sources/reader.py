@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from kraftlab.common.garbage import without_gc
+
 from ..errors import CorruptInput, WrongUse
 from ..framing import TORN, UNWRITTEN, Frame, ReadAt, Window, frame_at, walk
 from ..kraft_log.batches import ControlRecord, Damage
 from ..session.settings import processors
 from ..storage.schemas import arrow_of
-from ..storage.tasks import without_gc
 from .columns import (
     BYTES_MAX,
     DAMAGE_COLUMNS,

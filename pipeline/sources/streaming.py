@@ -28,12 +28,12 @@ from kraftlab.client.metadata_log import (
     observer_named,
 )
 from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.garbage import without_gc
 from kraftlab.quorum.core.types import OffsetAndEpoch
 
 from ..errors import CorruptInput, WrongUse
 from ..framing import Frame, walk
 from ..storage.schemas import arrow_of
-from ..storage.tasks import without_gc
 from .formats import KRAFTLAB, LogFormat, format_named
 from .options import DAMAGES, QUORUM, Options
 from .pruning import Bounds

@@ -44,7 +44,7 @@ class DataFile(msgspec.Struct, frozen=True):
     size_bytes: int
 
 
-class Written(NamedTuple):
+class WrittenFiles(NamedTuple):
     """Files that the tasks of a job wrote, by table, and their notes."""
 
     files: dict[str, list[DataFile]]
@@ -157,7 +157,7 @@ class TaskFiles:
         yield pa.RecordBatch.from_pylist(rows, schema=_PARTS_SCHEMA)
 
 
-def written(job: DataFrame | Iterable[pa.RecordBatch]) -> Written:
+def written(job: DataFrame | Iterable[pa.RecordBatch]) -> WrittenFiles:
     """Run a job whose rows are `PARTS`, here or in Spark."""
     found = job.toArrow().to_batches() if hasattr(job, "toArrow") else job
     files: dict[str, list[DataFile]] = {}
@@ -167,7 +167,7 @@ def written(job: DataFrame | Iterable[pa.RecordBatch]) -> Written:
             notes.append(msgspec.msgpack.decode(row["notes"]))
         else:
             files.setdefault(row["table"], []).append(DataFile(row["path"], row["rows"], row["size_bytes"]))
-    return Written(files, notes)
+    return WrittenFiles(files, notes)
 
 
 def write_here(uri: str, directory: str, table: str, rows: Iterable[pa.Table]) -> list[DataFile]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -13,18 +11,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Task = Callable[[int], Iterator[pa.RecordBatch]]
-
-
-@contextlib.contextmanager
-def without_gc() -> Iterator[None]:
-    """Keep the cyclic garbage collector off: it would run by the number of new objects, and rows contain no cycles."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def of_spark(spark: SparkSession, count: int, task: Task, schema: str) -> DataFrame:

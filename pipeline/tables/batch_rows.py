@@ -25,7 +25,7 @@ SNAPSHOT_SUFFIX = ".checkpoint"
 NO_SPANS: tuple[tuple[int, int], ...] = ()
 
 Spans = Sequence[tuple[int, int]]
-"""Stretches [from, to) of offsets whose records never happened: aborted transactions."""
+"""Stretches [from, to) of offsets of records that never happened: aborted transactions."""
 
 
 class BatchRow(NamedTuple):

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kraftlab.common.garbage import without_gc
 from kraftlab.metadata import records as r
 from kraftlab.metadata.codec import HIGHEST_VERSION
 
@@ -32,7 +33,6 @@ from ..own_log.columns import places_of
 from ..own_log.records import decode_metadata, split
 from ..sources.formats import KAFKA, KRAFTLAB
 from ..storage.schemas import arrow_of
-from ..storage.tasks import without_gc
 from .batch_rows import NO_SPANS, BatchRow, Spans, is_aborted, rows, touches
 from .other_rows import NO_OP, TOPICS, Cells, Row, control_rows, kafka_row, own_row, record_batch, refused_row
 from .partition_rows import TABLE as CHANGES

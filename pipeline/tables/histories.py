@@ -45,7 +45,7 @@ class Unit(NamedTuple):
     parts: int
 
 
-class Ordered(NamedTuple):
+class OrderedRows(NamedTuple):
     """Rows, and their order by partition, with the rows of each in the order of the log."""
 
     rows: pa.Table
@@ -107,7 +107,7 @@ def run_task(job: Job, number: int) -> Iterator[pa.RecordBatch]:
         yield from files.report()
 
 
-def units_of(job: Job, number: int, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[Ordered]:
+def units_of(job: Job, number: int, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[OrderedRows]:
     """Yield the rows of one of several tasks, unit by unit."""
     from pyarrow import parquet
 
@@ -129,7 +129,7 @@ def units_of(job: Job, number: int, rows_at_once: int = ROWS_AT_ONCE) -> Iterato
             if job.until is not None:
                 rows = rows.filter(pc.less_equal(rows["offset"], job.until))
             rows = rows.combine_chunks()
-            yield Ordered(rows, _order(rows))
+            yield OrderedRows(rows, _order(rows))
 
 
 def _units(files: Sequence[_File], mine: frozenset[int], rows_at_once: int) -> Iterator[Unit]:
@@ -147,7 +147,7 @@ def _units(files: Sequence[_File], mine: frozenset[int], rows_at_once: int) -> I
 
 
 def _of_unit(rows: pa.Table, unit: Unit, has_others: bool) -> pa.Table:
-    """Return the rows whose keys belong to the unit."""
+    """Return the rows with keys of the unit."""
     if not has_others and unit.parts == 1:
         return rows
     found = hashes(rows)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..storage.parts import PARTS, TaskFiles, Written, written
+from ..storage.parts import PARTS, TaskFiles, WrittenFiles, written
 from ..storage.tasks import of_spark
 from . import decoding
 from .batch_rows import Spans
@@ -53,7 +53,7 @@ def marks(spark: SparkSession, pieces: Sequence[Piece], uri: str) -> Marks:
 
 def tables(
     spark: SparkSession, pieces: Sequence[Piece], names: Mapping[str, str], spans: Spans, uri: str, directories: Mapping[str, str]
-) -> Written:
+) -> WrittenFiles:
     """Write all tables that have a directory in the lake. A task's notes are [markers, names]: all markers that it found, and the
     names that it was not given.
     """

@@ -57,7 +57,7 @@ class TopicNames(Mapping[str, str]):
         return self.names.take(self._places(ids))
 
     def missing(self, ids: pa.Array, names: pa.Array) -> dict[str, str]:
-        """Return the other names whose ids are unknown."""
+        """Return the other names with unknown ids."""
         is_new = self._places(ids).is_null()
         return dict(zip(ids.filter(is_new).to_pylist(), names.filter(is_new).to_pylist(), strict=True))
 

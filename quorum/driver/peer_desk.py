@@ -79,7 +79,7 @@ class OwnRequest(Answer[VoterChangeResponse]):
 class PeerDesk:
     """Use `connect` before anything is sent.
 
-    `step` feeds the core an event; `queue` does so when the current effects are carried out. `log_limited(level, message,
+    `step` feeds the core an event; `queue` does so when the current effects are applied. `log_limited(level, message,
     values…)` logs lines that could repeat many times per second. `met_generation(generation, who)` and `end(error)` report
     conditions that a node does not survive.
     """
@@ -145,7 +145,7 @@ class PeerDesk:
             self._held[message.correlation] = (trio.current_time() + message.timeout_ms / 1000, message.destination)
 
     def _give_up_late(self) -> None:
-        """Give up held requests whose time is over. A full disk can hold them for days while the core makes new ones."""
+        """Drop held requests that are out of time. A full disk can hold them for days while the core makes new ones."""
         late = [correlation for correlation, (until, _) in self._held.items() if until < trio.current_time()]
         if late:
             self._outbox.forget(set(late))

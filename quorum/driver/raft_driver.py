@@ -4,7 +4,7 @@ Theory of operation. The driver is the only caller of the core. Every occurrence
 flush, a proposal) becomes an event on the event loop. `_step` feeds it to the core and carries the effects out in order, at once
 and without awaiting. Slow work is done elsewhere and comes back as an event: disk writes by `LogFlusher` and `ElectionWriter`,
 messages by `PeerDesk`, the state machine by `ApplyTask`, its snapshots by `SnapshotTaker`, snapshots between nodes by
-`SnapshotCopies`. An event that arises while effects are being carried out waits in a queue until they are done, so the core is
+`SnapshotCopies`. An event that arises while effects are being applied waits in a queue until they are done, so the core is
 never entered twice.
 
 The driver does not decide when a message may leave: `PeerDesk` holds it until its barrier is reached. Memory is bounded:
@@ -176,7 +176,7 @@ class RaftDriver:
         """Return the offset that a linearizable read must wait for: everything acknowledged so far lies below it.
 
         Raises NotLeader, also if leadership is lost before a majority has confirmed it, and Overloaded. Takes a round trip to a
-        majority of the voters, shared by all simultaneous reads. Cancel it to give up.
+        majority of the voters, shared by all simultaneous reads. May be cancelled.
         """
         core = self._core
         if core is None or not core.is_leader:
@@ -417,7 +417,7 @@ class RaftDriver:
     # --- the core: events in, effects out ------------------------------------------------------------------------------------
 
     def _step(self, event: Event) -> None:
-        """Feed the core an event and carry out the effects, including the flush and the messages that follow."""
+        """Feed the core an event and apply the effects, including the flush and the messages that follow."""
         self._inbox.append(event)
         if self._stepping or self._core is None:
             return
@@ -451,7 +451,7 @@ class RaftDriver:
         return effects
 
     async def _run_deferred(self) -> None:
-        """Carry out flushes, reads and read index requests at the end of their scheduling pass.
+        """Apply flushes, reads and read index requests at the end of their scheduling pass.
 
         All proposals of a pass share one flush and one answer to each follower. The messages leave before the disk begins: a
         follower's disk starts later, and the disk's thread would hold the interpreter between two messages. Reads that follow a

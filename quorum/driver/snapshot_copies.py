@@ -51,7 +51,7 @@ class _Check:
 
 
 class SnapshotCopies:
-    """Carries out the core's effects on snapshots between nodes. `step` takes the resulting events.
+    """Applies the core's effects on snapshots between nodes. `step` takes the resulting events.
 
     `on_damaged(id, reason)` reports, once, an own snapshot that is damaged. `on_full(reason)` reports a piece that cannot be read
     while the disk refuses writes.

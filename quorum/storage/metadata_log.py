@@ -16,7 +16,7 @@ fdatasync and happens only while catching up.
 older snapshots and, when they are durably gone, the segments that lie wholly below. `install` replaces the whole log by a
 verified snapshot: in memory at once, on disk in the next flush, which first gives the snapshot its name, then removes everything
 else. A crash in between leaves the snapshot beside parts of a log that it does not belong to, and recovery finishes the removal.
-The disk never holds anything whose beginning is missing.
+The disk never holds anything without its beginning.
 
 **Errors.** StorageFull puts everything back as staged: a later flush tries again. FsyncFailed and DiskFailed are final.
 
@@ -51,7 +51,7 @@ PREALLOCATE_BYTES = 4 * 1024 * 1024
 CACHE_BYTES = 32 * 1024 * 1024
 
 
-class Taken(msgspec.Struct, frozen=True, gc=False):
+class FlushWork(msgspec.Struct, frozen=True, gc=False):
     """The work of one flush: cut the log's bytes at `cut_position` (None: no cut), then add `data` at the end.
 
     `batches` are the added batches: first byte within `data`, base offset, high watermark stamp, epoch, crc.
@@ -315,7 +315,7 @@ class MetadataLog:
         """Make everything staged so far durable. Worker thread. StorageFull may be tried again; other errors are final."""
         self.finish_flush(self.begin_flush())
 
-    def begin_flush(self) -> Taken:
+    def begin_flush(self) -> FlushWork:
         """Take the staged changes. The simulator lets virtual time pass between this and `finish_flush`."""
         with self._lock:
             index = self._index
@@ -328,9 +328,9 @@ class MetadataLog:
             self._written_position = index.end_position
             cut_offset = batches[0][1] if batches else index.end_offset
             epoch, crc = (index.epoch(first - 1), index.crc(first - 1)) if first else (index.start_epoch, index.start_crc)
-            return Taken(cut, cut_offset, start, data, batches, index.end_offset, epoch, crc, install, clean)
+            return FlushWork(cut, cut_offset, start, data, batches, index.end_offset, epoch, crc, install, clean)
 
-    def finish_flush(self, taken: Taken) -> None:
+    def finish_flush(self, taken: FlushWork) -> None:
         """Write the changes that `begin_flush` took."""
         if self._failure is not None:
             raise self._failure
@@ -356,7 +356,7 @@ class MetadataLog:
         if taken.clean is not None:
             self._clean(*taken.clean)
 
-    def _put_back(self, taken: Taken) -> None:
+    def _put_back(self, taken: FlushWork) -> None:
         """Stage the changes again. Changes staged since then take precedence."""
         with self._lock:
             if self._staged_install is not None:
@@ -437,7 +437,7 @@ class MetadataLog:
         self._file_system.sync_directory(self._directory)
         self._unwanted.clear()
 
-    def _write(self, taken: Taken) -> None:
+    def _write(self, taken: FlushWork) -> None:
         """Write the batches segment by segment, each made durable before the next begins."""
         batches, count = taken.batches, len(taken.batches)
         last_segment = self._segments[-1] if self._segments else None
@@ -462,12 +462,12 @@ class MetadataLog:
             self.durable_end_offset = batches[last][1] if last < count else taken.end_offset
             number = last
 
-    def _room(self, segment: Segment, taken: Taken) -> int:
+    def _room(self, segment: Segment, taken: FlushWork) -> int:
         """Return the number of bytes of `taken`, from its first, that fit into the segment."""
         return self._segment_bytes - segment.file_position(taken.start_position)
 
     @staticmethod
-    def _end(taken: Taken, number: int) -> int:
+    def _end(taken: FlushWork, number: int) -> int:
         return taken.batches[number + 1][0] if number + 1 < len(taken.batches) else len(taken.data)
 
     def _segment_with_room(self, position: int, size_bytes: int) -> Segment | None:
@@ -479,7 +479,7 @@ class MetadataLog:
         return last if used == HEADER_PAGE_BYTES or used + size_bytes <= self._segment_bytes else None
 
     def _new_segment(self, position: int, header: SegmentHeader) -> Segment:
-        """Create a segment whose first batch will be at `position`."""
+        """Create a segment for a first batch at `position`."""
         path = f"{self._directory}/{segment_name(header.base_offset)}"
         file = self._file_system.open(path, create=True)
         try:
@@ -498,7 +498,7 @@ class MetadataLog:
             self._segments.append(segment)
         return segment
 
-    def _write_run(self, segment: Segment, taken: Taken, first: int, last: int) -> None:
+    def _write_run(self, segment: Segment, taken: FlushWork, first: int, last: int) -> None:
         """Write batches `[first, last)` of `taken` to one segment and make them durable."""
         begin, end = taken.batches[first][0], self._end(taken, last - 1)
         data = taken.data if (begin, end) == (0, len(taken.data)) else taken.data[begin:end]

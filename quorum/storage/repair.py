@@ -124,7 +124,7 @@ def begin_repair(file_system: FileSystem, directory: str, repair: Repair) -> Rep
 
 
 def continue_repair(file_system: FileSystem, directory: str, repair: Repair) -> Repair:
-    """Carry out all pending steps, any of which may be done already. StorageFull as above."""
+    """Apply all pending steps, any of which may be done already. StorageFull as above."""
     if not repair.pending:
         return repair
     with _needs_room(repair):

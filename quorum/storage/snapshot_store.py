@@ -144,7 +144,7 @@ class SnapshotStore:
     def check(self, position: OffsetAndEpoch, pause: Callable[[], None] = lambda: None) -> None:
         """Read all of a finished snapshot. SnapshotInvalid if it is damaged or unreadable: then it is not served from now on.
 
-        `pause` is called between its batches and may raise, to give up. KeyError if it is gone.
+        `pause` is called between its batches and may raise, to stop the copy. KeyError if it is gone.
         """
         info = self._finished[position]
         try:

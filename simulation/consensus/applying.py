@@ -30,7 +30,7 @@ def batches_in(data: bytes) -> tuple[CommittedBatch, ...]:
     return tuple(committed_batches(data, check_all(data)))
 
 
-class Applying(ApplyOrder):
+class ApplyLoop(ApplyOrder):
     """The part of a process that feeds its state machine."""
 
     def __init__(self, process: Process) -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from kraftlab.quorum.core.leader import Leader
 
 from .invariants import Violation
-from .observed import Observed, ObservedProcess
+from .observed import ObservedProcess, ObservedWorld
 
 LOOK_US = 200_000
 SLACK_MS = 200
@@ -33,7 +33,7 @@ class _Reign(NamedTuple):
 class CheckQuorum:
     """Judges the leaders of a world from `start` on."""
 
-    def __init__(self, world: Observed, after: Callable[[int, Callable[[], None]], None]) -> None:
+    def __init__(self, world: ObservedWorld, after: Callable[[int, Callable[[], None]], None]) -> None:
         self._world = world
         self._after = after
         self._reigns: dict[ObservedProcess, _Reign] = {}

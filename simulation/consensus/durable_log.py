@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from kraftlab.quorum.core.batch import BatchHeader
 from kraftlab.quorum.core.types import OffsetAndEpoch
-from kraftlab.quorum.storage.metadata_log import Taken
+from kraftlab.quorum.storage.metadata_log import FlushWork
 
 
 class DurableLog:
@@ -54,7 +54,7 @@ class DurableLog:
         self.epochs.extend([header.epoch for header in headers])
         self.crcs.extend([header.crc for header in headers])
 
-    def flushed(self, taken: Taken, crc_of: Callable[[int], int | None]) -> None:
+    def flushed(self, taken: FlushWork, crc_of: Callable[[int], int | None]) -> None:
         """Add the batches of a flush that has ended. `crc_of` returns the crc of the chain at a committed offset."""
         if taken.install is not None:
             self.reset(taken.install, crc_of(taken.install.offset) or 0)

@@ -37,7 +37,7 @@ class Target(NamedTuple):
     is_fatal: bool = False
 
 
-class Found(NamedTuple):
+class BatchOnDisk(NamedTuple):
     """A committed batch on a disk."""
 
     path: str
@@ -76,7 +76,7 @@ def targets(world: Cluster, machine: Machine) -> list[Target]:
     """Return the parts of this disk that can rot."""
     directory, files = partition_directory(DIRECTORY), machine.file_system
     found: list[Target] = []
-    batches: list[Found] = []
+    batches: list[BatchOnDisk] = []
     for name in files.names(directory):
         path = f"{directory}/{name}"
         data = files.durable_bytes(path)
@@ -96,8 +96,8 @@ def targets(world: Cluster, machine: Machine) -> list[Target]:
     return found
 
 
-def _committed_batches(world: Cluster, machine: Machine, path: str, data: bytes) -> list[Found]:
-    batches: list[Found] = []
+def _committed_batches(world: Cluster, machine: Machine, path: str, data: bytes) -> list[BatchOnDisk]:
+    batches: list[BatchOnDisk] = []
     position = HEADER_PAGE_BYTES
     while position < len(data):
         try:
@@ -107,7 +107,7 @@ def _committed_batches(world: Cluster, machine: Machine, path: str, data: bytes)
         end_offset = header.base_offset + header.record_count
         if world.history.crc_at(end_offset) != header.crc or machine.durable.crc_at(end_offset) != header.crc:
             break
-        batches.append(Found(path, position, header.size_bytes, header.base_offset, end_offset, header.high_watermark))
+        batches.append(BatchOnDisk(path, position, header.size_bytes, header.base_offset, end_offset, header.high_watermark))
         position += header.size_bytes
     return batches
 

@@ -32,7 +32,7 @@ from kraftlab.quorum.core.types import OffsetAndEpoch, VoterSet
 from kraftlab.quorum.storage import MetadataStore, SnapshotStore
 
 from .durable_log import DurableLog
-from .observed import Observed, ObservedMachine, ObservedProcess, ObservedRequest
+from .observed import ObservedMachine, ObservedProcess, ObservedRequest, ObservedWorld
 from .voter_trail import VoterTrail
 
 
@@ -44,7 +44,7 @@ AppendedBatch = tuple[int, int, int]
 """The identity of a batch: base offset, epoch, crc."""
 
 
-class Appended(NamedTuple):
+class AppendedBatches(NamedTuple):
     """The batches in the bytes of an append, whose crcs are valid."""
 
     headers: list[BatchHeader]
@@ -53,11 +53,11 @@ class Appended(NamedTuple):
 
 
 @lru_cache(maxsize=128)
-def appended(data: bytes) -> Appended:
+def appended(data: bytes) -> AppendedBatches:
     """Check the bytes of an append. Cached, since most nodes append the same bytes."""
     headers = check_all(data)
     batches = [(header.base_offset, header.epoch, header.crc) for header in headers]
-    return Appended(headers, batches, any(header.is_control for header in headers))
+    return AppendedBatches(headers, batches, any(header.is_control for header in headers))
 
 
 class Checker:
@@ -66,13 +66,13 @@ class Checker:
     Hooks that run at every step compare types by identity, since a failing isinstance of a Struct is slow.
     """
 
-    def __init__(self, world: Observed) -> None:
+    def __init__(self, world: ObservedWorld) -> None:
         self.world = world
 
     def on_boot(self, machine: ObservedMachine, log: DurableLog, store: MetadataStore) -> None: ...
 
     def on_step(self, process: ObservedProcess, event: Event, effects: Effects) -> None:
-        """Called after the node's step and before its effects are carried out."""
+        """Called after the node's step and before its effects are applied."""
 
     def on_state(self, process: ObservedProcess) -> None: ...
 
@@ -159,7 +159,7 @@ class CommitsAreOneHistory(Checker):
 class OneLeaderPerEpoch(Checker):
     """S1: every epoch has at most one leader, and no node follows another leader in that epoch."""
 
-    def __init__(self, world: Observed) -> None:
+    def __init__(self, world: ObservedWorld) -> None:
         super().__init__(world)
         self._leaders: dict[int, int] = {}
 
@@ -190,7 +190,7 @@ class DurableEpochIsMonotone(Checker):
 class OneVotePerEpoch(Checker):
     """S3: a replica gives at most one standard vote per epoch, over all its incarnations. A candidacy is a vote for itself."""
 
-    def __init__(self, world: Observed) -> None:
+    def __init__(self, world: ObservedWorld) -> None:
         super().__init__(world)
         self._votes: dict[tuple[ReplicaKey, int], ReplicaKey] = {}
 
@@ -203,7 +203,7 @@ class OneVotePerEpoch(Checker):
 class LogMatching(Checker):
     """S4: in all logs, the same (offset, epoch) is the same batch with the same prefix. The crc chain covers the prefix."""
 
-    def __init__(self, world: Observed) -> None:
+    def __init__(self, world: ObservedWorld) -> None:
         super().__init__(world)
         self._batches: dict[tuple[int, int], int] = {}
 
@@ -246,7 +246,7 @@ class LeaderCompleteness(Checker):
 class HighWatermarkIsMonotone(Checker):
     """S7: a high watermark never falls, neither in one process nor from a leader to the leader of a newer epoch."""
 
-    def __init__(self, world: Observed) -> None:
+    def __init__(self, world: ObservedWorld) -> None:
         super().__init__(world)
         self._epoch = 0
         self._high_watermark = 0
@@ -332,7 +332,7 @@ class CommittedIsNeverTruncated(Checker):
 class WrittenOnce(Checker):
     """S10: leaders write each (offset, epoch) at most once in the life of the cluster (KAFKA-10527)."""
 
-    def __init__(self, world: Observed) -> None:
+    def __init__(self, world: ObservedWorld) -> None:
         super().__init__(world)
         self._written: set[tuple[int, int]] = set()
 
@@ -490,7 +490,7 @@ class Checkers(Checker):
     about what a process does, and keep its voter trail.
     """
 
-    def __init__(self, world: Observed, more: Iterable[type[Checker]] = ()) -> None:
+    def __init__(self, world: ObservedWorld, more: Iterable[type[Checker]] = ()) -> None:
         super().__init__(world)
         self.all: list[Checker] = []
         self._hooks: dict[str, list[Callable[..., None]]] = {name: [] for name in vars(Checker) if name.startswith("on_")}

@@ -16,7 +16,7 @@ from kraftlab.quorum.core.types import OffsetAndEpoch, Voter, VoterSet
 from kraftlab.quorum.storage import DiskFailed, FsyncFailed, LogCorrupt, LogIdentity, MetadataStore, StorageError, StorageFull
 from kraftlab.quorum.storage.bootstrap import write_bootstrap
 from kraftlab.quorum.storage.identity import partition_directory
-from kraftlab.quorum.storage.metadata_log import Taken
+from kraftlab.quorum.storage.metadata_log import FlushWork
 
 from .durable_log import DurableLog
 from .observed import Rot
@@ -246,12 +246,12 @@ class Machine:
         if not process.dead:
             self.crash(power_cut=True, reason=reason)
 
-    def flush_ended(self, taken: Taken) -> None:
+    def flush_ended(self, taken: FlushWork) -> None:
         self.durable.flushed(taken, self.world.history.crc_at)
         self.is_durable_exact = True
         self.possible_install = None
 
-    def flush_was_cut_short(self, taken: Taken) -> None:
+    def flush_was_cut_short(self, taken: FlushWork) -> None:
         """Note that the disk can hold parts of an interrupted flush."""
         self.is_durable_exact = False
         if taken.install is not None:

@@ -1,7 +1,7 @@
 """The network between nodes: delays, reorders, loses, duplicates, replays, cuts off and refuses requests and responses.
 
 A request to a machine without a process is refused, as by a kernel, unless the link is cut. A response can be lost although its
-request was carried out. When a process dies, some of its callers see a broken connection and the others see nothing; some of the
+request was executed. When a process dies, some of its callers see a broken connection and the others see nothing; some of the
 processes that it had called see that it hung up. Senders keep track of timeouts themselves.
 """
 

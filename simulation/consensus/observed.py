@@ -121,7 +121,7 @@ class ObservedProcess(Protocol):
     """Offset up to which the log must be fetched again, since storage has found rot; 0: nowhere."""
 
 
-class Observed(Protocol):
+class ObservedWorld(Protocol):
     """The whole world. Checkers keep `history` and `voters`, their record of the committed log."""
 
     @property

@@ -36,7 +36,7 @@ FOLLOW_UP_US = 300_000
 FOLLOW_UPS_MAX = 30
 
 
-class Asked(NamedTuple):
+class ChangeRequest(NamedTuple):
     """A change that a process was asked for, with a deadline on its machine's clock. `sets`: number of voter sets that were
     committed before.
     """
@@ -54,7 +54,7 @@ class Operators(Checker):
         super().__init__(world)
         self._world = world
         self._random = world.options.random("operators")
-        self._waiting: dict[int, Asked] = {}
+        self._waiting: dict[int, ChangeRequest] = {}
         self._next = 0
         self._hasty = 0
         self.done = 0
@@ -86,7 +86,7 @@ class Operators(Checker):
             return
         number, self._next = self._next, self._next + 1
         due_ms, sets = process.machine.now_ms() + timeout_ms + GRACE_MS, len(self._world.voters.committed.entries)
-        self._waiting[number] = Asked(process, request, due_ms, sets)
+        self._waiting[number] = ChangeRequest(process, request, due_ms, sets)
         process.ask(request, lambda response: self._answered(number, response))
 
     def add(self, machine: Machine, timeout_ms: int) -> None:

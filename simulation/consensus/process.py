@@ -1,6 +1,6 @@
 """One incarnation of a node: a RaftNode with the real outbox and the real storage code, driven as the real driver drives them.
 
-`step` hands the node one event and carries out its effects in order. Faults can end the process between two effects
+`step` hands the node one event and applies its effects in order. Faults can end the process between two effects
 (`crash_in_effects`), during a flush (`crash_in_flush_of_bytes`) or during the store of an election state (`crash_in_store`).
 Appends reach memory at once and the disk later: one flush at a time takes everything that is staged when it begins, and the data
 is durable when it ends. Election states are stored the same way; the newest one replaces earlier ones that still wait. The state
@@ -49,10 +49,10 @@ from kraftlab.quorum.core.outbox import Outbox
 from kraftlab.quorum.core.raft_node import RaftNode
 from kraftlab.quorum.core.shell import Shell, ignore
 from kraftlab.quorum.storage import DiskFailed, FsyncFailed, LogCorrupt, MetadataStore, StorageFull
-from kraftlab.quorum.storage.metadata_log import Taken
+from kraftlab.quorum.storage.metadata_log import FlushWork
 from kraftlab.quorum.trace import TraceWriter
 
-from .applying import Applying, ReadDone
+from .applying import ApplyLoop, ReadDone
 from .snapshot_work import SnapshotWork
 from .stage import Host, Inbound
 from .transcript import pack_step
@@ -82,12 +82,12 @@ class SimulatedProcess:
         self.voter_changes: dict[int, Answered] = {}
         """By token, the callbacks for changes of voters that this process was asked for."""
         self.state_machine = world.make_state_machine(self.node_id)
-        self.applying = Applying(self)
+        self.applying = ApplyLoop(self)
         self.crash_in_effects: int | None = None
         self.crash_in_flush_of_bytes: int | None = None
         """Power goes during the next flush that writes at least so many bytes or installs a snapshot; None: it does not."""
         self.crash_in_store = False
-        self.flush: tuple[Taken, int] | None = None
+        self.flush: tuple[FlushWork, int] | None = None
         self.storing: StoreElectionState | None = None
         self.election_store = store.election_store
         self.is_leading = False

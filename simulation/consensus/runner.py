@@ -6,12 +6,10 @@ in several processes if asked, and yields results in the order of the seeds. A r
 
 from __future__ import annotations
 
-import gc
 import re
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from typing import NamedTuple
@@ -19,6 +17,7 @@ from typing import NamedTuple
 from kraftlab.checking.mutant import Mutant, planted
 from kraftlab.checking.workers import done_by
 from kraftlab.common.errors import InvariantViolation
+from kraftlab.common.garbage import without_gc
 from kraftlab.quorum.core.errors import CorruptBatch, LogTruncationRefused
 from kraftlab.quorum.storage import LogCorrupt, StorageError
 
@@ -233,7 +232,7 @@ def play(
     def as_plan(played: World) -> Plan:
         return plan or Plan(world=world, mutant=mutant, refine=refine, options=options, strikes=played.strikes)
 
-    with collector_at_rest():
+    with without_gc():
         return _play(options, begin, as_plan, write, trace, with_tail)
 
 
@@ -277,18 +276,6 @@ def _play(
         excuse=world.liveness.excuse,
         plan=as_plan(world),
     )
-
-
-@contextmanager
-def collector_at_rest() -> Iterator[None]:
-    """Keep the garbage collector off during a run: a world is short-lived, and makes hardly any cycles before it ends."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 def _run(world: World) -> tuple[str, ...]:

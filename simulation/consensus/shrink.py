@@ -120,7 +120,7 @@ def weather(options: SimulationOptions) -> tuple[str, ...]:
     return tuple(name for name, calmer in CALMER if calmer(options) != options)
 
 
-class _Shrinking:
+class _ShrinkRun:
     def __init__(self, result: SeedResult, play: Play, report: Callable[[str], None], is_over: Callable[[], bool]) -> None:
         self.rule = result.rule
         self.play = play
@@ -269,7 +269,7 @@ def shrink(
     """
     if result.ok:
         raise ValueError(f"seed {result.seed} breaks no rule: there is nothing to shrink")
-    return _Shrinking(result, play, report, is_over).run()
+    return _ShrinkRun(result, play, report, is_over).run()
 
 
 TEST = '''\

@@ -13,7 +13,7 @@ from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.quorum.storage import SnapshotReader, SnapshotStore
 
 from .invariants import Checker, Violation
-from .observed import Observed, ObservedProcess
+from .observed import ObservedProcess, ObservedWorld
 
 
 class SnapshotsAreCommitted(Checker):
@@ -21,7 +21,7 @@ class SnapshotsAreCommitted(Checker):
     of the chain and the voters there. The log starts at the oldest snapshot that is kept.
     """
 
-    def __init__(self, world: Observed) -> None:
+    def __init__(self, world: ObservedWorld) -> None:
         super().__init__(world)
         self._contents: dict[int, int] = {}
 

@@ -25,14 +25,14 @@ from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.quorum.state_machine import FrozenState
 from kraftlab.quorum.storage import DiskFailed, LogCorrupt, MetadataStore, SnapshotInvalid, SnapshotWriter, StorageFull
 
-from .applying import Applying
+from .applying import ApplyLoop
 from .stage import Process
 from .state_machine import run_at_once
 
 RETRY_US = 30_000
 
 
-class Writing:
+class SnapshotInProgress:
     """An own snapshot that is being written: a file, then its batches, then its name."""
 
     def __init__(self, store: MetadataStore, context: SnapshotContext, frozen: FrozenState) -> None:
@@ -45,7 +45,7 @@ class Writing:
         """True if the finished file counts as a snapshot, None before it is finished."""
 
     def go_on(self) -> None:
-        """Carry out the next step."""
+        """Apply the next step."""
         if self.writer is None:
             self.writer = self._store.writer(self.id, self._control)
             return
@@ -59,7 +59,7 @@ class Writing:
 class SnapshotWork:
     """The snapshots of one process; see the module's docstring."""
 
-    def __init__(self, process: Process, applying: Applying, store: MetadataStore) -> None:
+    def __init__(self, process: Process, applying: ApplyLoop, store: MetadataStore) -> None:
         machine = process.machine
         self._process = process
         self._applying = applying
@@ -68,7 +68,7 @@ class SnapshotWork:
         self._random = process.world.options.random(f"snapshots/{machine.node_id}/{machine.boots}")
         self._copies: deque[CopyStep] = deque()
         self._copying: CopyStep | None = None
-        self._writing: Writing | None = None
+        self._writing: SnapshotInProgress | None = None
         self._is_ending_repair = False
         self._append_time_ms = 0
         self._to_replace: OffsetAndEpoch | None = None
@@ -147,7 +147,7 @@ class SnapshotWork:
         if context is None or frozen is None:
             return False
         self._world.checkers.on_frozen(process, context)
-        self._writing = Writing(self._store, context, frozen)
+        self._writing = SnapshotInProgress(self._store, context, frozen)
         self._later(self._write)
         return True
 
@@ -176,7 +176,7 @@ class SnapshotWork:
             if not process.dead:
                 self._world.checkers.on_snapshot(process, self._store.snapshots, writing.id)
 
-    def _abandon(self, writing: Writing) -> None:
+    def _abandon(self, writing: SnapshotInProgress) -> None:
         self._writing = None
         if writing.writer is not None:
             try:

@@ -18,11 +18,11 @@ from kraftlab.quorum.core.events import Event, RequestAbandoned, RequestFailed
 from kraftlab.quorum.core.messages import Request, Response
 from kraftlab.quorum.core.raft_config import RaftConfig
 from kraftlab.quorum.storage import DiskFailed, LogCorrupt
-from kraftlab.quorum.storage.metadata_log import Taken
+from kraftlab.quorum.storage.metadata_log import FlushWork
 
 from .durable_log import DurableLog
 from .invariants import Checkers
-from .observed import Observed, ObservedMachine, ObservedProcess
+from .observed import ObservedMachine, ObservedProcess, ObservedWorld
 from .simulated_file_system import SimulatedFileSystem
 from .state_machine import SimulatedStateMachine
 from .transcript import Transcript
@@ -76,7 +76,7 @@ class Station(ObservedMachine, Protocol):
     def port(self) -> int: ...
 
 
-class Stage(Observed, Protocol):
+class Stage(ObservedWorld, Protocol):
     """Time, random generators and links; checkers; and counters of the run."""
 
     trace: Callable[[str], object] | None
@@ -152,9 +152,9 @@ class Host(ObservedMachine, Protocol):
 
     def stop(self, down_us: int) -> None: ...
 
-    def flush_ended(self, taken: Taken) -> None: ...
+    def flush_ended(self, taken: FlushWork) -> None: ...
 
-    def flush_was_cut_short(self, taken: Taken) -> None: ...
+    def flush_was_cut_short(self, taken: FlushWork) -> None: ...
 
     def found_sound(self) -> None: ...
 

@@ -338,7 +338,7 @@ class World:
         self.coverage.struck(strike.fault, [states[node_id] for node_id in self.strike_with(strike)])
 
     def strike_with(self, strike: Strike) -> tuple[int, ...]:
-        """Carry out the strike and return the nodes that it has hit."""
+        """Apply the strike and return the nodes that it has hit."""
         self._strike_random.seed(strike_seed(self.options, strike))
         return FAULTS[strike.fault].strike(self, self._strike_random)
 

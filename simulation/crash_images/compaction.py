@@ -34,7 +34,7 @@ from kraftlab.checking.scratch_directory import own_directory
 from kraftlab.records.errors import LogError
 from kraftlab.records.record_batch import BatchHeader, Record, build_batch, decode_records, validate
 
-from .protocol import Recorded
+from .protocol import RecordedRun
 from .recorder import Recorder
 from .recovery import ANY_ORDER, IN_ORDER, KILL, Case, Demand, cases, quiet
 from .watched_disks import lay_out
@@ -57,7 +57,7 @@ Appended = list[tuple[int, str, bytes | None]]
 class Run(NamedTuple):
     """A recorded script. `branches`: all records of the log, before and after each truncation."""
 
-    recorded: Recorded
+    recorded: RecordedRun
     branches: tuple[Appended, ...]
 
 
@@ -132,7 +132,7 @@ def record() -> Run:
             script.append(6, "acXca")
             script.compact(later_ms=2000)
             logs.abandon()
-        return Run(Recorded("compaction", (disk.name,), tuple(recorder.trace), (), ()), tuple(script.branches))
+        return Run(RecordedRun("compaction", (disk.name,), tuple(recorder.trace), (), ()), tuple(script.branches))
 
 
 def judge(run: Run, crashes: Sequence[str] = EVERY_CRASH, limit: int | None = None) -> list[str]:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kraftlab.broker.log import log_manager, partition_log, startup
-from kraftlab.broker.log.clock import wall_clock_ms
 from kraftlab.broker.log.dir_names import DirKind
 from kraftlab.broker.log.errors import LogClosed, NoSpace
 from kraftlab.broker.log.log_manager import LogManager
@@ -28,6 +27,7 @@ from kraftlab.broker.moves.mover import Move, Mover
 from kraftlab.broker.replication.partition import Partition
 from kraftlab.checking.mutant import Finding, Mutant, MutantDoesNotApply, Shown, Table, planted
 from kraftlab.checking.mutant import hunt as hunt_attempts
+from kraftlab.common.clock import wall_clock_ms
 from kraftlab.common.uuids import Uuid
 from kraftlab.records.record_batch import BatchHeader
 

@@ -52,7 +52,7 @@ class NotSettled(Exception):
 
 
 def start_logs(disks: Sequence[Path], assigned: Uuid) -> LogManager:
-    """Open the logs and carry out the start-up plan, with metadata that places the replica in `assigned`. LogError."""
+    """Open the logs and apply the start-up plan, with metadata that places the replica in `assigned`. LogError."""
     logs = open_logs(disks, config=LOG_CONFIG)
     try:
         logs.start([AssignedReplica(TOPIC, TOPIC_ID, NUMBER, assigned, is_counted_on=True)], 0)

@@ -4,7 +4,7 @@ Each script is one recorded run.
 Images are made from the first move on; the part before it is an ordinary run. Marks in the trace hold the guarantees from
 there on: `acked` (batches that were acknowledged, which a kill of the process must keep), `durable` (batches on the disk of the
 current copy, which a loss of power must keep too), `high watermark` (the one in the checkpoint), and the directory in which the
-metadata places the replica. A follower may have to give up records that only a lost leader had: then another `branch` of the log
+metadata places the replica. A follower may have to drop records that only a lost leader had: then another `branch` of the log
 counts, from some batch on.
 """
 
@@ -36,7 +36,7 @@ _VERY_SLOW = 20
 _PAUSE_S = 0.25
 
 
-class Recorded(NamedTuple):
+class RecordedRun(NamedTuple):
     """A run. `batches` were acknowledged, in order; each has one record, so that offsets count them. `faults` were seen in the
     run itself, without any crash. `given_up`: earlier branches of the log, oldest first, which begin alike.
     """
@@ -322,7 +322,7 @@ SCRIPTS: dict[str, Callable[[Script], Awaitable[None]]] = {
 }
 
 
-def record(name: str) -> Recorded:
+def record(name: str) -> RecordedRun:
     """Play a script and record every file operation."""
     with own_directory() as root:
         disks = [Path(root, "d0"), Path(root, "d1")]
@@ -343,4 +343,6 @@ def record(name: str) -> Recorded:
             run(disks, directory_id(disks[0]), FIRST_LEADER_EPOCH, recorder.mark, play)
         [script] = scripts
         names = tuple(disk.name for disk in disks)
-        return Recorded(name, names, tuple(recorder.trace), tuple(script.batches), tuple(script.faults), tuple(script.given_up))
+        return RecordedRun(
+            name, names, tuple(recorder.trace), tuple(script.batches), tuple(script.faults), tuple(script.given_up)
+        )

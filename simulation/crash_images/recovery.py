@@ -4,7 +4,7 @@ Theory of operation. The trace is walked from its beginning. Before each operati
 or a power cut at that moment could leave (`kraftlab.checking.disk_model`), with each directory that the metadata may name by
 then: the committed one and the requested one. Equal images are judged once, by the strictest of their demands.
 
-On each image the real start runs: log directories are opened and recovered, and the start-up plan is carried out. On images of
+On each image the real start runs: log directories are opened and recovered, and the start-up plan is applied. On images of
 kills (`thorough`: on all) a whole broker starts after that: the replica becomes leader or follower, moves are resumed and end,
 assignments are sent. These rules must hold at once, and again when the broker has settled:
 
@@ -39,7 +39,7 @@ from kraftlab.records.errors import LogError
 from kraftlab.records.record_batch import read_header
 
 from .one_broker import NUMBER, PLAIN_NAME, TOPIC, TOPIC_ID, NotSettled, OneBroker, run, start_logs
-from .protocol import Recorded
+from .protocol import RecordedRun
 from .recorder import Recorder
 from .watched_disks import lay_out
 
@@ -67,7 +67,7 @@ class Case(NamedTuple):
     crash: str
 
 
-class Judged(NamedTuple):
+class JudgedCase(NamedTuple):
     """`fault` is the first rule that a case broke. `without`: the disk that was missing, "" if none was."""
 
     case: Case
@@ -107,7 +107,7 @@ class _Moment:
         return {self.committed, self.asked or self.committed}
 
 
-def cases(recorded: Recorded, crashes: Sequence[str] = (KILL, IN_ORDER, ANY_ORDER)) -> dict[Case, Demand]:
+def cases(recorded: RecordedRun, crashes: Sequence[str] = (KILL, IN_ORDER, ANY_ORDER)) -> dict[Case, Demand]:
     """Return every different image, with the largest demand on it."""
     model, moment = DiskModel(recorded.disks), _Moment()
     found: dict[tuple[Tree, Uuid, int], tuple[Case, Demand]] = {}
@@ -144,9 +144,11 @@ def _images(model: DiskModel, crashes: Sequence[str]) -> Iterator[tuple[str, Tre
         yield from ((ANY_ORDER, tree) for tree in model.in_any_order())
 
 
-def judge(recorded: Recorded, wanted: dict[Case, Demand], *, thorough: bool = False, limit: int | None = None) -> list[Judged]:
+def judge(
+    recorded: RecordedRun, wanted: dict[Case, Demand], *, thorough: bool = False, limit: int | None = None
+) -> list[JudgedCase]:
     """Return the cases that break a rule, at most `limit`. `thorough`: a whole broker settles on every image."""
-    broken: list[Judged] = []
+    broken: list[JudgedCase] = []
     with own_directory() as root, quiet():
         judge_one = _Judge(Path(root), recorded, thorough)
         for case, demand in wanted.items():
@@ -156,7 +158,7 @@ def judge(recorded: Recorded, wanted: dict[Case, Demand], *, thorough: bool = Fa
     return broken
 
 
-def recovering(recorded: Recorded, case: Case, demand: Demand) -> Recorded:
+def recovering(recorded: RecordedRun, case: Case, demand: Demand) -> RecordedRun:
     """Record the recovery of an image as a run of its own, for crashes in the middle of it. The content of the image counts as
     certain, which it is after a loss of power.
     """
@@ -169,7 +171,7 @@ def recovering(recorded: Recorded, case: Case, demand: Demand) -> Recorded:
             recorder.mark(what, value)
         with recorder.watching():
             run(disks, case.assigned, NEXT_LEADER_EPOCH, recorder.mark, OneBroker.settle)
-        return Recorded(
+        return RecordedRun(
             f"recovery of {recorded.name}", recorded.disks, tuple(recorder.trace), recorded.batches, (), recorded.given_up
         )
 
@@ -181,11 +183,11 @@ class Broken(Exception):
 class _Judge:
     """Recovers one image after the other, in one directory."""
 
-    def __init__(self, root: Path, recorded: Recorded, thorough: bool) -> None:
+    def __init__(self, root: Path, recorded: RecordedRun, thorough: bool) -> None:
         self._root, self._recorded, self._thorough = root, recorded, thorough
         self._disks = [root / name for name in recorded.disks]
 
-    def __call__(self, case: Case, demand: Demand) -> list[Judged]:
+    def __call__(self, case: Case, demand: Demand) -> list[JudgedCase]:
         found = []
         for without in ("", *self._recorded.disks) if case.crash == KILL else ("",):
             for disk in self._disks:
@@ -193,7 +195,7 @@ class _Judge:
             lay_out(self._root, case.tree)
             fault = self._first_fault(case, demand, without)
             if fault:
-                found.append(Judged(case, fault, without))
+                found.append(JudgedCase(case, fault, without))
         return found
 
     def _first_fault(self, case: Case, demand: Demand, without: str) -> str:

@@ -1,7 +1,7 @@
-"""Directories of this machine as disks: every change is carried out, and then repeated in a disk model.
+"""Directories of this machine as disks: every change is applied, and then repeated in a disk model.
 
 The broker's storage works through plain calls of `os`. Inside `watching` these calls are wrapped: a call that touches a path
-below one of the disks (real directories, best on tmpfs) is carried out and then noted as an operation of the disk model. So the
+below one of the disks (real directories, best on tmpfs) is applied and then noted as an operation of the disk model. So the
 code under test is exactly the product's code. `check` compares the model with the real directories byte by byte, so a call that
 is not wrapped cannot go unnoticed.
 

@@ -37,7 +37,7 @@ LOOK_AGAIN_US = 50_000
 DEFAULT_TIMEOUT_MS = 60_000
 
 
-class Unanswered(Exception):
+class NoResponse(Exception):
     """A call without an answer. `was_sent` False: certainly nothing was sent. `status` is gRPC's name for the status."""
 
     def __init__(self, status: str, text: str, *, was_sent: bool) -> None:
@@ -63,7 +63,7 @@ class Journey(NamedTuple):
 
 
 class _Attempt:
-    """One request to one controller. `resume` gets the answer, or an Unanswered error."""
+    """One request to one controller. `resume` gets the answer, or an NoResponse error."""
 
     def __init__(
         self, network: AdminNetwork, journey: Journey, node_id: int, call: Call, timeout_ms: int, resume: Resume[Any]
@@ -84,7 +84,7 @@ class _Attempt:
         target = machine.process.state_machine if machine.process is not None else None
         if not isinstance(target, SimulatedController):
             text = f"connection refused by node {self._node_id}"
-            self._answer(Error(Unanswered("UNAVAILABLE", text, was_sent=False)))
+            self._answer(Error(NoResponse("UNAVAILABLE", text, was_sent=False)))
         elif not target.postponed(self._arrive):
             self._network.in_hand.setdefault(target, []).append(self)
             Task(self._world, target.service.dispatch(self._call), partial(self._served, target), target.postponed).start()
@@ -100,7 +100,7 @@ class _Attempt:
         """Break the connection, since the process that served the request has died."""
         if self._journey.notices_death:
             text = f"node {self._node_id} has broken the connection"
-            self._answer(Error(Unanswered("UNAVAILABLE", text, was_sent=True)))
+            self._answer(Error(NoResponse("UNAVAILABLE", text, was_sent=True)))
 
     def _answer(self, result: Outcome[Any]) -> None:
         self._world.after(self._journey.back_us, self._end, result)
@@ -129,7 +129,7 @@ class AdminNetwork:
             attempt.broken()
 
     async def ask(self, random: Random, node_id: int, api: str, request: Any, timeout_ms: int) -> Any:
-        """Return the response of a controller or broker to a copy of this request. Unanswered."""
+        """Return the response of a controller or broker to a copy of this request. NoResponse."""
         message = METHODS[api].request.FromString(request.SerializeToString())
         call = Call(api, message, PRINCIPAL)
         broker = self.world.broker(node_id)
@@ -140,7 +140,7 @@ class AdminNetwork:
         async def by_broker() -> Any:
             await sleep(journey.there_us)
             if broker.is_down:
-                raise Unanswered("UNAVAILABLE", f"connection refused by broker {node_id}", was_sent=False)
+                raise NoResponse("UNAVAILABLE", f"connection refused by broker {node_id}", was_sent=False)
             response = await self._passed_on(random, broker, call)
             await sleep(journey.back_us)
             return response
@@ -175,7 +175,7 @@ class AdminNetwork:
                 copy = METHODS[call.api].request.FromString(request.SerializeToString())
                 try:
                     response = await self._ask(random, leader_id, call._replace(request=copy), rest_ms)
-                except Unanswered as error:
+                except NoResponse as error:
                     reason, may_be_made = str(error), error.was_sent and changes(call.api, request)
                 else:
                     if not is_not_controller(response):
@@ -192,5 +192,5 @@ class AdminNetwork:
         return refused
 
 
-def _too_late(timeout_ms: int) -> Unanswered:
-    return Unanswered("DEADLINE_EXCEEDED", f"no answer within {timeout_ms} ms", was_sent=True)
+def _too_late(timeout_ms: int) -> NoResponse:
+    return NoResponse("DEADLINE_EXCEEDED", f"no answer within {timeout_ms} ms", was_sent=True)

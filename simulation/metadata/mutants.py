@@ -160,7 +160,7 @@ def block_given_twice(
 
 @MUTANTS.row(exactly_once, "find", Seeds("M8", "M10"))
 def no_deduplication(_: object, requests: RequestsImage, identity: RequestIdentity, now_ms: int) -> None:
-    """A request with an id is carried out however often it comes."""
+    """A request with an id is executed however often it comes."""
 
 
 @MUTANTS.row(partitions, "check_broker_epoch", Seeds("M12"))
@@ -231,7 +231,7 @@ def suspicion_stays(_: object, self: LostConnections, broker_id: int, broker_epo
 def fence_goes_through(
     fence_dead: Callable[..., None], self: Fencing, broker_id: int, broker_epoch: int, is_suspect: Callable[[], bool]
 ) -> None:
-    """A fence that waited for the log is carried out although the broker has sent a heartbeat meanwhile."""
+    """A fence that waited for the log is executed although the broker has sent a heartbeat meanwhile."""
     fence_dead(self, broker_id, broker_epoch, lambda: True)
 
 

@@ -147,7 +147,7 @@ class Operation:
         return f"{self.name} on n{self.target.node_id}"
 
 
-class _Unexpected(logging.Handler):
+class _UnexpectedExceptions(logging.Handler):
     """Keeps the log lines of exceptions that controllers did not expect."""
 
     def __init__(self) -> None:
@@ -186,7 +186,7 @@ class MetadataWorld(World):
             broker_id: SimulatedBroker(self, broker_id, callers.habits)
             for broker_id in range(FIRST_BROKER_ID, FIRST_BROKER_ID + callers.brokers)
         }
-        self._unexpected = _Unexpected()
+        self._unexpected = _UnexpectedExceptions()
 
     def _make_controller(self, node_id: int) -> SimulatedController:
         self.booted(node_id)

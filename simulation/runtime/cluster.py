@@ -44,7 +44,7 @@ from kraftlab.rpc.server import Call
 from kraftlab.wire.transport import PeerError, PeerIdentity, PeerPool, PeerUnreachable
 
 from ..consensus.simulated_file_system import SimulatedFileSystem
-from ..metadata.admin_network import PRINCIPAL, Unanswered
+from ..metadata.admin_network import PRINCIPAL, NoResponse
 from .clock import MachineClocks
 from .committed import CommittedTail
 from .held_tasks import HeldTasks
@@ -348,7 +348,7 @@ class RuntimeCluster:
     # -- calls ---------------------------------------------------------------------------------------------------------
 
     async def ask(self, chance: random.Random, node_id: int, api: str, request: Any, patience_s: float) -> Any:
-        """Send a copy of the request to a node and return the response. Unanswered. Paths of log directories begin with `SHOWN`,
+        """Send a copy of the request to a node and return the response. NoResponse. Paths of log directories begin with `SHOWN`,
         so that they are the same in every run.
         """
         copied: Any = METHODS[api].request.FromString(request.SerializeToString())
@@ -363,16 +363,16 @@ class RuntimeCluster:
                 await self._resumed.wait()
             life = self._alive(node_id)
             if life is None:
-                raise Unanswered("UNAVAILABLE", f"connection refused by node {node_id}", was_sent=False)
+                raise NoResponse("UNAVAILABLE", f"connection refused by node {node_id}", was_sent=False)
             response: Any = await life.serve(call)
             if response is None:
-                raise Unanswered("UNAVAILABLE", f"node {node_id} has broken the connection", was_sent=True)
+                raise NoResponse("UNAVAILABLE", f"node {node_id} has broken the connection", was_sent=True)
             if api == "DescribeLogDirs":
                 for result in response.results:
                     result.log_dir = result.log_dir.replace(str(self.directory), SHOWN, 1)
             await trio.sleep(back_s)
             return response
-        raise Unanswered("DEADLINE_EXCEEDED", f"no answer within {patience_s:g} s", was_sent=True)
+        raise NoResponse("DEADLINE_EXCEEDED", f"no answer within {patience_s:g} s", was_sent=True)
 
     async def ask_peer(self, at: Endpoint, api: int, body: bytes, timeout_ms: int) -> memoryview:
         """Send a request of the peer protocol and return the answer. OSError, ApiError."""
@@ -417,7 +417,7 @@ class RuntimeCluster:
         request.header.timeout_ms, request.header.cluster_id = timeout_ms, self.cluster_id
         try:
             response = await self.ask(self._operator, node_id, api, request, timeout_ms / 1000 + GRACE_S)
-        except Unanswered as error:
+        except NoResponse as error:
             raise ClusterUnreachable(str(error)) from error
         header = response.header
         if header.error_code:

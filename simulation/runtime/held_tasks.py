@@ -41,7 +41,7 @@ class HeldTasks(trio.abc.Instrument):
         owner = task.context.get(OWNER)
         if owner is not None:
             self.has_tasks = True
-            task.coro = _Pausing(task, owner, self)  # type: ignore[assignment]
+            task.coro = _PausableCoroutine(task, owner, self)  # type: ignore[assignment]
 
     def keep(self, task: trio.lowlevel.Task, owner: object) -> bool:
         """Keep the task until its owner is released. Return False if the owner is not held."""
@@ -74,7 +74,7 @@ async def _standstill() -> None:
     await trio.lowlevel.wait_task_rescheduled(lambda raise_cancel: trio.lowlevel.Abort.FAILED)
 
 
-class _Pausing:
+class _PausableCoroutine:
     """The wrapper of a task's coroutine, which trio resumes."""
 
     def __init__(self, task: trio.lowlevel.Task, owner: object, held: HeldTasks) -> None:

@@ -24,7 +24,7 @@ from unittest import mock
 import trio
 import trio.testing
 
-from kraftlab.broker.log import loading, log_dir, threads
+from kraftlab.broker.log import loading, log_dir
 from kraftlab.checking.scratch_directory import own_directory
 
 from .held_tasks import HeldTasks
@@ -101,7 +101,6 @@ def _deterministic(seed: str) -> Iterator[None]:
         mock.patch.object(time, "time", now),
         mock.patch.object(log_dir, "free_bytes", lambda path: FREE_BYTES),
         mock.patch.object(loading, "ThreadPoolExecutor", _InTurn),
-        mock.patch.object(threads, "ThreadPoolExecutor", _InTurn),
     ):
         try:
             yield

@@ -18,7 +18,7 @@ from kraftlab.broker.log.partition_log import PartitionLog
 from kraftlab.broker.moves import copying
 from kraftlab.broker.replication import partition as partition_module
 from kraftlab.broker.upkeep.cleaner import Cleaner
-from kraftlab.broker.upkeep.flushing import Flushing
+from kraftlab.broker.upkeep.flushing import Flusher
 from kraftlab.broker.upkeep.producer_expiry import ProducerExpiry
 from kraftlab.broker.upkeep.retention import Retention
 from kraftlab.common.errors import ApiError, ErrorCode
@@ -43,7 +43,7 @@ async def retention(broker: Any, log: PartitionLog, patch: pytest.MonkeyPatch) -
 async def flushing(broker: Any, log: PartitionLog, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(log, "flush", bug)
     log.flushed_at_ms = 0
-    await Flushing(broker.logs, broker.disks, 1000).check(log.log_dir)
+    await Flusher(broker.logs, broker.disks, 1000).check(log.log_dir)
 
 
 async def cleaning(broker: Any, log: PartitionLog, patch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,9 @@ import pytest
 import trio
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.broker.log.clock import wall_clock_ms
 from kraftlab.broker.replication.partition import LeaderRole
 from kraftlab.broker.upkeep.producer_expiry import ProducerExpiry
+from kraftlab.common.clock import wall_clock_ms
 from kraftlab.common.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import FetchedPartition, FetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
 from kraftlab.metadata.records import RECOVERING, RESOURCE_BROKER

@@ -13,7 +13,7 @@ import trio
 from kraftlab.broker.log.disks import Disks
 from kraftlab.broker.log.errors import UnexpectedOffset
 from kraftlab.broker.log.log_config import LogConfig
-from kraftlab.broker.log.log_view import Placed
+from kraftlab.broker.log.log_view import BatchPlaces
 from kraftlab.broker.log.partition_log import PartitionLog
 from kraftlab.broker.replication.stored_records import StoredRecords
 from kraftlab.records.record_batch import Record, build_batch
@@ -59,7 +59,7 @@ def log(tmp_path: Path) -> PartitionLog:
 
 def stored(log: PartitionLog) -> StoredRecords:
     placed = log.read_or_place(3, 30_000, read_bytes_max=1000)
-    assert isinstance(placed, Placed)
+    assert isinstance(placed, BatchPlaces)
     assert len(placed.slices) > 1
     return StoredRecords(log, placed, Disks(lambda error: None))
 

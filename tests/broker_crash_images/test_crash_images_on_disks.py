@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from jepsen_lite.faults.capabilities import new_disk
 from jepsen_lite.faults.ledger import Ledger
-from jepsen_lite.faults.powered_disk import new_disk
 from kraftlab.checking.disk_model import (
     Create,
     Mark,
@@ -25,9 +25,9 @@ from kraftlab.checking.disk_model import (
 from kraftlab.checking.mutant import planted
 from kraftlab.lab import ClusterError
 from kraftlab.simulation.crash_images.mutants import BUGS
-from kraftlab.simulation.crash_images.protocol import Recorded, record
+from kraftlab.simulation.crash_images.protocol import RecordedRun, record
 from kraftlab.simulation.crash_images.recorder import Recorder
-from kraftlab.simulation.crash_images.recovery import IN_ORDER, Case, Demand, Judged, judge, quiet
+from kraftlab.simulation.crash_images.recovery import IN_ORDER, Case, Demand, JudgedCase, judge, quiet
 
 CUTS = 12
 
@@ -69,7 +69,7 @@ class Repeated:
             os.close(descriptor)
 
 
-def demanded(recorded: Recorded, step: int) -> tuple[Any, Demand]:
+def demanded(recorded: RecordedRun, step: int) -> tuple[Any, Demand]:
     """The assigned directory and the demand after a loss of power before that step."""
     said: dict[str, list[Any]] = {"committed": [], "durable": [0], "high watermark": [0]}
     for operation in recorded.trace[:step]:
@@ -78,7 +78,7 @@ def demanded(recorded: Recorded, step: int) -> tuple[Any, Demand]:
     return said["committed"][-1], Demand(max(said["durable"]), said["high watermark"][-1])
 
 
-def after_power_loss(recorded: Recorded, step: int) -> list[Judged]:
+def after_power_loss(recorded: RecordedRun, step: int) -> list[JudgedCase]:
     """Carry out the run's operations before `step` on ext4 disks, take their power, and return the broken rules."""
     with Ledger() as ledger:
         try:
@@ -102,7 +102,7 @@ def after_power_loss(recorded: Recorded, step: int) -> list[Judged]:
     return judge(recorded, {Case(tree, assigned, step, IN_ORDER): demand})
 
 
-def marks(recorded: Recorded, what: str) -> list[int]:
+def marks(recorded: RecordedRun, what: str) -> list[int]:
     """Positions of these marks in the trace."""
     return [step for step, operation in enumerate(recorded.trace) if isinstance(operation, Mark) and operation.what == what]
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraftlab.broker.log.compacting import Compaction, Superseded
+from kraftlab.broker.log.compacting import Compaction, CompactionSuperseded
 from kraftlab.broker.log.errors import CorruptLog, LogClosed, NoSpace, TooManyOpenFiles
 from kraftlab.broker.log.expiry import remove_deleted
 from kraftlab.broker.log.log_config import LogConfig
@@ -217,7 +217,7 @@ def test_a_log_that_changes_meanwhile_is_left_as_it_is(filled: PartitionLog, cha
             filled.close()
         case "rename":
             filled.rename(filled.directory.with_name("orders-0.x-delete"))
-    with pytest.raises((Superseded, LogClosed)):
+    with pytest.raises((CompactionSuperseded, LogClosed)):
         for _ in steps:
             pass
     left = [name for name in files(filled) if name.endswith((".cleaned", ".swap"))]

@@ -12,11 +12,11 @@ from trio.testing import MockClock
 
 from kraftlab.broker.log import partition_log as partition_log_module
 from kraftlab.broker.log.disks import Disks
+from kraftlab.broker.log.loading import work_in_threads
 from kraftlab.broker.log.log_config import NO_LIMIT, LogConfig
 from kraftlab.broker.log.partition_log import PartitionLog
-from kraftlab.broker.log.threads import work_in_threads
 from kraftlab.broker.upkeep import flushing as flushing_module
-from kraftlab.broker.upkeep.flushing import Flushing
+from kraftlab.broker.upkeep.flushing import Flusher
 
 from .conftest import TOPIC, Broker, batch
 
@@ -62,7 +62,7 @@ def test_flush_ms_is_seen_to_at_every_look(
         return work(*args, **kwargs)
 
     async def look() -> None:
-        flushing = Flushing(manager, Disks(lambda error: None, at_once), log_flush_scheduler_interval_ms)
+        flushing = Flusher(manager, Disks(lambda error: None, at_once), log_flush_scheduler_interval_ms)
         with trio.move_on_after(10.5):
             await flushing.run()
 

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from kraftlab.broker.log import checkpoints
-from kraftlab.broker.log.clock import wall_clock_ms
 from kraftlab.broker.log.expiry import has_expired, remove_deleted
 from kraftlab.broker.log.leader_epochs import LeaderEpochs
 from kraftlab.broker.log.log_config import DAY_MS, NO_LIMIT, LogConfig
 from kraftlab.broker.log.partition_log import PartitionLog
 from kraftlab.broker.log.time_lookup import find_offset
+from kraftlab.common.clock import wall_clock_ms
 from kraftlab.records.record_batch import (
     HEADER_BYTES,
     Record,

@@ -7,7 +7,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftlab.broker.log.recovery_plan import HOLE_MAX_OFFSETS, VERDICTS, Found, Place, Verdict, judge, reason_to_end
+from kraftlab.broker.log.recovery_plan import HOLE_MAX_OFFSETS, VERDICTS, Place, RecoveryFacts, Verdict, judge, reason_to_end
 
 offsets = st.one_of(st.integers(0, 12), st.sampled_from([HOLE_MAX_OFFSETS + step for step in range(-1, 14)]), st.just(2**63 - 1))
 
@@ -20,7 +20,7 @@ def test_the_table_has_a_verdict_for_each_case() -> None:
 def test_a_segment_is_judged_as_its_offsets_say(
     base: int, end_before: int, trusted: bool, reaches_above: bool, recovery_point: int
 ) -> None:
-    found = Found(base, end_before, trusted, reaches_above, recovery_point)
+    found = RecoveryFacts(base, end_before, trusted, reaches_above, recovery_point)
     if trusted:
         expected = Verdict.KEEP
     elif base < end_before:
@@ -32,7 +32,7 @@ def test_a_segment_is_judged_as_its_offsets_say(
 
 
 def test_the_reason_names_the_offsets() -> None:
-    assert reason_to_end(Found(7, 5, False, True, 0)) == (
+    assert reason_to_end(RecoveryFacts(7, 5, False, True, 0)) == (
         "the records from offset 5 to 7, where the next segment begins, are missing"
     )
-    assert reason_to_end(Found(5, 7, False, True, 0)) == "segment 5 begins below offset 7 where the one before ends"
+    assert reason_to_end(RecoveryFacts(5, 7, False, True, 0)) == "segment 5 begins below offset 7 where the one before ends"

@@ -13,7 +13,7 @@ from kraftlab.broker.log import log_segments as log_segments_module
 from kraftlab.broker.log.expiry import has_expired, remove_deleted
 from kraftlab.broker.log.log_config import NO_LIMIT, LogConfig
 from kraftlab.broker.log.partition_log import PartitionLog
-from kraftlab.broker.log.segment_rules import Aging, expired_count, room_in, segment_time_ms
+from kraftlab.broker.log.segment_rules import RetentionCandidate, expired_count, room_in, segment_time_ms
 
 from .conftest import Broker, batch
 
@@ -51,7 +51,7 @@ def test_a_segment_ends_as_kafkas_does(base, size, first_ms, waited_ms, is_full,
 @example(segments=[(10, 0)], high_watermark=0, retention=(-1, 5))
 def test_retention_deletes_the_longest_run_of_old_or_superfluous_segments(segments, high_watermark, retention) -> None:
     config, now_ms = LogConfig(retention_bytes=retention[0], retention_ms=retention[1]), 45
-    aging = [Aging(size, end, timestamp) for end, (size, timestamp) in enumerate(segments, 1)]
+    aging = [RetentionCandidate(size, end, timestamp) for end, (size, timestamp) in enumerate(segments, 1)]
     total = sum(size for size, _ in segments)
 
     def may_go(count: int) -> bool:

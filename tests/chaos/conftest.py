@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from jepsen_lite.faults import capabilities, ledger
-from jepsen_lite.faults.networks.back_ends import NETNS, NFT
+from jepsen_lite.faults.networks.back_ends import NETNS
 from jepsen_lite.history import Op
 from jepsen_lite.scheduler import Interpreter
 from jepsen_lite.workload import CallFailed, Completion, Options, Reply, Workload
@@ -95,18 +95,12 @@ def played() -> Callable[..., list[Op]]:
 
 
 @pytest.fixture(scope="session")
-def networks_that_are_off() -> dict[str, str]:
-    """The doctor's reasons for back ends that this machine does not support, by name."""
-    found = capabilities.probe((NETNS, NFT))
-    return {row.name: f"{row.detail}; {row.install}" for row in found if not row.is_on}
-
-
-@pytest.fixture(params=(NETNS, NFT))
-def net(request: pytest.FixtureRequest, networks_that_are_off: dict[str, str]) -> str:
-    """A back end that makes a network for the run, if this machine supports it."""
-    if request.param in networks_that_are_off:
-        pytest.skip(networks_that_are_off[request.param])
-    return str(request.param)
+def netns() -> str:
+    """The back end that makes a network for the run. Skips if this machine does not support it."""
+    (found,) = capabilities.probe((NETNS,))
+    if not found.is_on:
+        pytest.skip(f"{found.detail}; {found.install}")
+    return NETNS
 
 
 @pytest.fixture

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from jepsen_lite.commands.check import check
+from jepsen_lite.commands.check import check, rechecked
 from jepsen_lite.history import History, Op
-from jepsen_lite.recheck import rechecked
 from jepsen_lite.runs import EVERY_RUN
 from jepsen_lite.store import RunDirectory, RunRecord, StoreError
 from jepsen_lite.verdicts import Verdict

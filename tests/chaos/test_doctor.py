@@ -11,9 +11,8 @@ from click.testing import CliRunner
 
 from jepsen_lite.command import chaos
 from jepsen_lite.faults import capabilities
-from jepsen_lite.faults.capabilities import CAPABILITIES, Found
+from jepsen_lite.faults.capabilities import CAPABILITIES, ProbeResult
 from jepsen_lite.faults.kinds import KINDS
-from jepsen_lite.faults.networks.back_ends import NETS
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -52,13 +51,12 @@ def test_the_doctor_says_what_is_off_why_and_what_to_do(monkeypatch: pytest.Monk
     assert not any(line.split()[:2] == ["off", "kill"] for line in lines)
     place = lines.index("Back ends that break links (--net):")
     assert lines[place + 1].split()[:2] == ["on", "links"]
-    (nft,) = (number for number, line in enumerate(lines) if line.split()[:2] == ["off", "nft"] and number < place + 8)
-    assert lines[nft + 1].strip() == "not for late, slow, reorder"
-    assert "needs nft: " in lines[nft + 2] and "apt-get install iproute2 nftables" in lines[nft + 2]
+    assert lines[place + 2].split()[:2] == ["off", "netns"]
+    assert "needs netns: " in lines[place + 3] and "apt-get install iproute2" in lines[place + 3]
 
 
 def test_a_nemesis_is_off_if_anything_that_it_needs_is() -> None:
-    found = [Found("links", True, "", ""), Found("strace", False, "", "ptrace: not permitted", "as root")]
+    found = [ProbeResult("links", True, "", ""), ProbeResult("strace", False, "", "ptrace: not permitted", "as root")]
     nemesis_states = {state.name: state for state in capabilities.nemesis_states(found)}
     assert nemesis_states["disk-error"].lacks == ("strace",)
     assert nemesis_states["disk-error"].install == "as root"
@@ -67,20 +65,13 @@ def test_a_nemesis_is_off_if_anything_that_it_needs_is() -> None:
     }
 
 
-def test_links_can_be_broken_by_what_is_on_and_able() -> None:
+def test_links_can_be_broken_by_what_is_on() -> None:
     found = [
-        Found("links", True, "", ""),
-        Found("netns", True, "", ""),
-        Found("nft", False, "", "nft is not installed", "as root"),
+        ProbeResult("links", True, "", ""),
+        ProbeResult("netns", False, "", "ip is not installed", "as root"),
     ]
     nets = {state.name: state.nets for state in capabilities.nemesis_states(found)}
-    assert nets["partition"] == nets["slow"] == ("links", "netns")
-    assert nets["kill"] == ()
-    found[2] = Found("nft", True, "", "")
+    assert (nets["partition"], nets["slow"], nets["kill"]) == (("links",), ("links",), ())
+    found[1] = ProbeResult("netns", True, "", "")
     nets = {state.name: state.nets for state in capabilities.nemesis_states(found)}
-    assert (nets["partition"], nets["slow"]) == (("links", "netns", "nft"), ("links", "netns"))
-
-
-def test_a_net_refuses_what_it_cannot_do_to_links_and_says_which_can() -> None:
-    assert not any(capabilities.refusal(net, ["kill", "partition", "loss"]) for net in NETS)
-    assert capabilities.refusal("nft", ["late"]) == "--net nft does not support late; take --net links or netns"
+    assert (nets["partition"], nets["kill"]) == (("links", "netns"), ())

@@ -17,12 +17,12 @@ import trio
 
 from jepsen_lite.fault_plan import Action, FaultPlan
 from jepsen_lite.faults import capabilities, ledger
+from jepsen_lite.faults.capabilities import new_disk
 from jepsen_lite.faults.cluster_under_faults import ClusterUnderFaults
 from jepsen_lite.faults.injector import carry_out
 from jepsen_lite.faults.kinds import KINDS
 from jepsen_lite.faults.leaders import LeaderFinder
 from jepsen_lite.faults.ledger import Ledger
-from jepsen_lite.faults.powered_disk import new_disk
 from jepsen_lite.faults.quorum_guard import QuorumGuard
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.checking.facts import Strike

@@ -1,4 +1,4 @@
-"""Networks of runs, as sockets of nodes see them; each back end is tested if this machine supports it."""
+"""Networks of runs, as sockets of nodes see them; tested if this machine supports it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ import pytest
 
 from jepsen_lite.faults import ledger
 from jepsen_lite.faults.ledger import Ledger
-from jepsen_lite.faults.networks.back_ends import NETNS, NETS, NFT
 from jepsen_lite.faults.networks.network import HeldNetwork, own_network
 from jepsen_lite.faults.networks.probe import datagrams, try_out
 from kraftlab.lab import ClusterError, namespaces
@@ -32,10 +31,10 @@ PATIENCE_S = 5.0
 
 
 @pytest.fixture
-def network(net: str, home: Path) -> Iterator[HeldNetwork]:
+def network(netns: str, home: Path) -> Iterator[HeldNetwork]:
     if os.geteuid() != 0:
         pytest.skip("only root enters the namespaces of others")
-    with Ledger() as book, HeldNetwork(NETS[net].module, (A, B, C), book, seed=7) as made:
+    with Ledger() as book, HeldNetwork((A, B, C), book, seed=7) as made:
         yield made
     assert not list(home.iterdir())
 
@@ -120,21 +119,6 @@ def test_links_that_are_cut_stay_cut_while_others_are_shaped_and_healed(network:
     try_out(network, B, A)
 
 
-@pytest.mark.parametrize("net", [NFT], indirect=True)
-def test_nftables_lose_and_duplicate_at_random_and_cannot_delay(network: HeldNetwork) -> None:
-    for shape, least, most in ((LinkShape(loss=0.5), 10, 90), (LinkShape(duplicate=0.5), 110, 190)):
-        with datagrams(network, A, B) as (sending, receiving):
-            network.shape([(A, B)], shape)
-            for _ in range(100):
-                sending.send(b"one")
-            network.heal_all()
-            sending.send(b"end")
-            assert least < len(list(iter(lambda: receiving.recv(8), b"end"))) < most
-    with pytest.raises(ClusterError, match=r"nftables cannot let packets be late \(delay_ms\)"):
-        network.shape([(A, B)], LinkShape(delay_ms=5))
-    try_out(network, A, B)
-
-
 @pytest.mark.parametrize(
     "shape",
     [
@@ -145,7 +129,6 @@ def test_nftables_lose_and_duplicate_at_random_and_cannot_delay(network: HeldNet
     ],
     ids=repr,
 )
-@pytest.mark.parametrize("net", [NETNS], indirect=True)
 def test_a_programs_switch_does_to_packets_what_follows_from_the_seed(network: HeldNetwork, shape: LinkShape) -> None:
     chance, count = random.Random(f"frames 7 {A} {B}"), 100
     copies = [len(shape.deliveries(chance, 0.0, 0.0)[0]) for _ in range(count)]
@@ -175,7 +158,7 @@ HARNESS = """
 import sys
 from jepsen_lite.faults.ledger import Ledger
 from jepsen_lite.faults.networks.network import HeldNetwork, own_network
-with Ledger() as book, HeldNetwork(sys.argv[1], (1, 2), book, observer=own_network()) as network:
+with Ledger() as book, HeldNetwork((1, 2), book, observer=own_network()) as network:
     print(network.namespace(1).split("/")[2], *(network.namespace(node) for node in (1, 2)), own_network(), flush=True)
     sys.stdin.read()
 """
@@ -192,10 +175,10 @@ def inhabited() -> set[str]:
 
 @pytest.mark.parametrize("stands_still", [False, True])
 def test_nothing_is_left_of_the_network_of_a_harness_that_was_killed(
-    net: str, home: Path, tmp_path: Path, stands_still: bool
+    netns: str, home: Path, tmp_path: Path, stands_still: bool
 ) -> None:
     """A holder ends with its harness, silently; `clean` ends a stopped holder."""
-    words = (sys.executable, "-c", HARNESS, NETS[net].module)
+    words = (sys.executable, "-c", HARNESS)
     with (
         open(tmp_path / "errors", "wb") as errors,
         subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True) as harness,

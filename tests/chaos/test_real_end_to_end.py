@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from jepsen_lite.faults.networks.back_ends import NETNS, NFT
+from jepsen_lite.faults.networks.back_ends import NETNS
 from jepsen_lite.store import RunDirectory
 from kraftlab.lab import namespaces
 
@@ -119,21 +119,18 @@ def test_ctrl_c_stops_the_cluster_and_keeps_the_run_as_far_as_it_came(tmp_path):
     assert left_behind(tmp_path) == []
 
 
-PACKETS = {
-    NETNS: "partition,isolate-leader,one-way,late,slow,loss,duplicate,reorder",
-    NFT: "partition,isolate-leader,one-way,loss",
-}
+PACKETS = "partition,isolate-leader,one-way,late,slow,loss,duplicate,reorder"
 
 
 @pytest.mark.nightly
-def test_a_cluster_in_a_network_of_its_own_keeps_its_promises_while_packets_are_lost(tmp_path, net):
-    directory, _, record = kept(tmp_path, PACKETS[net], *SMALL, "--net", net, "--time", "6", "--seed", "4")
-    assert record.links == net
+def test_a_cluster_in_a_network_of_its_own_keeps_its_promises_while_packets_are_lost(tmp_path, netns):
+    directory, _, record = kept(tmp_path, PACKETS, *SMALL, "--net", netns, "--time", "6", "--seed", "4")
+    assert record.links == netns
     assert "quorum on 198.18.0.1:" in (directory.nodes / "controller-3000.log").read_text()
 
 
-def test_no_network_is_left_after_a_kill_of_the_harness_and_a_cleaning(tmp_path, net):
-    words, around = words_of(tmp_path, *SMALL, "--net", net, "-n", "partition", "--time", "600"), surroundings(tmp_path)
+def test_no_network_is_left_after_a_kill_of_the_harness_and_a_cleaning(tmp_path, netns):
+    words, around = words_of(tmp_path, *SMALL, "--net", netns, "-n", "partition", "--time", "600"), surroundings(tmp_path)
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=around) as running:
         assert running.stderr is not None
         try:
@@ -164,12 +161,12 @@ def test_users_other_than_root_have_networks_with_user_namespaces(tmp_path):
     doctor = (*unprivileged(), *COMMAND[:-1], "doctor", "--json")
     document = json.loads(subprocess.run(doctor, capture_output=True, text=True, timeout=60, check=True, env=around).stdout)
     off = {row["name"]: row["detail"] for row in document["capabilities"] if not row["is_on"]}
-    if NFT in off:
-        pytest.skip(off[NFT])
+    if NETNS in off:
+        pytest.skip(off[NETNS])
     assert "power" in off
-    words = words_of(tmp_path, *SMALL, "--net", NFT, "-n", "partition,kill", "--time", "4", "--seed", "4")
+    words = words_of(tmp_path, *SMALL, "--net", NETNS, "-n", "partition,kill", "--time", "4", "--seed", "4")
     done = subprocess.run([*unprivileged(), *words], capture_output=True, text=True, timeout=150, check=False, env=around)
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["ops"]["ok"] > 0 and found["valid"] is not False, done.stderr
-    assert RunDirectory.find(found["run"]).record().links == NFT
+    assert RunDirectory.find(found["run"]).record().links == NETNS
     assert left_behind(tmp_path) == []

@@ -77,7 +77,7 @@ def test_the_command_of_a_run_has_its_numbers_to_the_last_digit(options: Options
     assert given == {"--time": options.time_s, "--rate": options.rate}
 
 
-@pytest.mark.parametrize(("links", "net"), [("proxy", "links"), ("nft", "nft"), ("", "links")])
+@pytest.mark.parametrize(("links", "net"), [("proxy", "links"), ("netns", "netns"), ("nft", "links"), ("", "links")])
 def test_a_run_is_replayed_in_the_net_that_it_was_in(links: str, net: str) -> None:
     record = RunRecord(workload="registers", world="real", options=Options(), links=links)
     trial = trial_of(record, FaultPlan(seed="0"))

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jepsen_lite.faults.networks.addresses import OBSERVER, CannotMake, LinkState, places
-from jepsen_lite.faults.networks.nft_network import rules
-from jepsen_lite.faults.networks.switch import HELD_BYTES_MAX, Sent, Switch
+from jepsen_lite.faults.networks.addresses import OBSERVER, LinkState, places
+from jepsen_lite.faults.networks.switch import HELD_BYTES_MAX, OutgoingFrame, Switch
 from jepsen_lite.faults.networks.tcp_reset import checksum, reset_for
 from kraftlab.lab.links.shape import LinkShape
 
@@ -45,8 +44,8 @@ def delivered(switch: Switch, now: float) -> list[bytes]:
 
 
 def test_frames_go_to_their_target_at_once_and_broadcasts_nowhere(switch: Switch) -> None:
-    assert list(switch.receive(A, frame(A, B), 0.0)) == [Sent(B, frame(A, B))]
-    assert list(switch.receive(OBSERVER, frame(OBSERVER, C), 0.0)) == [Sent(C, frame(OBSERVER, C))]
+    assert list(switch.receive(A, frame(A, B), 0.0)) == [OutgoingFrame(B, frame(A, B))]
+    assert list(switch.receive(OBSERVER, frame(OBSERVER, C), 0.0)) == [OutgoingFrame(C, frame(OBSERVER, C))]
     for_all = b"\xff" * 6 + frame(A, B)[6:]
     assert not list(switch.receive(A, for_all, 0.0))
     assert switch.next_due is None
@@ -55,7 +54,7 @@ def test_frames_go_to_their_target_at_once_and_broadcasts_nowhere(switch: Switch
 def test_a_cut_is_of_one_direction_and_delivers_late_what_it_held(switch: Switch) -> None:
     switch.change(LinkState(A, B, "hold"), 0.0, drop=False)
     assert not list(switch.receive(A, numbered(A, B, 1), 1.0)) and not list(switch.receive(A, numbered(A, B, 2), 2.0))
-    assert list(switch.receive(B, frame(B, A), 2.0)) == [Sent(A, frame(B, A))]
+    assert list(switch.receive(B, frame(B, A), 2.0)) == [OutgoingFrame(A, frame(B, A))]
     assert switch.next_due is None
     switch.change(LinkState(A, B), 3.0, drop=False)
     assert switch.next_due == 3.0
@@ -133,25 +132,10 @@ def test_a_link_that_refuses_answers_a_segment_with_the_reset_that_its_sender_be
     assert reset_of(sent.frame) == (0, 10, RST | ACK)
     assert not list(switch.receive(A, segment(RST | ACK), 0.0)), "a reset was answered"
     assert not list(switch.receive(A, frame(A, B, b"no address", kind=0x0806), 0.0))
-    assert list(switch.receive(B, frame(B, A), 0.0)) == [Sent(A, frame(B, A))]
+    assert list(switch.receive(B, frame(B, A), 0.0)) == [OutgoingFrame(A, frame(B, A))]
 
 
 @given(st.binary(min_size=14, max_size=80))
 def test_garbage_gets_no_answer_and_no_error(garbage: bytes) -> None:
     answer = reset_for(garbage)
     assert answer is None or len(answer) == 54
-
-
-def test_nftables_rules_hold_exactly_the_state_of_the_link() -> None:
-    chain = "netdev kraftlab link_1_2"
-    assert list(rules(LinkState(A, B), PLACES)) == [f"flush chain {chain}"]
-    assert list(rules(LinkState(A, B, "reset"), PLACES))[1:] == [
-        f"add rule {chain} meta l4proto tcp reject with tcp reset",
-        f"add rule {chain} drop",
-    ]
-    assert list(rules(LinkState(A, B, shape=LinkShape(loss=0.25, duplicate=1)), PLACES))[1:] == [
-        f"add rule {chain} numgen random mod 1000000 < 250000 drop",
-        f'add rule {chain} dup to "port2"',
-    ]
-    with pytest.raises(CannotMake, match=r"nftables can lose and duplicate packets but not delay them \(jitter_ms, reorder"):
-        list(rules(LinkState(A, B, shape=LinkShape(jitter_ms=1, reorder=0.1)), PLACES))

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from jepsen_lite import runs
-from jepsen_lite.checkers.run_health import Course
+from jepsen_lite.checkers.stats import Course
 from jepsen_lite.command import chaos
 from jepsen_lite.commands import test_all
 from jepsen_lite.commands.trial_options import workers
@@ -18,7 +18,7 @@ from jepsen_lite.history import History, Op
 from jepsen_lite.store import RunDirectory, StoreError
 from jepsen_lite.workload import Options, Run, Workload
 from jepsen_lite.workloads import KAFKA_CLIENTS, NAMES
-from jepsen_lite.worlds.world import NotOnThisMachine, Played, WorldFailed
+from jepsen_lite.worlds.world import NotOnThisMachine, PlayedRun, WorldFailed
 from kraftlab.checking.facts import Strike
 from kraftlab.cli.output import CommandFailed
 
@@ -39,7 +39,7 @@ class World:
             raise found
         assignment.listener.ended(OK)
         fields = {"ended_ns": 3 * 10**9, "strikes": (Strike(kind="kill", begin_ns=1, end_ns=2, nodes=(1,)),), **found}
-        return Played(Run(options=assignment.options, history=History([OK]), **fields), PLAN)
+        return PlayedRun(Run(options=assignment.options, history=History([OK]), **fields), PLAN)
 
 
 @pytest.fixture
@@ -140,14 +140,10 @@ def test_a_workload_gets_its_own_number_of_controllers_by_default(world, tmp_pat
         (("-w", "registers", "--leave-running", "--test-count", "2"), "--leave-running is for one run"),
         (("-w", "registers", "--seeds", "2"), "--seeds is for --world simulated"),
         (("-w", "registers", "--seeds", "2", "--test-count", "2", "--world", "simulated"), "excludes --test-count"),
-        (("-w", "registers", "--net", "moon"), "'moon' is not one of 'links', 'netns', 'nft'"),
+        (("-w", "registers", "--net", "moon"), "'moon' is not one of 'links', 'netns'"),
         (
-            ("-w", "registers", "--net", "nft", "--world", "simulated"),
-            "--net nft is for real processes, not for --world simulated",
-        ),
-        (
-            ("-w", "registers", "--net", "nft", "-n", "kill,slow,loss,late"),
-            "--net nft does not support slow, late; take --net links or netns",
+            ("-w", "registers", "--net", "netns", "--world", "simulated"),
+            "--net netns is for real processes, not for --world simulated",
         ),
     ],
 )

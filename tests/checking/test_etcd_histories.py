@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kraftlab.checking import just_in_time
-from kraftlab.checking.calls import NEVER, Operation, Refused
+from kraftlab.checking.calls import NEVER, Operation, RefusedOutput
 from kraftlab.checking.contradiction import contradiction
 from kraftlab.checking.linearizability import decide
 from kraftlab.checking.models import Register
@@ -31,7 +31,7 @@ def calls_of(events: str) -> list[Operation]:
             open_calls[process] = (at, {"r": "get", "w": "set", "c": "cas"}[kind], value)
             continue
         invoked, f, value = open_calls.pop(process)
-        result = Refused(OTHER_VALUE) if kind == "-" else int(rest) if kind == "=" and rest != "nil" else None
+        result = RefusedOutput(OTHER_VALUE) if kind == "-" else int(rest) if kind == "=" and rest != "nil" else None
         if kind != "?" or f != "get":
             calls.append(Operation("register", invoked, NEVER if kind == "?" else at, (f, value), result))
     calls += [Operation("register", at, NEVER, (f, value)) for at, f, value in open_calls.values() if f != "get"]

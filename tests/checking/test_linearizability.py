@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftlab.checking import depth_first, just_in_time
-from kraftlab.checking.calls import NEVER, Model, Operation, Refused, by_key
+from kraftlab.checking.calls import NEVER, Model, Operation, RefusedOutput, by_key
 from kraftlab.checking.contradiction import contradiction
 from kraftlab.checking.linearizability import decide
 from kraftlab.checking.models import AppendModel, Register, digest
@@ -55,7 +55,7 @@ def register_calls(draw: st.DrawFn) -> list[Operation]:
         if kind != "refused" and draw(st.integers(0, 3)) == 0:
             returned = NEVER
         input_ = ("set", draw(small)) if kind == "set" else ("cas", (draw(small), draw(small)))
-        calls.append(Operation("x", invoked, returned, input_, Refused(MISMATCH) if kind == "refused" else None))
+        calls.append(Operation("x", invoked, returned, input_, RefusedOutput(MISMATCH) if kind == "refused" else None))
     return calls
 
 
@@ -102,7 +102,7 @@ def test_what_is_left_out_of_the_contradiction_does_not_matter(calls: list[Opera
     rest = [
         call._replace(returned=NEVER, output=None)
         for number, call in enumerate(calls)
-        if number not in found.numbers and call.input[0] != "get" and not isinstance(call.output, Refused)  # type: ignore[index]
+        if number not in found.numbers and call.input[0] != "get" and not isinstance(call.output, RefusedOutput)  # type: ignore[index]
     ]
     assert not in_some_order([*found.calls, *rest], REGISTER)
 

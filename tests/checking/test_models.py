@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kraftlab.checking.calls import NEVER, NamedModel, Operation, Refused
+from kraftlab.checking.calls import NEVER, NamedModel, Operation, RefusedOutput
 from kraftlab.checking.linearizability import decide
 from kraftlab.checking.models import AppendList, Counter, Register
 
@@ -99,7 +99,7 @@ def simulated(make: Callable[[], Any], seed: int, count: int) -> list[Operation]
         done = subject.do(chance, index + 1)
         asked = (done.f, done.value)
         if fate == "answered":
-            calls.append(Operation("k", begun, ended, asked, Refused(done.error) if done.error else done.result))
+            calls.append(Operation("k", begun, ended, asked, RefusedOutput(done.error) if done.error else done.result))
         elif done.f not in model.reads:
             calls.append(Operation("k", begun - 100 * (fate == "late"), NEVER, asked))
     for number in range(chance.randrange(3)):

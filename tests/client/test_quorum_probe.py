@@ -9,7 +9,7 @@ import pytest
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, ClusterUnreachable, OutcomeUnknown, waiting
 from kraftlab.client.quorum_probe import Voter, text_of
-from kraftlab.client.waiting import Waiting
+from kraftlab.client.waiting import CallTime
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ApiError, ErrorCode
 
@@ -96,7 +96,7 @@ def test_an_error_keeps_its_kind_and_an_unknown_outcome(
 ) -> None:
     monkeypatch.setattr(waiting, "PATIENCE_S", 0.0)
     api = "DescribeApi" if "DescribeApi" in text else "Api"
-    with pytest.raises(kind) as raised, Waiting(api, lambda: "lost", None):
+    with pytest.raises(kind) as raised, CallTime(api, lambda: "lost", None):
         raise error
     assert type(raised.value) is kind
     assert getattr(raised.value, "message", str(raised.value)).startswith(text)
@@ -108,7 +108,7 @@ def test_a_probe_that_fails_does_not_hide_the_error_of_the_call(monkeypatch: pyt
         raise RuntimeError("the client is closed")
 
     monkeypatch.setattr(waiting, "PATIENCE_S", 0.0)
-    with pytest.raises(ClusterUnreachable, match="refused"), Waiting("Api", fails, None):
+    with pytest.raises(ClusterUnreachable, match="refused"), CallTime("Api", fails, None):
         raise ClusterUnreachable("refused")
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kraftlab.controller.engine.log_writer import prepare_write
 from kraftlab.controller.engine.state import EMPTY_STATE, Context, Settings
 from kraftlab.controller.reassignment.policy import MOVES_PER_BROKER, MOVES_PER_CLUSTER, MovePolicy
-from kraftlab.controller.reassignment.queueing import Load, Selection, Waiting, in_order, select
+from kraftlab.controller.reassignment.queueing import Load, QueuedTarget, Selection, in_order, select
 from kraftlab.controller.reassignment.upkeep import start_waiting
 from kraftlab.metadata.features import bootstrap_records
 from kraftlab.metadata.image import Provenance
@@ -26,8 +26,8 @@ def policy(per_broker: int = 0, per_cluster: int = 0) -> MovePolicy:
     return MovePolicy(per_broker, per_cluster, "fifo", 20, True)
 
 
-def waits(number: int, *brokers: int) -> Waiting:
-    return Waiting((TOPIC, number), frozenset(brokers))
+def waits(number: int, *brokers: int) -> QueuedTarget:
+    return QueuedTarget((TOPIC, number), frozenset(brokers))
 
 
 def queued(offset: int, index: int = 0, priority: int = 0) -> QueuedMoveImage:
@@ -42,7 +42,7 @@ LOADS = st.builds(
 
 @given(st.lists(BROKERS, max_size=30), LOADS, st.integers(0, 4), st.integers(0, 10))
 def test_selected_moves_never_exceed_the_caps(moves: list[frozenset[int]], load: Load, per_broker: int, per_cluster: int) -> None:
-    taken = select([Waiting((TOPIC, n), brokers) for n, brokers in enumerate(moves)], load, policy(per_broker, per_cluster))
+    taken = select([QueuedTarget((TOPIC, n), brokers) for n, brokers in enumerate(moves)], load, policy(per_broker, per_cluster))
     busy = Counter(load.by_broker)
     for _, number in taken:
         busy.update(moves[number])
@@ -54,7 +54,7 @@ def test_selected_moves_never_exceed_the_caps(moves: list[frozenset[int]], load:
 @given(st.lists(BROKERS, max_size=30), LOADS, st.integers(1, 4))
 def test_skipped_moves_do_not_fit_even_without_later_ones(moves: list[frozenset[int]], load: Load, per_broker: int) -> None:
     """Only moves that ran before, or were taken before it, hold up the first move that is left."""
-    taken = {number for _, number in select([Waiting((TOPIC, n), m) for n, m in enumerate(moves)], load, policy(per_broker))}
+    taken = {number for _, number in select([QueuedTarget((TOPIC, n), m) for n, m in enumerate(moves)], load, policy(per_broker))}
     left = next((n for n in range(len(moves)) if n not in taken), None)
     if left is not None:
         busy = Counter(load.by_broker)
@@ -67,8 +67,8 @@ def test_skipped_moves_do_not_fit_even_without_later_ones(moves: list[frozenset[
 def test_every_move_starts_in_any_order_of_ends(
     moves: list[frozenset[int]], per_broker: int, per_cluster: int, source: object
 ) -> None:
-    waiting = [Waiting((TOPIC, n), brokers) for n, brokers in enumerate(moves)]
-    running: list[Waiting] = []
+    waiting = [QueuedTarget((TOPIC, n), brokers) for n, brokers in enumerate(moves)]
+    running: list[QueuedTarget] = []
     rounds = 0
     while waiting or running:
         load = Load(Counter(broker for move in running for broker in move.brokers), len(running))

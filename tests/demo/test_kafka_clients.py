@@ -9,7 +9,7 @@ import pytest
 
 from kraftlab.demo import kafka_clients
 from kraftlab.demo.kafka_clients import compared
-from kraftlab.demo.report import Report
+from kraftlab.demo.report import StoryReport
 from kraftlab.demo.story import Story
 
 SENT = [[b"0", b"2"], [b"1"]]
@@ -42,7 +42,7 @@ def test_without_kafka_python_the_demo_says_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(kafka_clients, "is_installed", lambda: False)
-    report = Report(as_json=False)
+    report = StoryReport(as_json=False)
     report.console.width = 200
     story = SimpleNamespace(report=report, clients=None)
     Story.start_kafka_clients(cast(Any, story))

@@ -12,7 +12,7 @@ import trio
 
 from kraftlab.common.errors import ErrorCode
 from kraftlab.gateway.codec import encode_response
-from kraftlab.gateway.data import DataCalls, ReadableTopics, Unheard
+from kraftlab.gateway.data import Acks0Failed, DataCalls, ReadableTopics
 from kraftlab.metadata.acls import Acl, AclsImage, Operation, PatternType, PermissionType, ResourceType
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.peer_rpc import (
@@ -189,7 +189,7 @@ async def test_a_second_batch_for_a_partition_is_refused(calls: DataCalls, leade
 async def test_acks_0_has_no_answer_and_its_failure_ends_the_connection(calls: DataCalls, leader: Leader) -> None:
     assert await produce(calls, 12, to_produce(0), acks=0) is None
     leader.produced[0] = ProduceResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    with pytest.raises(Unheard, match="partition 0 with acks=0 was not written"):
+    with pytest.raises(Acks0Failed, match="partition 0 with acks=0 was not written"):
         await produce(calls, 12, to_produce(0), acks=0)
 
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from kraftlab.common.line_limit import LINES_AT_ONCE
 from kraftlab.gateway import connection as connection_module
 from kraftlab.gateway.codec import Header, KafkaRequest, MalformedRequest, decode_request
-from kraftlab.gateway.connection import ClientConnection, Closed, FrameBudget
-from kraftlab.gateway.data import Unheard
+from kraftlab.gateway.connection import ClientConnection, ConnectionClosed, FrameBudget
+from kraftlab.gateway.data import Acks0Failed
 from kraftlab.gateway.door import OFFERS
 from kraftlab.gateway.listener import KafkaListener
 from kraftlab.gateway.unserved import CLIENTS_MAX, REMINDER_S, VainClients, vain_request
@@ -176,7 +176,7 @@ async def test_a_client_that_closes_its_half_gets_the_answer_first() -> None:
 
 async def test_a_failed_write_with_acks_0_ends_the_connection(caplog: pytest.LogCaptureFixture) -> None:
     async def fail(request: KafkaRequest) -> None:
-        raise Unheard("a batch was not written")
+        raise Acks0Failed("a batch was not written")
 
     async with listening(fail) as (_, port), await connected(port) as stream:
         await stream.send_all(framed(METADATA))
@@ -363,7 +363,7 @@ def test_any_bytes_are_requests_or_a_reason_to_close(pieces: list[bytes]) -> Non
             assert rest.startswith(framed(bytes(body)))
             rest = rest[4 + size :]
 
-    with pytest.raises((Closed, MalformedRequest)):
+    with pytest.raises((ConnectionClosed, MalformedRequest)):
         trio.run(run)
     (size,) = struct.unpack(">i", rest[:4]) if len(rest) >= 4 else (1,)
     assert not 0 < size <= 1000 or len(rest) < 4 + size

@@ -31,7 +31,7 @@ from kraftlab.messages.generated import (
     fetch_response,
     metadata_response,
 )
-from kraftlab.messages.reading import Malformed, read
+from kraftlab.messages.reading import MalformedMessage, read
 from kraftlab.messages.schema import NO_ID, Message
 from kraftlab.messages.writing import Unwritable, write, write_element
 from kraftlab.wire.network import Wire
@@ -115,7 +115,7 @@ def test_a_message_with_nothing_but_defaults_is_read_as_it_was_written(name: str
         assert end == len(data)
         assert joined(write(value, version)) == data
         for size in range(len(data)):
-            with pytest.raises(Malformed):
+            with pytest.raises(MalformedMessage):
                 read(kind, version, data[:size])
 
 

@@ -22,7 +22,7 @@ from kraftlab.gateway.codec import decode_request
 from kraftlab.gateway.door import OFFERS
 from kraftlab.messages.catalog import request_class
 from kraftlab.messages.generated.request_header import RequestHeader as OurHeader
-from kraftlab.messages.reading import Malformed, read
+from kraftlab.messages.reading import MalformedMessage, read
 from kraftlab.messages.schema import Message
 
 OLDEST = {0: 3}
@@ -70,7 +70,7 @@ def test_any_bytes_are_read_or_malformed(pair: tuple[int, int], data: bytes) -> 
     key, version = pair
     try:
         _, end = read(request_class(key), version, data)
-    except Malformed:
+    except MalformedMessage:
         return
     assert end <= len(data)
 

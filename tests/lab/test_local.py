@@ -180,11 +180,11 @@ def test_a_node_that_is_paused_as_soon_as_it_is_forked_does_not_outlive_the_fork
         start = fork_server.Start(0, "controller", "/nowhere/node/server.properties", os.devnull)
         server.stdin.write(msgspec.json.encode(start) + b"\n")
         server.stdin.flush()
-        pid = msgspec.json.decode(server.stdout.readline(), type=fork_server.Started).pid
+        pid = msgspec.json.decode(server.stdout.readline(), type=fork_server.StartAnswer).pid
         try:
-            server.stdin.write(msgspec.json.encode(fork_server.Signal(1, pid, signal.SIGSTOP)) + b"\n")
+            server.stdin.write(msgspec.json.encode(fork_server.SignalRequest(1, pid, signal.SIGSTOP)) + b"\n")
             server.stdin.flush()
-            assert msgspec.json.decode(server.stdout.readline(), type=fork_server.Signalled).request == 1
+            assert msgspec.json.decode(server.stdout.readline(), type=fork_server.SignalAnswer).request == 1
             server.kill()
             wait_until_gone([pid])
         finally:
@@ -271,9 +271,9 @@ def test_nodes_that_do_not_stop_are_killed_by_the_fork_server_without_a_parent()
                 start = fork_server.Start(request, role, "/nowhere/node/server.properties", os.devnull)
                 server.stdin.write(msgspec.json.encode(start) + b"\n")
                 server.stdin.flush()
-                pids[role] = msgspec.json.decode(server.stdout.readline(), type=fork_server.Started).pid
+                pids[role] = msgspec.json.decode(server.stdout.readline(), type=fork_server.StartAnswer).pid
             server.stdin.close()
-            ended = [msgspec.json.decode(line, type=fork_server.Ended) for line in server.stdout]
+            ended = [msgspec.json.decode(line, type=fork_server.ExitNotice) for line in server.stdout]
         finally:
             server.kill()
-    assert ended == [fork_server.Ended(pids[role], -signal.SIGKILL) for role in ("broker", "controller")]
+    assert ended == [fork_server.ExitNotice(pids[role], -signal.SIGKILL) for role in ("broker", "controller")]

@@ -14,7 +14,7 @@ from kraftlab.config import properties
 from kraftlab.config.errors import ConfigError
 from kraftlab.config.models import load_any
 from kraftlab.lab import ClusterError, cluster_plan, layout
-from kraftlab.lab.node_files import MAKES_THE_CLUSTER, Wanted, merge
+from kraftlab.lab.node_files import MAKES_THE_CLUSTER, WantedValues, merge
 
 pytestmark = pytest.mark.cluster
 
@@ -241,7 +241,7 @@ VALUES = st.dictionaries(KEYS, st.sampled_from("12"), max_size=4)
 def test_no_edit_is_lost_without_a_word(
     found: dict[str, str], written: dict[str, str], wanted: dict[str, str], managed: set[str], named: set[str]
 ) -> None:
-    merged = merge(found, (written,), Wanted(wanted, managed, named))
+    merged = merge(found, (written,), WantedValues(wanted, managed, named))
     for key in {*found, *written, *wanted}:
         is_edited = found.get(key) != written.get(key)
         kept = merged.values.get(key) == found.get(key)

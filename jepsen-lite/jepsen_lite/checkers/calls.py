@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 
-from kraftlab.checking.calls import NEVER, NamedModel, Operation, Refused
+from kraftlab.checking.calls import NEVER, NamedModel, Operation, RefusedOutput
 
 from ..history import FAIL, INFO, Op
 
@@ -35,5 +35,7 @@ def as_call(op: Op, model: NamedModel[object]) -> Operation | None:
     if op.outcome == INFO:
         return None if op.f in model.reads else Operation(op.key, op.invoked_ns, NEVER, input_)
     if op.outcome == FAIL:
-        return Operation(op.key, op.invoked_ns, op.ended_ns, input_, Refused(op.error)) if op.error in model.refusals else None
+        return (
+            Operation(op.key, op.invoked_ns, op.ended_ns, input_, RefusedOutput(op.error)) if op.error in model.refusals else None
+        )
     return Operation(op.key, op.invoked_ns, op.ended_ns, input_, result if type(result) in _PLAIN else frozen(result))

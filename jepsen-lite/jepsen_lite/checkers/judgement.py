@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 import time
 import traceback
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 
 import msgspec
 
+from kraftlab.common.garbage import without_gc
+
 from ..verdicts import UNKNOWN, Verdict
 from ..workload import Checker, Run
-
-
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Pause garbage collection: checkers make millions of values without cycles, and repeated collections of a long history take
-    longer than judging it.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def judge(run: Run, checkers: Iterable[Checker]) -> list[Verdict]:
@@ -34,7 +20,7 @@ def judge(run: Run, checkers: Iterable[Checker]) -> list[Verdict]:
     for checker in checkers:
         begun = time.perf_counter()
         try:
-            with undisturbed():
+            with without_gc():
                 verdict = checker.check(run)
         except Exception as error:
             where = traceback.extract_tb(error.__traceback__)[-1]

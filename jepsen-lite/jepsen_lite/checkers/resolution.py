@@ -1,7 +1,7 @@
 """Resolution of unknown outcomes from the committed log.
 
 The log is read after the run was healed, the clients were stopped and every request in flight had time to arrive. A request that
-is not in the log by then never took effect. A request in the log took effect at a time that only the order of the log bounds, so
+is not in that log never took effect. A request in the log took effect at a time that only the order of the log bounds, so
 its interval stays open.
 """
 

@@ -1,7 +1,7 @@
 """Elements that were added to a set: each stays visible.
 
 Theory of operation. An element is *known* once its addition was acknowledged or a read that shows it has returned. A read that
-begins later and does not show the element is *stale* if another read that had not returned by then shows it. Otherwise the
+begins later and does not show the element is *stale* if another read that had not returned at its begin shows it. Otherwise the
 element is *lost*. The *stable latency* of an element is the time from when it was known until the last read that missed it began:
 0 for all elements if reads are linearizable. An element that no read could show is *never read*: nothing is known about it.
 
@@ -19,7 +19,7 @@ from ..verdicts import Verdict
 from ..workload import Run
 from .calls import all_frozen, frozen
 from .findings import Findings
-from .quantiles import quantiles
+from .stats import quantiles
 
 Element = Hashable
 

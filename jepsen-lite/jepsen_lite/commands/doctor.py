@@ -33,9 +33,6 @@ def doctor(as_json: bool) -> None:
     for net in NETS.values():
         lacks = [by_name[name] for name in net.needs if not by_name[name].is_on]
         click.echo(f"  {'off' if lacks else 'on '}  {net.name:{width}}  {net.summary}")
-        cannot = [kind.name for kind in KINDS.values() if not capabilities.does(net, kind)]
-        if cannot:
-            click.echo(f"       {'':{width}}  not for {', '.join(cannot)}")
         for row in lacks:
             click.echo(f"       {'':{width}}  needs {row.name}: {row.detail}; {row.install}")
     click.echo("This machine:")

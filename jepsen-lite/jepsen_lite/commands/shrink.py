@@ -36,7 +36,7 @@ REFUSALS_MAX = 3
 
 
 class Search:
-    """Tries cases and keeps the last run that failed. `run` carries out a case."""
+    """Tries cases and keeps the last run that failed. `run` executes a case."""
 
     def __init__(self, failed: frozenset[Failure], tries: int, deadline: float, run: Callable[[Case], TrialResult]) -> None:
         self._failed, self._tries, self._deadline, self._run = failed, tries, deadline, run

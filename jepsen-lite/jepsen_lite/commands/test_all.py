@@ -83,7 +83,7 @@ Examples:
 def test_all(matrix: str, time_s: float | None, within_s: float | None, as_json: bool, **shared: Any) -> None:
     """Run every workload of the matrix with each of its sets of faults. Print one line per run, and a summary.
 
-    A run that the harness cannot carry out does not stop the others. The exit code is that of the worst run, or 2 (unknown) if
+    A run that the harness cannot execute does not stop the others. The exit code is that of the worst run, or 2 (unknown) if
     no run was started.
     """
     (seed,) = seeds_from(shared.pop("seed"), 1)
@@ -92,7 +92,7 @@ def test_all(matrix: str, time_s: float | None, within_s: float | None, as_json:
     output = Output(as_json)
     cells = [cell for cell in MATRICES[matrix]() if _plays(cell, shared["world"], shared["client"], shared["net"])]
     net, is_real = shared["net"], shared["world"] == "real"
-    if is_real and NETS[net].module:
+    if is_real and NETS[net].has_namespaces:
         own_network()  # must come before threads start
     possible = {*(available_kinds(net) if is_real else kinds_of(shared["world"])), ALL}
     missing = [kind for kind in KINDS if any(kind in cell.nemeses for cell in cells) and kind not in possible]

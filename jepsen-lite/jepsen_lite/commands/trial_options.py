@@ -10,7 +10,6 @@ import click
 from kraftlab.cli.output import json_option
 
 from ..command import FiniteRange, WrongUse
-from ..faults.capabilities import refusal
 from ..faults.kinds import ALL
 from ..faults.networks.back_ends import LINKS, NETS
 from ..runs import Trial
@@ -67,15 +66,15 @@ def shared_options(command: Callable[..., object]) -> Callable[..., object]:
                 type=click.Choice(tuple(NETS)),
                 default=LINKS,
                 show_default=True,
-                help="Means of breaking links. links: proxies between nodes; netns: a network namespace per node; "
-                "nft: firewall rules. `kraftlab chaos doctor` shows which ones work here.",
+                help="Means of breaking links. links: proxies between nodes; netns: a network namespace per node. "
+                "`kraftlab chaos doctor` shows which ones work here.",
             ),
             click.option(
                 "--client",
                 type=click.Choice(CLIENTS),
                 default=OWN,
                 show_default=True,
-                help="Client that carries out the operations. kafka-python: over the Kafka protocol, with --world real. Groups "
+                help="Client that executes the operations. kafka-python: over the Kafka protocol, with --world real. Groups "
                 "are always played by kafka-python.",
             ),
             click.option(
@@ -174,6 +173,4 @@ def new_trial(
         raise WrongUse(f"{kind} is not for --client {client}: {left_out(client, net)[kind]}; leave it out")
     if world != "real" and net != LINKS:
         raise WrongUse(f"--net {net} is for real processes, not for --world {world}; leave it out")
-    if world == "real" and (refused := refusal(net, [kind for kind in nemeses if kind != ALL])):
-        raise WrongUse(refused)
     return Trial(name, world, nemeses, options, leave_running=leave_running, net=net)

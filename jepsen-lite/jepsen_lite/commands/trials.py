@@ -33,7 +33,7 @@ def report_runs(runs: Iterable[TrialResult], output: Output) -> int:
     """Report each run and all runs together; return the exit code.
 
     No run begins after one that was cut short, after Ctrl-C if nothing of the current run can be kept, or after a run that the
-    harness cannot carry out. HarnessError or StoreError if that happens to the first run.
+    harness cannot execute. HarnessError or StoreError if that happens to the first run.
     """
     tried: list[TrialResult] = []
     endings: list[Ending] = []

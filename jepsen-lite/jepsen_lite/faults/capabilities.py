@@ -12,7 +12,7 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -21,24 +21,23 @@ import msgspec
 import trio
 
 from kraftlab.lab import ClusterError
+from kraftlab.lab.powered_disk import PoweredDisk
 
 from .errors import CannotStrike
-from .kind import Kind
 from .kinds import KINDS
-from .ledger import Ledger, NotUndone
-from .networks.back_ends import LINKS, NETNS, NETS, NFT, BackEnd
-from .powered_disk import new_disk
+from .ledger import Ledger, Mount, NotUndone
+from .networks.back_ends import LINKS, NETS
 from .strace import kept_injected
 
 _TIMEOUT_S = 20.0
 
 
-class Refused(Exception):
+class MissingCapability(Exception):
     """A capability is missing; the text says why."""
 
 
 class Capability(NamedTuple):
-    """`probe` returns what it found or raises Refused; `install` is the remedy."""
+    """`probe` returns what it found or raises MissingCapability; `install` is the remedy."""
 
     name: str
     summary: str
@@ -46,7 +45,7 @@ class Capability(NamedTuple):
     install: str
 
 
-class Found(msgspec.Struct, frozen=True):
+class ProbeResult(msgspec.Struct, frozen=True):
     """The result of a probe. `install` is empty if the capability is there."""
 
     name: str
@@ -58,7 +57,7 @@ class Found(msgspec.Struct, frozen=True):
 
 class NemesisState(msgspec.Struct, frozen=True):
     """The state of a nemesis on this machine. `lacks` are the capabilities that it needs and that are missing. `nets` are the
-    back ends that can do to links what it asks, empty if it asks nothing.
+    back ends that can apply it to links, empty if it breaks none.
     """
 
     name: str
@@ -84,7 +83,7 @@ def _strace() -> str:
         try:
             trio.run(partial(_attach, sleeper.pid, ledger))
         except CannotStrike as error:
-            raise Refused(str(error)) from error
+            raise MissingCapability(str(error)) from error
         finally:
             sleeper.kill()
     return _output_of("strace", "-V").splitlines()[0]
@@ -97,7 +96,7 @@ async def _attach(pid: int, ledger: Ledger) -> None:
 
 def _power() -> str:
     if os.geteuid() != 0:
-        raise Refused("only root mounts disks")
+        raise MissingCapability("only root mounts disks")
     _require("mkfs.ext4")
     with Ledger() as ledger:
         try:
@@ -108,30 +107,36 @@ def _power() -> str:
             lost = not (disk.path / "written").exists()
             disk.unmount()
         except (OSError, ClusterError, NotUndone) as error:
-            raise Refused(str(error)) from error
+            raise MissingCapability(str(error)) from error
     if not lost:
-        raise Refused("a disk that was shut down still had data that was never synced")
+        raise MissingCapability("a disk that was shut down still had data that was never synced")
     return "ext4 on a loop device that shuts down at once"
 
 
-def _network(name: str) -> Callable[[], str]:
-    def probe() -> str:
-        done = _completed(sys.executable, "-m", f"{__package__}.networks.probe", name)
-        if done.returncode != 0:
-            raise Refused((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
-        return done.stdout.strip()
+def new_disk(ledger: Ledger, *, size_mib: int = 64) -> PoweredDisk:
+    """Make an empty disk that is unmounted and removed with the ledger. ClusterError."""
+    home = ledger.new_directory()
+    disk = PoweredDisk(home / "image", home / "disk")
+    ledger.add(Mount(str(disk.path)))
+    disk.format(size_mib)
+    return disk
 
-    return probe
+
+def _netns() -> str:
+    done = _completed(sys.executable, "-m", f"{__package__}.networks.probe")
+    if done.returncode != 0:
+        raise MissingCapability((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
+    return done.stdout.strip()
 
 
 def _prlimit() -> str:
     if not hasattr(resource, "prlimit"):
-        raise Refused(f"{sys.platform} has no prlimit")
+        raise MissingCapability(f"{sys.platform} has no prlimit")
     with _sleeper() as sleeper:
         try:
             resource.prlimit(sleeper.pid, resource.RLIMIT_FSIZE, (4096, 4096))
         except OSError as error:
-            raise Refused(f"prlimit: {error.strerror}") from error
+            raise MissingCapability(f"prlimit: {error.strerror}") from error
         finally:
             sleeper.kill()
     return "limits of running processes can be changed"
@@ -141,7 +146,7 @@ def _eatmydata() -> str:
     for pattern in ("lib/libeatmydata.so*", "lib64/libeatmydata.so*", "lib/*/libeatmydata.so*"):
         for path in Path("/usr").glob(pattern):
             return str(path)
-    raise Refused("libeatmydata.so is not in /usr/lib")
+    raise MissingCapability("libeatmydata.so is not in /usr/lib")
 
 
 def _sleeper() -> subprocess.Popen[bytes]:
@@ -151,23 +156,23 @@ def _sleeper() -> subprocess.Popen[bytes]:
 
 def _require(program: str) -> None:
     if shutil.which(program) is None:
-        raise Refused(f"{program} is not installed")
+        raise MissingCapability(f"{program} is not installed")
 
 
 def _output_of(*command: str) -> str:
-    """Return the output of a command. Refused if it fails."""
+    """Return the output of a command. MissingCapability if it fails."""
     done = _completed(*command)
     if done.returncode != 0:
-        raise Refused(f"`{' '.join(command)}`: {done.stderr.strip() or f'exit code {done.returncode}'}")
+        raise MissingCapability(f"`{' '.join(command)}`: {done.stderr.strip() or f'exit code {done.returncode}'}")
     return done.stdout
 
 
 def _completed(*command: str) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end. Refused if it takes too long."""
+    """Run a command to its end. MissingCapability if it takes too long."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired as error:
-        raise Refused(f"`{' '.join(command)}` did not end within {_TIMEOUT_S:g} s") from error
+        raise MissingCapability(f"`{' '.join(command)}` did not end within {_TIMEOUT_S:g} s") from error
 
 
 _APT = "on Debian: apt-get install {}"
@@ -187,14 +192,8 @@ CAPABILITIES: dict[str, Capability] = {
         Capability(
             "netns",
             "namespaces of nodes with links in a program",
-            _network(NETNS),
+            _netns,
             _APT.format("iproute2") + "; modprobe tun; as root, or as a user who can open /dev/net/tun",
-        ),
-        Capability(
-            "nft",
-            "namespaces of nodes with links in the kernel",
-            _network(NFT),
-            _APT.format("iproute2 nftables") + "; as root, or with user namespaces",
         ),
         Capability("eatmydata", "run a node whose fsyncs do nothing", _eatmydata, _APT.format("eatmydata")),
     )
@@ -202,19 +201,19 @@ CAPABILITIES: dict[str, Capability] = {
 """By name; those that nemeses need come first."""
 
 
-def probe(names: Collection[str] | None = None) -> tuple[Found, ...]:
+def probe(names: Collection[str] | None = None) -> tuple[ProbeResult, ...]:
     """Test those capabilities; None: all."""
     return tuple(_probe(capability) for name, capability in CAPABILITIES.items() if names is None or name in names)
 
 
-def _probe(capability: Capability) -> Found:
+def _probe(capability: Capability) -> ProbeResult:
     try:
-        return Found(capability.name, True, capability.summary, capability.probe())
-    except Refused as refusal:
-        return Found(capability.name, False, capability.summary, str(refusal), capability.install)
+        return ProbeResult(capability.name, True, capability.summary, capability.probe())
+    except MissingCapability as refusal:
+        return ProbeResult(capability.name, False, capability.summary, str(refusal), capability.install)
 
 
-def nemesis_states(found: Collection[Found]) -> tuple[NemesisState, ...]:
+def nemesis_states(found: Collection[ProbeResult]) -> tuple[NemesisState, ...]:
     """Return the state of each nemesis, given the results of probes."""
     off = {capability.name: capability for capability in found if not capability.is_on}
     return tuple(
@@ -224,24 +223,10 @@ def nemesis_states(found: Collection[Found]) -> tuple[NemesisState, ...]:
             kind.summary,
             tuple(name for name in kind.needs if name in off),
             "; ".join(off[name].install for name in kind.needs if name in off),
-            tuple(net.name for net in NETS.values() if kind.asks and does(net, kind) and not off.keys() & set(net.needs)),
+            tuple(net.name for net in NETS.values() if kind.breaks_links and not off.keys() & set(net.needs)),
         )
         for kind in KINDS.values()
     )
-
-
-def does(net: BackEnd, kind: Kind) -> bool:
-    """Return True if the back end can do to links what the kind asks."""
-    return net.does.issuperset(kind.asks)
-
-
-def refusal(net: str, kinds: Iterable[str]) -> str:
-    """Return a message for kinds that ask more of links than the back end can do; "" if there are none."""
-    asking = [kind for kind in kinds if not does(NETS[net], KINDS[kind])]
-    if not asking:
-        return ""
-    able = [other.name for other in NETS.values() if all(does(other, KINDS[kind]) for kind in asking)]
-    return f"--net {net} does not support {', '.join(asking)}; take --net {' or '.join(able)}"
 
 
 def needed(names: Collection[str], net: str = LINKS) -> frozenset[str]:
@@ -252,4 +237,4 @@ def needed(names: Collection[str], net: str = LINKS) -> frozenset[str]:
 def available_kinds(net: str = LINKS) -> tuple[str, ...]:
     """Return the kinds that can strike here with that back end, tested now."""
     found = probe(needed(KINDS, net))
-    return tuple(standing.name for standing in nemesis_states(found) if standing.is_on and does(NETS[net], KINDS[standing.name]))
+    return tuple(standing.name for standing in nemesis_states(found) if standing.is_on)

@@ -24,7 +24,7 @@ from kraftlab.lab.links.shape import LinkShape
 
 from .directories import Directories, ProcessDirectories
 from .errors import CannotStrike, CannotUndo
-from .failing_disks import ProcessTampering, Tampering
+from .failing_disks import DiskFaults, ProcessTampering
 from .ledger import Ledger, Process
 from .quorum_guard import QuorumGuard
 from .targets import View
@@ -32,8 +32,8 @@ from .targets import View
 T = TypeVar("T")
 
 
-class Powered(Protocol):
-    """A disk whose power can be taken (`powered_disk.PoweredDisk`)."""
+class DiskPower(Protocol):
+    """A disk that can lose its power (`kraftlab.lab.powered_disk.PoweredDisk`)."""
 
     def sync(self) -> None: ...
 
@@ -79,9 +79,9 @@ class ClusterUnderFaults:
         find_leader: FindLeader,
         guard: QuorumGuard,
         ledger: Ledger | None,
-        disks: Mapping[int, Powered] = MappingProxyType({}),
+        disks: Mapping[int, DiskPower] = MappingProxyType({}),
         work: Work | None = None,
-        tampering: Tampering | None = None,
+        tampering: DiskFaults | None = None,
         directories: Directories | None = None,
     ) -> None:
         self.cluster: Any = cluster
@@ -91,7 +91,7 @@ class ClusterUnderFaults:
         self.work = work or in_thread
         self.disks = disks
         self.directories: Directories = directories or ProcessDirectories(cluster)
-        self.tampering: Tampering = tampering or ProcessTampering(cluster, lambda: self.ledger)
+        self.tampering: DiskFaults = tampering or ProcessTampering(cluster, lambda: self.ledger)
         self._holds: Holds[Hold] = Holds(adds_up=True)
         self._steps = FaultSteps(cluster, self._holds, self)
         self._noted: dict[int, Process] = {}
@@ -156,7 +156,7 @@ class ClusterUnderFaults:
             await undo_each(partial(self._release, hold), faults)
 
     async def _release(self, hold: Hold, fault: Fault) -> None:
-        """End a fault with its last holder. A disk whose power cannot be restored stays dark, so that its node is not started."""
+        """End a fault with its last holder. A disk without power stays dark, so that its node is not started."""
         if not self._holds.drop(hold, [fault]):
             return
         try:

@@ -28,7 +28,7 @@ REPAIR_FILE = "repair"
 THIS_MACHINE: FileSystem = RealFileSystem()
 
 
-class Placed(NamedTuple):
+class PlacedBatch(NamedTuple):
     """A batch of a file, and the position of its first byte."""
 
     position: int
@@ -82,7 +82,7 @@ def is_repairing(metadata_directory: Path, files: FileSystem = THIS_MACHINE) -> 
     return REPAIR_FILE in files.names(str(log_directory(metadata_directory)))
 
 
-def batches(segment: bytes) -> Iterator[Placed]:
+def batches(segment: bytes) -> Iterator[PlacedBatch]:
     """Yield the valid batches of a segment, up to the first invalid one."""
     position = HEADER_PAGE_BYTES
     while position < len(segment):
@@ -90,7 +90,7 @@ def batches(segment: bytes) -> Iterator[Placed]:
             header = decode(segment, position).header
         except CorruptBatch:
             return
-        yield Placed(position, header)
+        yield PlacedBatch(position, header)
         position += header.size_bytes
 
 
@@ -111,7 +111,7 @@ def rot(log: Mapping[Path, bytes], random: Random) -> Damage | None:
     return Damage(path, position, before, bytes(after))
 
 
-def _stamp_of_others(batch: Placed, found: Iterable[Placed]) -> int:
+def _stamp_of_others(batch: PlacedBatch, found: Iterable[PlacedBatch]) -> int:
     return max((other.header.high_watermark for other in found if other.header != batch.header), default=0)
 
 

@@ -16,7 +16,7 @@ from .ledger import Ledger
 from .strace import SYNCS, kept_injected
 
 
-class Tampering(Protocol):
+class DiskFaults(Protocol):
     """Each fault lasts as long as its `async with`. CannotStrike."""
 
     def failing(self, node: int) -> AbstractAsyncContextManager[None]:

@@ -1,4 +1,4 @@
-"""Carry out a fault plan.
+"""Apply a fault plan.
 
 Theory of operation. Every action is a task that sleeps until its time, resolves its target, strikes, waits and undoes. Its strike
 records when it truly began and when it was truly undone, by the run's clock. A fault that cannot be brought about is recorded in

@@ -48,8 +48,8 @@ class Rhythm(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """`needs` are capabilities (`capabilities.py`), `asks` are demands on links (`networks/back_ends.py`). `ends_nodes`: a node
-    may end by itself.
+    """`needs` are capabilities (`capabilities.py`), `breaks_links`: a back end applies the fault (`networks/back_ends.py`).
+    `ends_nodes`: a node may end by itself.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Kind(NamedTuple):
     draw: Callable[[Random, Shape], list[Draft]]
     fault: Callable[[ClusterUnderFaults, Hit], Fault]
     needs: tuple[str, ...] = ()
-    asks: tuple[str, ...] = ()
+    breaks_links: bool = False
     rhythm: Rhythm = Rhythm()
     ends_nodes: bool = False
 

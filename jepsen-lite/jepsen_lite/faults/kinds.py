@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from . import clock_faults, cluster_faults, disk_faults, link_faults, process_faults
+from . import cluster_faults, disk_faults, link_faults, process_faults
 from .kind import Kind, Rhythm
-from .networks.back_ends import CUT, DELAY, DUPLICATE, HOLD, LOSS, REORDER
 
 SELDOM = Rhythm(pause=(0.4, 2.0), duration=(0.3, 1.0))
 """For faults that take a cluster a while to recover from."""
@@ -24,28 +23,28 @@ KINDS: dict[str, Kind] = {
             "the cluster is split: halves, one node, a ring of majorities, a bridge",
             link_faults.draw_partition,
             link_faults.partition,
-            asks=(CUT,),
+            breaks_links=True,
         ),
         Kind(
             "isolate-leader",
             "the leader or the next leader loses every link",
             link_faults.draw_isolated,
             link_faults.isolate,
-            asks=(CUT,),
+            breaks_links=True,
         ),
         Kind(
             "one-way",
             "nodes send but do not receive, or the other way round",
             link_faults.draw_one_way,
             link_faults.one_way,
-            asks=(CUT,),
+            breaks_links=True,
         ),
         Kind(
             "late",
             "messages of one link are held and delivered after elections",
             link_faults.draw_late,
             link_faults.late,
-            asks=(CUT, HOLD),
+            breaks_links=True,
             rhythm=Rhythm(duration=(0.5, 2.0)),
         ),
         Kind(
@@ -53,16 +52,16 @@ KINDS: dict[str, Kind] = {
             "messages are delayed, by a fixed or a random time",
             link_faults.draw_slow,
             link_faults.shaped,
-            asks=(DELAY,),
+            breaks_links=True,
         ),
-        Kind("loss", "messages are lost", link_faults.draw_loss, link_faults.shaped, asks=(LOSS,)),
-        Kind("duplicate", "messages arrive twice", link_faults.draw_duplicate, link_faults.shaped, asks=(DUPLICATE,)),
-        Kind("reorder", "messages overtake each other", link_faults.draw_reorder, link_faults.shaped, asks=(REORDER,)),
+        Kind("loss", "messages are lost", link_faults.draw_loss, link_faults.shaped, breaks_links=True),
+        Kind("duplicate", "messages arrive twice", link_faults.draw_duplicate, link_faults.shaped, breaks_links=True),
+        Kind("reorder", "messages overtake each other", link_faults.draw_reorder, link_faults.shaped, breaks_links=True),
         Kind(
             "clock",
             "clocks of nodes run slow or fast, or step forward",
-            clock_faults.drawing(clock_faults.OF_PROCESSES),
-            clock_faults.clock,
+            process_faults.drawing(process_faults.OF_PROCESSES),
+            process_faults.clock,
         ),
         Kind(
             "power-loss",

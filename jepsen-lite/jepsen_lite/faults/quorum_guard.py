@@ -147,7 +147,7 @@ class QuorumGuard:
         return node not in self._weak()
 
     def _weak(self) -> set[int]:
-        """Return the controllers whose logs are damaged or about to be."""
+        """Return the controllers with logs that are damaged or about to be."""
         for node, damage in list(self._damage.items()):
             if not damage.is_there() and not is_repairing(self._cluster.metadata_dir(node), self.files(node)):
                 del self._damage[node]

@@ -1,6 +1,6 @@
 """System calls of a running node that fail or are delayed, by strace.
 
-Theory of operation. strace stops the node at its system calls and lets chosen ones return an error without being carried out, or
+Theory of operation. strace stops the node at its system calls and lets chosen ones return an error without being executed, or
 begin late; to the node this looks like a failing disk. strace is attached to all threads. It detaches, leaving the node as it
 was, on SIGINT or when the node ends. A traced node is slower, since it stops at every system call.
 """

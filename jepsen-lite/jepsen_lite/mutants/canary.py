@@ -1,4 +1,4 @@
-"""The canary: a real node whose fsyncs do nothing, and a loss of its power. A harness that finds nothing wrong is blind.
+"""The canary: a real node with fsyncs that do nothing, and a loss of its power. A harness that finds nothing wrong is blind.
 
 Theory of operation. This bug is not in the code but below it: each fsync returns at once, and the data stay in memory. A quorum
 of one controller, on a disk of its own, works for clients; then the disk loses its power (ext4 on a loop device that is shut

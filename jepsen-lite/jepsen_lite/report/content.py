@@ -114,7 +114,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     illegal: tuple[Illegal, ...]
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     """The content of the page. `total`: number of operations; `point_step`, `timeline`: the part that is drawn. `overall`:
     latencies by function, "" for all. `damaged`: checkers whose evidence cannot be drawn, with the reason.
     """
@@ -145,7 +145,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return self.record.verdicts
 
 
-def gather(directory: RunDirectory) -> Report:
+def gather(directory: RunDirectory) -> RunReport:
     """Read a run. StoreError."""
     record, plan, run = directory.record(), directory.plan(), directory.run()
     node_logs = _files(directory, sorted(path.name for path in directory.nodes.glob("*.log")), "nodes/")
@@ -168,7 +168,7 @@ def gather(directory: RunDirectory) -> Report:
     nodes = node_lanes(run.observations, names, span_ns)
     operations = {index: words.operation(run.history[index]) for index in sorted(beside)}
     done = [strike for strike in run.strikes if not strike.error]
-    return Report(
+    return RunReport(
         name=directory.name,
         record=record,
         plan=plan,

@@ -14,7 +14,7 @@ import msgspec
 
 from kraftlab.checking.facts import Observation
 
-from ..checkers import quantiles as by_rank
+from ..checkers import stats as by_rank
 from ..history import OK, Op
 
 BINS = 60

@@ -19,7 +19,7 @@ import msgspec
 
 from ..store import LEAST_RUN, SHRUNK, RunDirectory, replace_file
 from . import content, words
-from .content import Report
+from .content import RunReport
 from .curves import SLOWEST_BINS
 from .lanes import targets_of
 
@@ -47,7 +47,7 @@ def is_current(directory: RunDirectory) -> bool:
         return False
 
 
-def render(report: Report) -> str:
+def render(report: RunReport) -> str:
     """Return the page as HTML. The same report gives the same text."""
     kinds = {kind: place % 8 for place, kind in enumerate(report.scene.kinds)}
     named = set(report.scene.named[:NAMED])

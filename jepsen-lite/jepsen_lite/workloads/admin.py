@@ -39,7 +39,7 @@ class SetupFailed(Exception):
     """The cluster cannot be prepared for a workload; the text has its last error."""
 
 
-class Sent(NamedTuple):
+class WriteOutcome(NamedTuple):
     """A write's answer, and its request id in the log."""
 
     reply: Reply
@@ -65,14 +65,16 @@ class Caller:
         self.newest = 0
         """The newest metadata offset that an answer reflected."""
 
-    async def write(self, port: Port, api: str, request: object, *, anywhere: bool = True, node: int | None = None) -> Sent:
+    async def write(
+        self, port: Port, api: str, request: object, *, anywhere: bool = True, node: int | None = None
+    ) -> WriteOutcome:
         """Send a write once, under a new request id. `anywhere`: possibly to a broker. CallFailed."""
         self.sequence += 1
         return await self.send_as(
             port, api, request, self.sequence, node=self._target(port) if node is None and anywhere else node
         )
 
-    async def send_as(self, port: Port, api: str, request: Any, sequence: int, *, node: int | None = None) -> Sent:
+    async def send_as(self, port: Port, api: str, request: Any, sequence: int, *, node: int | None = None) -> WriteOutcome:
         """Send a write once under that sequence."""
         header = request.header
         header.request_id.client_id = self.client_id
@@ -80,7 +82,7 @@ class Caller:
         header.timeout_ms = self.options.timeout_ms
         reply = await port.call(api, request, node=node, timeout_ms=self.options.timeout_ms)
         self.newest = max(self.newest, reply.offset)
-        return Sent(reply, f"{self.client_id.hex()}:{sequence}")
+        return WriteOutcome(reply, f"{self.client_id.hex()}:{sequence}")
 
     async def read(self, port: Port, api: str, request: Any, *, local: bool = False, node: int | None = None) -> Reply:
         """Send a read once: linearizable, or with `local` to any node, with a minimum offset of `newest`."""
@@ -112,7 +114,7 @@ class Caller:
 
     async def change_configs(
         self, port: Port, changes: Mapping[str, Mapping[str, str]], operation: int
-    ) -> tuple[Sent, list[int]]:
+    ) -> tuple[WriteOutcome, list[int]]:
         """Change configs of topics, {topic: {config: value}}, in one request; return the error code of each topic."""
         resources = [
             pb.AlterConfigsResource(
@@ -170,7 +172,7 @@ def length_of(options: Options, key: str) -> int:
 
 def repeated_until_ok(*invocations: Invocation) -> Source:
     """Repeat each invocation until it succeeds, one after the other, for the final phase: the cluster may still be electing a
-    leader. All are given up together after half a minute.
+    leader. All are abandoned together after half a minute.
     """
     return time_limit(_FINAL_S, [until_ok(delay(_FINAL_PAUSE_S, repeat(each))) for each in invocations])
 

@@ -48,7 +48,7 @@ def digests_of(options: Options, count: int) -> Source:
 
 
 def final_digests_of(options: Options, count: int) -> Source:
-    """Check that every node has everything, in memory and on its disk. A node that is gone is given up once, not for each
+    """Check that every node has everything, in memory and on its disk. A node that is gone is waited for once, not for each
     question.
     """
     asked = [repeated_until_ok(*(Invocation(f, str(place)) for f in ASKED)) for place in range(count)]

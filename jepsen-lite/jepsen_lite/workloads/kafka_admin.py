@@ -1,4 +1,4 @@
-"""The operations of the workloads `topics` and `reassignments`, carried out by kafka-python's admin client.
+"""The operations of the workloads `topics` and `reassignments`, executed by kafka-python's admin client.
 
 Each request is sent once. Answers of the Kafka protocol have no metadata offset and requests no id, so the witness judges
 refusals alone. Descriptions and lists come from the copy of some broker, which may be old: `LoggedReads` compares them with

@@ -1,4 +1,4 @@
-"""The operations of the workload `records`, carried out by kafka-python.
+"""The operations of the workload `records`, executed by kafka-python.
 
 A process is one idempotent producer, one consumer without a group that reads a partition from its beginning, and one admin
 client. `append` sends a record once; kafka-python itself sends it again until the timeout. `agree` compares replicas, for which

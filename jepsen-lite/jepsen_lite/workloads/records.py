@@ -46,7 +46,7 @@ REPLICAS = 2
 RECORD_KEYS = 12
 SENT_PAUSE_S = 0.1
 SENT_MAX = 40
-"""Attempts at one batch. Afterwards its outcome stays unknown and its producer id is given up."""
+"""Attempts at one batch. Afterwards its outcome stays unknown and its producer id is not used again."""
 _FATAL = frozenset(
     {
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,

@@ -88,7 +88,7 @@ class Tables:
 
 
 class TableFold(Fold):
-    """A fold whose state are tables, and whose keys of operations are names of topics."""
+    """A fold with tables as its state, and names of topics as the keys of operations."""
 
     def __init__(self) -> None:
         self._tables = Tables()

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.checking.calls import Operation, Refused
+from kraftlab.checking.calls import Operation, RefusedOutput
 from kraftlab.common.errors import ErrorCode
 
 from ..checkers.fold import Change, changes
@@ -184,7 +184,7 @@ class NamedTopic:
         f, tag = call
         output: Any = None if operation.is_unknown else operation.output
         if f == "create":
-            if type(output) is Refused:
+            if type(output) is RefusedOutput:
                 return state if state else None
             return None if state else (output or "", tag)
         if f == "describe":
@@ -192,7 +192,7 @@ class NamedTopic:
                 return state if output is None and not state else None
             topic_id, shown = output
             return (topic_id, shown) if state[0] in ("", topic_id) and state[1] == shown else None
-        if type(output) is Refused:
+        if type(output) is RefusedOutput:
             return None if state else state
         return () if state and (output is None or state[0] in ("", output)) else None
 

@@ -49,7 +49,7 @@ class NodeExits:
     def __init__(self, cluster: Processes, now_ns: Callable[[], int]) -> None:
         self._cluster, self._now_ns = cluster, now_ns
         self._noted: set[int] = set()
-        """Nodes whose end was noted and that were not started since."""
+        """Nodes with a noted end that were not started since."""
         self.found: list[tuple[int, int, str]] = []
         """(node, time, last words)."""
 

@@ -37,7 +37,7 @@ LOG_WITHIN_S = 15.0
 
 
 class PhasedRun(ABC):
-    """One run. Create it under trio, whose clock is the run's clock."""
+    """One run. Create it under trio: its clock is the run's clock."""
 
     start_within_s = READY_WITHIN_S
 
@@ -72,7 +72,7 @@ class PhasedRun(ABC):
 
     @abstractmethod
     async def _strike(self) -> None:
-        """Carry out the plan."""
+        """Apply the plan."""
 
     @abstractmethod
     async def _heal_all(self) -> None:

@@ -34,7 +34,7 @@ from kraftlab.quorum.core.errors import CorruptBatch
 
 from ..committed_log import CommittedLog
 from ..fault_plan import FaultPlan
-from ..faults.capabilities import Found, available_kinds, needed, probe, refusal
+from ..faults.capabilities import ProbeResult, available_kinds, needed, probe
 from ..faults.cluster_under_faults import ClusterUnderFaults
 from ..faults.injector import carry_out
 from ..faults.kinds import ALL
@@ -51,7 +51,7 @@ from .node_exits import NodeExits, own_exits
 from .phases import LOG_WITHIN_S, PROPERTIES, PhasedRun
 from .sampler import sample
 from .trio_drive import first_of
-from .world import Assignment, NotOnThisMachine, Played, WorldFailed, left_out, newest
+from .world import Assignment, NotOnThisMachine, PlayedRun, left_out, newest
 
 if TYPE_CHECKING:
     from .kafka_port import KafkaPort
@@ -66,7 +66,7 @@ _LACKING = re.compile(r"is not ready after .* s \((.*)\); see ")
 NOTHING_SEEN = Observation(at_ns=0, node=-1, is_up=False)
 
 
-def play(assignment: Assignment) -> Played:
+def play(assignment: Assignment) -> PlayedRun:
     """Play the run. WorldFailed; ClusterError if the cluster cannot start."""
     with ExitStack() as handlers:
         handlers.enter_context(_sigterm_as_ctrl_c())
@@ -92,7 +92,7 @@ def _sigterm_as_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _played(assignment: Assignment) -> Played:
+def _played(assignment: Assignment) -> PlayedRun:
     options = assignment.options
     plan = _plan(assignment)
     assignment.directory.write_plan(plan)
@@ -135,7 +135,7 @@ def _played(assignment: Assignment) -> Played:
         where = "" if network is None else f" in the network of process {os.getpid()} (nsenter -n -t {os.getpid()})"
         endpoints = cluster.bootstrap_servers + where
         links = PROXY if network is None else assignment.net
-        return Played(run, plan, links, properties, close if is_kept else None, endpoints, str(data) if is_kept else "")
+        return PlayedRun(run, plan, links, properties, close if is_kept else None, endpoints, str(data) if is_kept else "")
     finally:
         if not is_kept:
             close()
@@ -148,27 +148,25 @@ def _print_result(line: str) -> None:
 
 def _network(assignment: Assignment, ledger: Ledger, seed: int) -> HeldNetwork | None:
     """Return the network of the nodes, None if it is the machine's own. ClusterError."""
-    module, options = NETS[assignment.net].module, assignment.options
-    if not module:
+    if not NETS[assignment.net].has_namespaces:
         return None
+    options = assignment.options
     controllers = range(FIRST_CONTROLLER_ID, FIRST_CONTROLLER_ID + options.controllers)
     nodes = (*controllers, *range(options.brokers))
-    return HeldNetwork(module, nodes, ledger, seed=seed, observer=own_network())
+    return HeldNetwork(nodes, ledger, seed=seed, observer=own_network())
 
 
 def _plan(assignment: Assignment) -> FaultPlan:
-    """Return the given plan or draw one. WorldFailed if a part of it cannot strike on this machine or with that back end."""
+    """Return the given plan or draw one. WorldFailed if a part of it cannot strike on this machine."""
     names, net = assignment.nemeses, NETS[assignment.net]
     unwanted = left_out(assignment.options.client, net.name)
-    if net.module:
+    if net.has_namespaces:
         own_network()  # must come before threads start
     plan = assignment.plan
     if plan is None:
         kept = [kind for kind in available_kinds(net.name) if kind not in unwanted] if ALL in names else None
         plan = draw_plan(assignment.options, names, available=kept)
     kinds = tuple(dict.fromkeys(action.kind for action in plan.actions))
-    if refused := refusal(net.name, kinds):
-        raise WorldFailed(refused)
     missing = [found for found in probe(_needs(plan, net.name)) if not found.is_on]
     if missing:
         struck = ", ".join(kind for kind in kinds if _needs_any(kind, missing)) or f"--net {net.name}"
@@ -181,7 +179,7 @@ def _needs(plan: FaultPlan, net: str) -> frozenset[str]:
     return needed({action.kind for action in plan.actions}, net)
 
 
-def _needs_any(kind: str, missing: list[Found]) -> bool:
+def _needs_any(kind: str, missing: list[ProbeResult]) -> bool:
     return not needed({kind}).isdisjoint(found.name for found in missing)
 
 

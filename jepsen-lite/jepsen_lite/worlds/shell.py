@@ -2,10 +2,10 @@
 
 Theory of operation. `RuntimeCluster` runs what a process of each node runs, without sockets, threads and gRPC. Only waiting takes
 time: the clock jumps to the next due time when no task can continue. The order of tasks is drawn from the seed as well. So the
-same seed gives the same history, however fast the machine is. The phases and the faults are those of real processes, carried out
+same seed gives the same history, however fast the machine is. The phases and the faults are those of real processes, applied
 by the same code; the committed log is read from each node and compared.
 
-This tests how the runtime carries out the effects of the core: answers before a batch is durable, lost wake-ups, half-sent
+This tests how the runtime applies the effects of the core: answers before a batch is durable, lost wake-ups, half-sent
 frames, broken connections, a node cancelled anywhere. It does not test gRPC, or the kernel's sockets, files and threads.
 """
 
@@ -20,7 +20,7 @@ import trio
 
 from kraftlab.checking.facts import Observation
 from kraftlab.common.endpoint import Endpoint
-from kraftlab.simulation.metadata.admin_network import Unanswered
+from kraftlab.simulation.metadata.admin_network import NoResponse
 from kraftlab.simulation.runtime.cluster import RuntimeCluster
 from kraftlab.simulation.runtime.disks import MemoryPower, MemoryTampering
 from kraftlab.simulation.runtime.machine import STARTED_S, STEPS_MAX, Machine, run_seed
@@ -38,7 +38,7 @@ from .node_exits import own_exits
 from .phases import LOG_WITHIN_S, PROPERTIES, PhasedRun
 from .shell_kinds import SHELL_KINDS
 from .trio_drive import first_of
-from .world import Assignment, Listener, Played, Quiet, WorldFailed
+from .world import Assignment, Listener, PlayedRun, Quiet, WorldFailed
 
 LOG_NAME = "shell.log"
 _LOOK_S = 0.05
@@ -55,7 +55,7 @@ class ShellRun(NamedTuple):
     log: tuple[str, ...]
 
 
-def play(assignment: Assignment) -> Played:
+def play(assignment: Assignment) -> PlayedRun:
     """Play the run. WorldFailed."""
     properties = dict(assignment.workload.properties) | dict(assignment.properties)
     played = run_shell(
@@ -66,7 +66,7 @@ def play(assignment: Assignment) -> Played:
         listener=assignment.listener,
     )
     (assignment.directory.nodes / LOG_NAME).write_text("".join(f"{line}\n" for line in played.log))
-    return Played(played.run, played.plan, properties={**PROPERTIES, **properties})
+    return PlayedRun(played.run, played.plan, properties={**PROPERTIES, **properties})
 
 
 def run_shell(
@@ -115,7 +115,7 @@ class ShellPort(ClusterPort):
     async def _carry(self, node: int, api: str, request: Any, timeout_s: float) -> Any:
         try:
             return await self._cluster.ask(self._random, node, api, request, timeout_s)
-        except Unanswered as error:
+        except NoResponse as error:
             self._leader = -1
             raise CallFailed(of_broken_call(error.status, str(error)), error.status, node=node) from None
 

@@ -14,12 +14,12 @@ from kraftlab.simulation.runtime import replica_damage
 from kraftlab.simulation.runtime.clock import Skew
 from kraftlab.simulation.runtime.cluster import LEFT_WITHIN_S
 
-from ..faults.clock_faults import OF_PROCESSES, drawing
 from ..faults.cluster_under_faults import ClusterUnderFaults
 from ..faults.damage import Damage
 from ..faults.errors import CannotStrike
 from ..faults.kind import Draft, Hit, Kind, Shape
 from ..faults.kinds import KINDS
+from ..faults.process_faults import OF_PROCESSES, drawing
 
 BROKERS_RATE = 0.4
 """Share of the strikes on disks that hit a broker's disk."""

@@ -19,16 +19,16 @@ from typing import NamedTuple
 import msgspec
 
 from kraftlab.common.errors import InvariantViolation
+from kraftlab.common.garbage import without_gc
 from kraftlab.quorum.storage import StorageError
 from kraftlab.simulation.clients.world import ClientWorld
 from kraftlab.simulation.consensus.invariants import Violation
 from kraftlab.simulation.consensus.machine import ANCHOR_MS
-from kraftlab.simulation.consensus.runner import collector_at_rest
 from kraftlab.simulation.consensus.transcript import TAIL_LINES, Transcript
 from kraftlab.simulation.metadata.coroutines import first_of
 
 from ..checkers.judgement import judge
-from ..checkers.run_health import Course
+from ..checkers.stats import Course
 from ..committed_log import CommittedLog, LogBatch, decoded
 from ..fault_plan import FaultPlan
 from ..history import History, Op
@@ -39,7 +39,7 @@ from ..workload import Options, Run, Workload
 from ..workloads.admin import SetupFailed
 from .simulated_drive import SimulatedDrive
 from .simulated_faults import ALL, NoSuchFault, blows_of, draw_plan, draw_world
-from .world import Assignment, Played, RunStatus, WorldFailed
+from .world import Assignment, PlayedRun, RunStatus, WorldFailed
 
 FINAL_MS = 120_000
 """Time limit of the final phase on a healthy cluster."""
@@ -86,15 +86,15 @@ def run_simulated(
     """
     options = msgspec.structs.replace(options, seed=str(seed))
     begun_s = time.process_time()
-    with collector_at_rest():
+    with without_gc():
         transcript = Transcript()
-        played = _Played(workload, options, plan, nemeses, transcript, is_judged, on_op)
+        played = _SeedRun(workload, options, plan, nemeses, transcript, is_judged, on_op)
         played.world.trace = trace
         violation = played.play()
         tail: tuple[str, ...] = ()
         if violation and with_tail:
             last_lines = Transcript(tail_lines=TAIL_LINES)
-            _Played(workload, options, plan, nemeses, last_lines, is_judged).play()
+            _SeedRun(workload, options, plan, nemeses, last_lines, is_judged).play()
             tail = tuple(last_lines.tail())
         run = played.run()
     return SimulatedRun(
@@ -111,7 +111,7 @@ def run_simulated(
     )
 
 
-def play(assignment: Assignment) -> Played:
+def play(assignment: Assignment) -> PlayedRun:
     """Play the run; keep the trace, and the last steps of a run that broke a rule. WorldFailed."""
     workload, options, listener = assignment.workload, assignment.options, assignment.listener
     reported_s, trace = -1, list[str]()
@@ -141,7 +141,7 @@ def play(assignment: Assignment) -> Played:
     assignment.directory.write_trace(trace)
     if played.tail:
         assignment.directory.path.joinpath(TRANSCRIPT).write_text("\n".join(played.tail) + "\n")
-    return Played(played.run, played.plan, properties=properties)
+    return PlayedRun(played.run, played.plan, properties=properties)
 
 
 def history_hash(history: Iterable[Op]) -> str:
@@ -152,7 +152,7 @@ def history_hash(history: Iterable[Op]) -> str:
     return digest.hexdigest()
 
 
-class _Played:
+class _SeedRun:
     """One run of one seed."""
 
     def __init__(

@@ -7,7 +7,7 @@ from typing import Any
 
 from kraftlab.simulation.clients.drive import SimulatedBell, Together
 from kraftlab.simulation.clients.world import ClientWorld
-from kraftlab.simulation.metadata.admin_network import Unanswered
+from kraftlab.simulation.metadata.admin_network import NoResponse
 from kraftlab.simulation.metadata.coroutines import sleep
 
 from ..history import FAIL
@@ -68,7 +68,7 @@ class SimulatedPort:
             raise CallFailed(FAIL, f"not sent: without node {request.voter_id}, no majority of the voters would be undamaged")
         try:
             response = await self._world.admin_network.ask(self._random, node_id, api, request, timeout_ms)
-        except Unanswered as error:
+        except NoResponse as error:
             self._leader_id = -1
             raise CallFailed(of_broken_call(error.status, str(error)), error.status, node=node_id) from None
         if response.header.leader_id in self.controllers:

@@ -50,8 +50,8 @@ class Quiet:
 
 class Assignment(NamedTuple):
     """A run to play. Without a `plan` the world draws one for the `nemeses`. The world writes further files, such as node logs,
-    into `directory`. `leave_running`: the cluster outlives the run (`Played.close`). `net` is the back end that breaks links of
-    real clusters (`faults/networks/back_ends.py`).
+    into `directory`. `leave_running`: the cluster outlives the run (`PlayedRun.close`). `net` is the back end that breaks links
+    of real clusters (`faults/networks/back_ends.py`).
     """
 
     workload: Workload
@@ -65,7 +65,7 @@ class Assignment(NamedTuple):
     net: str = LINKS
 
 
-class Played(NamedTuple):
+class PlayedRun(NamedTuple):
     """A played run. `links`: the back end that cut them, "" if there is none. `properties`: keys of server.properties of all
     nodes.
 
@@ -109,9 +109,9 @@ _REPEATED = {
 }
 
 
-def world_named(name: str) -> Callable[[Assignment], Played]:
+def world_named(name: str) -> Callable[[Assignment], PlayedRun]:
     """Return the function that plays a run in that world."""
-    play: Callable[[Assignment], Played] = importlib.import_module(f".{name}", __package__).play
+    play: Callable[[Assignment], PlayedRun] = importlib.import_module(f".{name}", __package__).play
     return play
 
 

@@ -15,7 +15,7 @@ from kraftlab.quorum.storage import recovery
 from kraftlab.quorum.storage.batch_index import BatchIndex
 from kraftlab.quorum.storage.election_store import ElectionStateStore
 from kraftlab.quorum.storage.errors import FsyncFailed
-from kraftlab.quorum.storage.metadata_log import MetadataLog, Taken
+from kraftlab.quorum.storage.metadata_log import FlushWork, MetadataLog
 from kraftlab.quorum.storage.tail_cache import TailCache
 
 from ..simulated_file_system import SimulatedFile, SimulatedFileSystem
@@ -41,14 +41,14 @@ def no_directory_fsync(_: object, self: SimulatedFileSystem, path: str) -> None:
 
 
 @MUTANTS.row(MetadataLog, "finish_flush", Seeds("D1", "LogCorrupt"))
-def half_flush(finish: Callable[..., None], self: MetadataLog, taken: Taken) -> None:
+def half_flush(finish: Callable[..., None], self: MetadataLog, taken: FlushWork) -> None:
     """A flush that cuts forgets to append."""
     cut_only = msgspec.structs.replace(taken, data=b"", batches=[], end_offset=taken.cut_offset)
     finish(self, cut_only if taken.cut_position is not None else taken)
 
 
 @MUTANTS.row(MetadataLog, "finish_flush", Seeds("D1", "LogCorrupt", most=300))
-def fsync_error_swallowed(finish: Callable[..., None], self: MetadataLog, taken: Taken) -> None:
+def fsync_error_swallowed(finish: Callable[..., None], self: MetadataLog, taken: FlushWork) -> None:
     """A failed fsync passes for a success."""
     try:
         finish(self, taken)
@@ -57,7 +57,7 @@ def fsync_error_swallowed(finish: Callable[..., None], self: MetadataLog, taken:
 
 
 @MUTANTS.row(MetadataLog, "_put_back", Seeds("S17", "S8", "D1", "LogCorrupt"))
-def full_disk_forgets(_: object, self: MetadataLog, taken: Taken) -> None:
+def full_disk_forgets(_: object, self: MetadataLog, taken: FlushWork) -> None:
     """A write that a full disk refused is lost."""
 
 

@@ -1,6 +1,7 @@
 """The actions of a replica: each function returns the replica's next value, or refuses the action.
 
-The guards are Raft's rules in the form of KIP-595, KIP-853 and KIP-996. A guard that does not hold raises Refused with a reason.
+The guards are Raft's rules in the form of KIP-595, KIP-853 and KIP-996. A guard that does not hold raises IllegalAction
+with a reason.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .replica import Replica
 NOBODY = -1
 
 
-class Refused(Exception):
+class IllegalAction(Exception):
     """An action that Raft does not allow."""
 
 
@@ -30,26 +31,26 @@ def begin(replica: Replica, ghosts: Ghosts, role: str, epoch: int, leader: int, 
     stored = replica.stored or ElectionState(0, NOBODY, None)
     led = stored.leader_id == replica.key.node_id
     if epoch not in (stored.epoch, replica.log.epoch, stored.epoch + led):
-        raise Refused(f"it begins in epoch {epoch}, and had stored {stored}")
+        raise IllegalAction(f"it begins in epoch {epoch}, and had stored {stored}")
     if epoch < stored.epoch:
-        raise Refused(f"it begins in epoch {epoch}, and had stored {stored}")
+        raise IllegalAction(f"it begins in epoch {epoch}, and had stored {stored}")
     if epoch <= stored.epoch and voted != stored.voted_key:
-        raise Refused(f"it begins with a vote for {voted}, and had stored {stored}")
+        raise IllegalAction(f"it begins with a vote for {voted}, and had stored {stored}")
     if epoch != stored.epoch and voted is not None:
-        raise Refused(f"it begins epoch {epoch} with a vote")
+        raise IllegalAction(f"it begins epoch {epoch} with a vote")
     if epoch != stored.epoch and leader != NOBODY:
-        raise Refused(f"it begins epoch {epoch} with leader {leader}, the leader of epoch {stored.epoch}")
+        raise IllegalAction(f"it begins epoch {epoch} with leader {leader}, the leader of epoch {stored.epoch}")
     if role == "follower":
         if (epoch, leader) != (stored.epoch, stored.leader_id) or led:
-            raise Refused(f"it follows {leader}, and had stored {stored}")
+            raise IllegalAction(f"it follows {leader}, and had stored {stored}")
     elif role == "resigned":
         if not led or epoch != stored.epoch:
-            raise Refused(f"it begins as one that led epoch {epoch}, and had stored {stored}")
+            raise IllegalAction(f"it begins as one that led epoch {epoch}, and had stored {stored}")
     else:
         if role != "unattached":
-            raise Refused(f"it begins as {role}")
+            raise IllegalAction(f"it begins as {role}")
         if leader not in (NOBODY, stored.leader_id) or (led and epoch == stored.epoch):
-            raise Refused(f"it begins with leader {leader}")
+            raise IllegalAction(f"it begins with leader {leader}")
     ghosts.epochs.add(epoch)
     return replace(replica, role=role, epoch=epoch, leader=leader, voted=voted)
 
@@ -57,14 +58,14 @@ def begin(replica: Replica, ghosts: Ghosts, role: str, epoch: int, leader: int, 
 def see_epoch(replica: Replica, ghosts: Ghosts, epoch: int, named: frozenset[int]) -> Replica:
     """Adopt a higher epoch that a message has `named`, or open the next epoch after resigning."""
     if epoch <= replica.epoch:
-        raise Refused(f"it goes from epoch {replica.epoch} back to {epoch}")
+        raise IllegalAction(f"it goes from epoch {replica.epoch} back to {epoch}")
     if replica.role == "resigned" and epoch == replica.epoch + 1 and epoch not in named:
         ghosts.epochs.add(epoch)
     else:
         if epoch not in named:
-            raise Refused(f"it goes to epoch {epoch}, and no message has named that: {sorted(named)}")
+            raise IllegalAction(f"it goes to epoch {epoch}, and no message has named that: {sorted(named)}")
         if epoch not in ghosts.epochs:
-            raise Refused(f"it goes to epoch {epoch}, which no replica has opened")
+            raise IllegalAction(f"it goes to epoch {epoch}, which no replica has opened")
     return _in_epoch(replica, epoch, "unattached")
 
 
@@ -77,46 +78,46 @@ def _in_epoch(replica: Replica, epoch: int, role: str) -> Replica:
 def follow(replica: Replica, ghosts: Ghosts, epoch: int, leader: int, named: frozenset[tuple[int, int]]) -> Replica:
     """Follow the leader that a message has named, or the known leader again."""
     if ghosts.leaders.get(epoch) != leader:
-        raise Refused(f"it follows {leader} in epoch {epoch}, which {ghosts.leaders.get(epoch)} leads")
+        raise IllegalAction(f"it follows {leader} in epoch {epoch}, which {ghosts.leaders.get(epoch)} leads")
     if leader == replica.key.node_id:
-        raise Refused("it follows itself")
+        raise IllegalAction("it follows itself")
     if epoch < replica.epoch:
-        raise Refused(f"it goes from epoch {replica.epoch} back to {epoch}")
+        raise IllegalAction(f"it goes from epoch {replica.epoch} back to {epoch}")
     if epoch > replica.epoch:
         replica = _in_epoch(replica, epoch, "unattached")
     if replica.leader not in (NOBODY, leader):
-        raise Refused(f"it follows {leader} in epoch {epoch}, but {replica.leader} leads that")
+        raise IllegalAction(f"it follows {leader} in epoch {epoch}, but {replica.leader} leads that")
     if replica.leader != leader and (epoch, leader) not in named:
-        raise Refused(f"it follows {leader} in epoch {epoch}, and no message has named that leader")
+        raise IllegalAction(f"it follows {leader} in epoch {epoch}, and no message has named that leader")
     if replica.role in ("leader", "resigned"):
-        raise Refused(f"it follows {leader} in the epoch in which it is {replica.role}")
+        raise IllegalAction(f"it follows {leader} in the epoch in which it is {replica.role}")
     return replace(replica, role="follower", leader=leader)
 
 
 def lose_leader(replica: Replica) -> Replica:
     """Stop looking for the leader, or asking for pre-votes. Epoch, leader and vote stay."""
     if replica.role not in ("follower", "prospective", "unattached"):
-        raise Refused(f"it becomes unattached as {replica.role}")
+        raise IllegalAction(f"it becomes unattached as {replica.role}")
     return replace(replica, role="unattached")
 
 
 def vote(replica: Replica, candidate: ReplicaKey, asked: tuple[int, int, int] | None) -> Replica:
     """Vote for `candidate`, which has `asked`: (epoch, last epoch, end offset)."""
     if asked is None:
-        raise Refused(f"it votes for {candidate}, which has not asked for a vote")
+        raise IllegalAction(f"it votes for {candidate}, which has not asked for a vote")
     epoch, last_epoch, end = asked
     if replica.role not in ("unattached", "prospective"):
-        raise Refused(f"it votes for {candidate} as {replica.role}")
+        raise IllegalAction(f"it votes for {candidate} as {replica.role}")
     if epoch != replica.epoch:
-        raise Refused(f"it votes for {candidate} in epoch {replica.epoch}, and the request is for epoch {epoch}")
+        raise IllegalAction(f"it votes for {candidate} in epoch {replica.epoch}, and the request is for epoch {epoch}")
     if replica.voted not in (None, candidate):
-        raise Refused(f"it votes for {candidate} after {replica.voted}")
+        raise IllegalAction(f"it votes for {candidate} after {replica.voted}")
     if replica.leader != NOBODY:
-        raise Refused(f"it votes for {candidate} though {replica.leader} leads")
+        raise IllegalAction(f"it votes for {candidate} though {replica.leader} leads")
     if not is_up_to_date(replica, last_epoch, end):
-        raise Refused(f"it votes for {candidate}, whose log {end}@{last_epoch} is older than its own")
+        raise IllegalAction(f"it votes for {candidate}, whose log {end}@{last_epoch} is older than its own")
     if not replica.is_whole:
-        raise Refused(f"it votes for {candidate} and repairs its log up to {replica.repair_until}")
+        raise IllegalAction(f"it votes for {candidate} and repairs its log up to {replica.repair_until}")
     return replace(replica, role="unattached", voted=candidate)
 
 
@@ -127,18 +128,18 @@ def is_up_to_date(replica: Replica, last_epoch: int, end: int) -> bool:
 def stand(replica: Replica) -> Replica:
     """Ask for pre-votes."""
     if replica.role not in ("unattached", "follower", "candidate"):
-        raise Refused(f"it stands as {replica.role}")
+        raise IllegalAction(f"it stands as {replica.role}")
     if not replica.may_stand:
-        raise Refused(f"it stands, and {replica.config} are the voters (repair up to {replica.repair_until})")
+        raise IllegalAction(f"it stands, and {replica.config} are the voters (repair up to {replica.repair_until})")
     return replace(replica, role="prospective")
 
 
 def campaign(replica: Replica, ghosts: Ghosts, does_not_know_pre_votes: bool) -> Replica:
     """Open the next epoch with a vote for itself, after a majority of pre-votes."""
     if replica.role != "prospective":
-        raise Refused(f"it campaigns as {replica.role}")
+        raise IllegalAction(f"it campaigns as {replica.role}")
     if not does_not_know_pre_votes and not _has_majority(replica, True, replica.votes):
-        raise Refused(f"it campaigns with {sorted(replica.grants)}")
+        raise IllegalAction(f"it campaigns with {sorted(replica.grants)}")
     ghosts.epochs.add(replica.epoch + 1)
     return replace(_in_epoch(replica, replica.epoch + 1, "candidate"), voted=replica.key)
 
@@ -161,23 +162,23 @@ def _has_majority(replica: Replica, pre_vote: bool, counts_itself: bool) -> bool
 def lead(replica: Replica, ghosts: Ghosts) -> Replica:
     """Lead after a majority of votes. Its own vote counts if it is a voter and the vote is on its disk."""
     if replica.role != "candidate":
-        raise Refused(f"it begins to lead as {replica.role}")
+        raise IllegalAction(f"it begins to lead as {replica.role}")
     counts_itself = replica.votes and replica.has_stored_vote(replica.epoch, replica.key)
     if not _has_majority(replica, False, counts_itself):
-        raise Refused(f"it leads epoch {replica.epoch} with {sorted(replica.grants)}")
+        raise IllegalAction(f"it leads epoch {replica.epoch} with {sorted(replica.grants)}")
     first = ghosts.leaders.get(replica.epoch, replica.key.node_id)
     if first != replica.key.node_id:
-        raise Refused(f"it leads epoch {replica.epoch}, which {first} leads")
+        raise IllegalAction(f"it leads epoch {replica.epoch}, which {first} leads")
     committed = ghosts.committed_before(replica.epoch)
     if not replica.log.holds(committed):
-        raise Refused(f"it leads epoch {replica.epoch} with {replica.log}, and {committed} is committed")
+        raise IllegalAction(f"it leads epoch {replica.epoch} with {replica.log}, and {committed} is committed")
     ghosts.leaders[replica.epoch] = replica.key.node_id
     return replace(replica, role="leader", leader=replica.key.node_id, epoch_start=replica.log.end, acknowledged=())
 
 
 def resign(replica: Replica) -> Replica:
     if replica.role != "leader":
-        raise Refused(f"it resigns as {replica.role}")
+        raise IllegalAction(f"it resigns as {replica.role}")
     return replace(replica, role="resigned", acknowledged=(), epoch_start=-1)
 
 
@@ -187,27 +188,27 @@ def resign(replica: Replica) -> Replica:
 def write(replica: Replica, ghosts: Ghosts, header: BatchHeader, data: bytes) -> Replica:
     """Append a leader's own batch."""
     if replica.role != "leader":
-        raise Refused(f"it writes {header} as {replica.role}")
+        raise IllegalAction(f"it writes {header} as {replica.role}")
     if header.epoch != replica.epoch:
-        raise Refused(f"it writes {header} in epoch {replica.epoch}")
+        raise IllegalAction(f"it writes {header} in epoch {replica.epoch}")
     if not _continues(replica.log, header):
-        raise Refused(f"it writes {header} after {replica.log}")
+        raise IllegalAction(f"it writes {header} after {replica.log}")
     if ghosts.find(header.end_offset, header.crc) is not None:
-        raise Refused(f"it writes {header}, which was there before")
+        raise IllegalAction(f"it writes {header}, which was there before")
     before = replica.config
     entry = ghosts.entry(header, data, replica.log, replica.base)
     after = entry.config
     if after is not None and after != before and not ghosts.is_forced(header, data):
         if before.offset == -1:
             if after.voters != before.voters:
-                raise Refused(f"its log begins with {after.voters}, and it was configured with {before}")
+                raise IllegalAction(f"its log begins with {after.voters}, and it was configured with {before}")
         else:
             if not differ_by_one(before.voters, after.voters):
-                raise Refused(f"it changes {before.voters} to {after.voters}")
+                raise IllegalAction(f"it changes {before.voters} to {after.voters}")
             if before.offset >= replica.high_watermark:
-                raise Refused(f"it changes {before}, which is not committed")
+                raise IllegalAction(f"it changes {before}, which is not committed")
             if replica.high_watermark <= replica.epoch_start:
-                raise Refused(f"it changes {before} before it has committed in its epoch")
+                raise IllegalAction(f"it changes {before} before it has committed in its epoch")
     return replace(replica, log=ghosts.written(entry))
 
 
@@ -218,35 +219,35 @@ def _continues(log: Entry, header: BatchHeader) -> bool:
 def copy(replica: Replica, ghosts: Ghosts, headers: list[BatchHeader], source: Entry) -> Replica:
     """Append batches that the leader, whose log was `source`, has sent to a follower."""
     if replica.role != "follower":
-        raise Refused(f"it copies batches as {replica.role}")
+        raise IllegalAction(f"it copies batches as {replica.role}")
     log = replica.log
     for header in headers:
         if not _continues(log, header):
-            raise Refused(f"it copies {header} after {log}")
+            raise IllegalAction(f"it copies {header} after {log}")
         entry = ghosts.find(header.end_offset, header.crc)
         if entry is None:
-            raise Refused(f"it copies {header}, which was never written")
+            raise IllegalAction(f"it copies {header}, which was never written")
         if entry.epoch > replica.epoch:
-            raise Refused(f"it copies {header} in epoch {replica.epoch}")
+            raise IllegalAction(f"it copies {header} in epoch {replica.epoch}")
         log = entry
     if not source.holds(log):
-        raise Refused(f"it copies {log} from a leader whose log was {source}")
+        raise IllegalAction(f"it copies {log} from a leader whose log was {source}")
     return replace(replica, log=log)
 
 
 def truncate(replica: Replica, to_offset: int, source: Entry) -> Replica:
     """Drop a follower's records that the leader, whose log was `source`, does not have, and no others."""
     if replica.role != "follower":
-        raise Refused(f"it truncates as {replica.role}")
+        raise IllegalAction(f"it truncates as {replica.role}")
     if to_offset >= replica.log.end:
-        raise Refused(f"it truncates {replica.log} to {to_offset}")
+        raise IllegalAction(f"it truncates {replica.log} to {to_offset}")
     if to_offset < replica.high_watermark:
-        raise Refused(f"it truncates to {to_offset}, and knows {replica.high_watermark} as committed")
+        raise IllegalAction(f"it truncates to {to_offset}, and knows {replica.high_watermark} as committed")
     log, shared = replica.log.at(to_offset), replica.log.shared_with(source)
     if log is None:
-        raise Refused(f"it truncates to {to_offset}, inside a batch")
+        raise IllegalAction(f"it truncates to {to_offset}, inside a batch")
     if to_offset < shared.end:
-        raise Refused(f"it truncates to {to_offset}, and shares {shared} with its leader")
+        raise IllegalAction(f"it truncates to {to_offset}, and shares {shared} with its leader")
     return replace(cut_promises(replica, to_offset), log=log)
 
 
@@ -268,13 +269,13 @@ def install(replica: Replica, ghosts: Ghosts, end: int, crc: int) -> Replica:
     """
     entry = ghosts.find(end, crc)
     if entry is None:
-        raise Refused(f"it installs a snapshot of {end} with crc {crc:08x}, which was never written")
+        raise IllegalAction(f"it installs a snapshot of {end} with crc {crc:08x}, which was never written")
     if not ghosts.committed.holds(entry):
-        raise Refused(f"it installs a snapshot of {entry}, and only {ghosts.committed} is committed")
+        raise IllegalAction(f"it installs a snapshot of {entry}, and only {ghosts.committed} is committed")
     if end < replica.high_watermark:
-        raise Refused(f"it installs a snapshot of {entry} below its high watermark {replica.high_watermark}")
+        raise IllegalAction(f"it installs a snapshot of {entry} below its high watermark {replica.high_watermark}")
     if replica.log.holds(entry):
-        raise Refused(f"it installs a snapshot of {entry}, which is the beginning of its {replica.log}")
+        raise IllegalAction(f"it installs a snapshot of {entry}, which is the beginning of its {replica.log}")
     return replace(cut_promises(replica, max(0, replica.high_watermark)), log=entry)
 
 
@@ -289,7 +290,7 @@ def acknowledge(replica: Replica, sender: ReplicaKey, offset: int, last_epoch: i
     if replica.role != "leader" or entry is None or entry.epoch != last_epoch:
         return replica
     if not promised.holds(entry):
-        raise Refused(f"{sender} acknowledges {entry}, and has only {promised} on its disk")
+        raise IllegalAction(f"{sender} acknowledges {entry}, and has only {promised} on its disk")
     others = tuple((key, end) for key, end in replica.acknowledged if key != sender)
     return replace(replica, acknowledged=(*others, (sender, max(offset, replica.end_of(sender)))))
 
@@ -297,23 +298,23 @@ def acknowledge(replica: Replica, sender: ReplicaKey, offset: int, last_epoch: i
 def commit(replica: Replica, ghosts: Ghosts, offset: int, of_leader: int) -> Replica:
     """Raise the high watermark. `of_leader` is the high watermark in the leader's answer to a follower, -1 if unknown."""
     if offset <= replica.high_watermark:
-        raise Refused(f"its high watermark goes from {replica.high_watermark} to {offset}")
+        raise IllegalAction(f"its high watermark goes from {replica.high_watermark} to {offset}")
     entry = replica.log.at(offset)
     if entry is None:
-        raise Refused(f"it commits {offset}, inside a batch of {replica.log}")
+        raise IllegalAction(f"it commits {offset}, inside a batch of {replica.log}")
     if replica.role == "leader":
         holders = [voter.key for voter in replica.voters.voters if replica.end_of(voter.key) >= offset]
         if len(holders) < replica.voters.majority():
-            raise Refused(f"it commits {offset}, which {holders} of {replica.voters} hold")
+            raise IllegalAction(f"it commits {offset}, which {holders} of {replica.voters} hold")
         if offset <= replica.epoch_start:
-            raise Refused(f"it commits {offset} by counting, and its epoch starts at {replica.epoch_start}")
+            raise IllegalAction(f"it commits {offset} by counting, and its epoch starts at {replica.epoch_start}")
         is_one_log = entry.holds(ghosts.committed) or ghosts.committed.holds(entry)
         if not is_one_log:
-            raise Refused(f"it commits {entry}, and {ghosts.committed} is committed")
+            raise IllegalAction(f"it commits {entry}, and {ghosts.committed} is committed")
         ghosts.commits(replica.epoch, entry)
     else:
         if of_leader >= 0 and offset > of_leader:
-            raise Refused(f"it commits {offset}, and its leader's high watermark is {of_leader}")
+            raise IllegalAction(f"it commits {offset}, and its leader's high watermark is {of_leader}")
         if not ghosts.committed.holds(entry):
-            raise Refused(f"it commits {entry}, and leaders only {ghosts.committed}")
+            raise IllegalAction(f"it commits {entry}, and leaders only {ghosts.committed}")
     return replace(replica, high_watermark=offset)

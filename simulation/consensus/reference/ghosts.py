@@ -77,7 +77,7 @@ class Entry:
         return f"log[..{self.end}@{self.epoch}]"
 
 
-class Sent(NamedTuple):
+class SentMessage(NamedTuple):
     """A message, its sender, and the sender's log: the durable log when a request left, the whole log when an answer was made.
     The message is kept, since it is identified by its `id`.
     """
@@ -101,7 +101,7 @@ class Ghosts:
         self.epochs = {0}
         """Every epoch that a replica has opened."""
         self._entries = {(0, NO_PREVIOUS_CRC): self.root}
-        self._sent: dict[int, Sent] = {}
+        self._sent: dict[int, SentMessage] = {}
 
     # Batches
 
@@ -148,8 +148,8 @@ class Ghosts:
     # Messages
 
     def sent(self, message: object, sender: ReplicaKey, log: Entry) -> None:
-        self._sent[id(message)] = Sent(message, sender, log)
+        self._sent[id(message)] = SentMessage(message, sender, log)
 
-    def origin(self, message: object) -> Sent | None:
+    def origin(self, message: object) -> SentMessage | None:
         """Return the record of a sent message; None if it was never sent."""
         return self._sent.get(id(message))

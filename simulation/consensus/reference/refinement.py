@@ -44,9 +44,9 @@ from kraftlab.quorum.storage import MetadataStore
 
 from ..durable_log import DurableLog
 from ..invariants import Checker, Violation
-from ..observed import Observed, ObservedMachine, ObservedProcess
+from ..observed import ObservedMachine, ObservedProcess, ObservedWorld
 from . import actions
-from .actions import NOBODY, Refused
+from .actions import NOBODY, IllegalAction
 from .ghosts import Entry, Ghosts
 from .replica import Replica
 
@@ -54,7 +54,7 @@ from .replica import Replica
 class Refinement(Checker):
     """S19 in one world. Must be added before the world begins."""
 
-    def __init__(self, world: Observed) -> None:
+    def __init__(self, world: ObservedWorld) -> None:
         super().__init__(world)
         self.steps = 0
         """Number of steps that the model has allowed."""
@@ -86,7 +86,7 @@ class Refinement(Checker):
                 done = effect
                 replica = self._carry_out(replica, process, event, effect)
             _agree(replica, process)
-        except Refused as error:
+        except IllegalAction as error:
             raise Violation(f"S19 n{process.node_id} {event!r}: {done!r}: {error}; model: {replica}") from error
         self._replicas[process.node_id] = replica
         self.steps += 1
@@ -125,9 +125,9 @@ class Refinement(Checker):
             return replica
         sent = self._ghosts.origin(request)
         if sent is None:
-            raise Refused("nobody has sent this")
+            raise IllegalAction("nobody has sent this")
         if sent.sender != request.replica:
-            raise Refused(f"{sent.sender} has sent this as {request.replica}")
+            raise IllegalAction(f"{sent.sender} has sent this as {request.replica}")
         if request.epoch != replica.epoch or request.replica.node_id < 0:
             return replica
         return actions.acknowledge(replica, request.replica, request.fetch_offset, request.last_fetched_epoch, sent.log)
@@ -136,7 +136,7 @@ class Refinement(Checker):
         response = event.response
         sent = self._ghosts.origin(response)
         if sent is None or sent.sender.node_id != event.source:
-            raise Refused("nobody has sent this")
+            raise IllegalAction("nobody has sent this")
         if type(response) is VoteResponse and response.granted and response.leader.epoch == replica.epoch:
             return actions.count_grant(replica, sent.sender, response.pre_vote)
         return replica
@@ -171,7 +171,7 @@ class Refinement(Checker):
             voted = replica.stored.voted_key if replica.stored is not None and move.voted_id >= 0 else None
             return actions.begin(replica, self._ghosts, move.target, move.epoch, move.leader_id, voted)
         if move.source != replica.role:
-            raise Refused(f"it moves from {move.source}, and is {replica.role}")
+            raise IllegalAction(f"it moves from {move.source}, and is {replica.role}")
         if move.target == "follower":
             return actions.follow(replica, self._ghosts, move.epoch, move.leader_id, _named_leaders(event))
         if move.target == "prospective":
@@ -187,7 +187,7 @@ class Refinement(Checker):
         if move.voted_id >= 0 and replica.voted is None:
             candidate, asked = _candidate(event)
             if candidate.node_id != move.voted_id:
-                raise Refused(f"it votes for {move.voted_id}, and {candidate} has asked")
+                raise IllegalAction(f"it votes for {move.voted_id}, and {candidate} has asked")
             return actions.vote(replica, candidate, asked)
         return actions.lose_leader(replica)
 
@@ -197,14 +197,14 @@ class Refinement(Checker):
             for header in headers:
                 start = header.base_offset - effect.base_offset
                 if len(headers) != 1 or start != 0:
-                    raise Refused("a leader writes one batch at a time")
+                    raise IllegalAction("a leader writes one batch at a time")
                 replica = actions.write(replica, self._ghosts, header, effect.data)
         else:
             answer = _fetched(event)
             outcome = answer.outcome if answer is not None else None
             is_sent = type(outcome) is Records and outcome.data == effect.data
             if not is_sent:
-                raise Refused("it copies other batches than it was sent")
+                raise IllegalAction("it copies other batches than it was sent")
             replica = actions.copy(replica, self._ghosts, headers, self._leaders_log(replica, event))
         return replace(replica, writing=(*replica.writing, (effect.append_id, replica.log)))
 
@@ -213,9 +213,9 @@ class Refinement(Checker):
         answer = _fetched(event)
         sent = self._ghosts.origin(answer)
         if answer is None or sent is None:
-            raise Refused("its leader has sent nothing")
+            raise IllegalAction("its leader has sent nothing")
         if (sent.sender.node_id, answer.leader.epoch) != (replica.leader, replica.epoch):
-            raise Refused("this is not from its leader")
+            raise IllegalAction("this is not from its leader")
         return sent.log
 
     # Claims of messages
@@ -233,18 +233,18 @@ class Refinement(Checker):
         elif type(request) in _OF_LEADERS:
             is_so = self._ghosts.leaders.get(request.epoch) == replica.key.node_id
         if not is_so:
-            raise Refused(f"it sends {request!r}")
+            raise IllegalAction(f"it sends {request!r}")
 
     def _answers(self, replica: Replica, request: Request, response: Response) -> None:
         """Check the claims of an answer."""
         self._ghosts.sent(response, replica.key, replica.log)
         view = response.leader
         if view.epoch != replica.epoch:
-            raise Refused(f"it answers {response!r}")
+            raise IllegalAction(f"it answers {response!r}")
         if type(request) in _RAISE_EPOCHS and response.error not in _IGNORED and view.epoch < request.epoch:
-            raise Refused(f"it answers {response!r} to {request!r}, and stays in its epoch")
+            raise IllegalAction(f"it answers {response!r} to {request!r}, and stays in its epoch")
         if view.leader_id not in (NOBODY, self._ghosts.leaders.get(view.epoch)):
-            raise Refused(f"it answers {response!r}")
+            raise IllegalAction(f"it answers {response!r}")
         if type(response) is VoteResponse and type(request) is VoteRequest and response.granted:
             may_be_granted = request.epoch == replica.epoch and replica.is_whole
             if request.pre_vote:
@@ -252,35 +252,35 @@ class Refinement(Checker):
             else:
                 may_be_granted &= replica.voted == request.candidate
             if not may_be_granted:
-                raise Refused(f"it grants {request!r}")
+                raise IllegalAction(f"it grants {request!r}")
         elif type(response) is FetchResponse and type(request) is FetchRequest and response.error is ErrorCode.NONE:
             self._serves(replica, request, response)
 
     def _serves(self, replica: Replica, request: FetchRequest, response: FetchResponse) -> None:
         """Check a leader's answer to a fetch."""
         if (replica.role, replica.epoch) != ("leader", request.epoch):
-            raise Refused(f"it serves {request!r}")
+            raise IllegalAction(f"it serves {request!r}")
         is_known = replica.high_watermark > replica.epoch_start
         told = response.high_watermark
         if told > replica.high_watermark:
-            raise Refused(f"it serves {response!r}")
+            raise IllegalAction(f"it serves {response!r}")
         if told != replica.high_watermark and is_known:
-            raise Refused(f"it serves {response!r}, below its high watermark")
+            raise IllegalAction(f"it serves {response!r}, below its high watermark")
         outcome, log, last_epoch = response.outcome, replica.log, request.last_fetched_epoch
         here = log.at(request.fetch_offset)
         is_prefix = here is not None and here.epoch == last_epoch
         if type(outcome) is Records:
             if not is_prefix:
-                raise Refused(f"it serves records after {request.fetch_offset}@{last_epoch}")
+                raise IllegalAction(f"it serves records after {request.fetch_offset}@{last_epoch}")
         elif type(outcome) is Diverging:
             if is_prefix:
-                raise Refused(f"it says {outcome!r} though the follower has a prefix of its log")
+                raise IllegalAction(f"it says {outcome!r} though the follower has a prefix of its log")
             if (outcome.end_offset, outcome.epoch) != log.end_of_epoch(last_epoch):
-                raise Refused(f"it serves {outcome!r}")
+                raise IllegalAction(f"it serves {outcome!r}")
         elif type(outcome) is SnapshotRequired:
             snapshot = self._ghosts.committed.at(outcome.end_offset)
             if snapshot is None or snapshot.epoch != outcome.epoch:
-                raise Refused(f"it serves {outcome!r}")
+                raise IllegalAction(f"it serves {outcome!r}")
 
 
 _OF_LEADERS = (BeginQuorumEpochRequest, EndQuorumEpochRequest)
@@ -396,7 +396,7 @@ def _agree(replica: Replica, process: ObservedProcess) -> None:
     )
     if real != model:
         name, of_node, of_model = next(found for found in zip(_VARIABLES, real, model, strict=True) if found[1] != found[2])
-        raise Refused(f"its {name} is {of_node}, the model's {of_model}")
+        raise IllegalAction(f"its {name} is {of_node}, the model's {of_model}")
     if type(state) is Candidate or type(state) is Prospective:
         _agree_on_votes(replica, state)
 
@@ -407,4 +407,4 @@ def _agree_on_votes(replica: Replica, state: Candidate | Prospective) -> None:
     given = {replica.key.node_id, *(node_id for node_id, pre_vote in replica.grants if pre_vote == is_pre)}
     counted = state.tally.granting_voters()
     if not given.issuperset(counted):
-        raise Refused(f"it counts {counted} as votes in epoch {replica.epoch}, and has been given {given}")
+        raise IllegalAction(f"it counts {counted} as votes in epoch {replica.epoch}, and has been given {given}")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftlab.broker.groups.group import Group, Member, Protocol, State
-from kraftlab.broker.groups.offsets import Committed, expired, is_subscribed, subscribed_topics
+from kraftlab.broker.groups.offsets import CommittedOffset, expired, is_subscribed, subscribed_topics
 from kraftlab.broker.groups.records import GroupEntry, OffsetEntry, decode, group_record, group_tombstone, offset_record
 
 HOUR_MS = 3_600_000
@@ -72,7 +72,7 @@ def test_members_of_other_protocols_use_no_topic() -> None:
     ],
 )
 def test_an_offset_expires_when_it_is_not_in_use(owner: Group | None, first_expired_ms: int | None) -> None:
-    offsets = {("t", 0): Committed(7, committed_at_ms=500)}
+    offsets = {("t", 0): CommittedOffset(7, committed_at_ms=500)}
     if first_expired_ms is None:
         assert expired(owner, offsets, 100 * HOUR_MS, HOUR_MS) == []
         return
@@ -81,13 +81,13 @@ def test_an_offset_expires_when_it_is_not_in_use(owner: Group | None, first_expi
 
 
 def test_a_commit_can_bring_its_own_time_to_expire() -> None:
-    offsets = {("t", 0): Committed(7, committed_at_ms=500, expires_at_ms=600)}
+    offsets = {("t", 0): CommittedOffset(7, committed_at_ms=500, expires_at_ms=600)}
     assert expired(None, offsets, 599, HOUR_MS) == []
     assert expired(None, offsets, 600, HOUR_MS) == [("t", 0)]
 
 
 commits = st.builds(
-    Committed,
+    CommittedOffset,
     offset=st.integers(-(2**63), 2**63 - 1),
     leader_epoch=st.integers(-1, 2**31 - 1),
     metadata=st.text(max_size=20),
@@ -98,7 +98,7 @@ commits = st.builds(
 
 
 @given(commits, st.text(max_size=10))
-def test_an_offset_reads_back_from_its_record(committed: Committed, group_id: str) -> None:
+def test_an_offset_reads_back_from_its_record(committed: CommittedOffset, group_id: str) -> None:
     record = offset_record(group_id, ("t", 5), committed, 1)
     assert decode(record.key, record.value, 0) == OffsetEntry(group_id, ("t", 5), committed)
     record = offset_record(group_id, ("t", 5), None, 1)
@@ -106,7 +106,7 @@ def test_an_offset_reads_back_from_its_record(committed: Committed, group_id: st
 
 
 def test_an_offset_with_a_time_to_expire_keeps_it() -> None:
-    committed = Committed(7, expires_at_ms=99)
+    committed = CommittedOffset(7, expires_at_ms=99)
     record = offset_record("g", ("t", 5), committed, 1)
     assert decode(record.key, record.value, 0) == OffsetEntry("g", ("t", 5), committed)
 

@@ -15,19 +15,16 @@ from kraftlab.pipeline.audits.life_cycles import (
     Change,
     OffsetsStepBack,
     PartitionKey,
-    Reassignment,
-    ReplicaProgress,
     all_life_cycles,
     partition_states,
 )
 from kraftlab.pipeline.audits.life_cycles_arrow import (
     COLUMNS,
-    LIFE_CYCLES,
+    NO_DELETIONS,
     REASSIGNMENTS,
     REPLICAS,
     STATE,
     histories_of,
-    life_cycles_of,
 )
 from kraftlab.pipeline.storage.schemas import arrow_schema
 
@@ -42,23 +39,6 @@ def _table(rows: Rows) -> pa.Table:
     return pa.Table.from_pylist([{**key._asdict(), **change._asdict()} for key, change in ordered], schema=SCHEMA)
 
 
-def _reassignment(row: dict[str, Any]) -> Reassignment:
-    replicas = tuple(ReplicaProgress(**replica) for replica in row.pop("replicas"))
-    lists = {
-        name: None if row[name] is None else tuple(row[name]) for name in ("orig", "target", "adding", "removing", "requested")
-    }
-    return Reassignment(**{**row, **lists}, replicas=replicas)
-
-
-def _stepped(batches: Iterator[pa.RecordBatch]) -> list[Reassignment]:
-    out = []
-    for batch in life_cycles_of(batches):
-        assert batch.schema == LIFE_CYCLES
-        batch.validate(full=True)
-        out += [_reassignment(row) for row in batch.to_pylist()]
-    return out
-
-
 def _cut(table: pa.Table, sizes: list[int]) -> Iterator[pa.RecordBatch]:
     start = 0
     whole = table.combine_chunks()
@@ -68,14 +48,24 @@ def _cut(table: pa.Table, sizes: list[int]) -> Iterator[pa.RecordBatch]:
     yield from whole.slice(start).to_batches()
 
 
-@given(data=st.data())
-@settings(max_examples=25, deadline=None)
-def test_where_batches_are_cut_means_nothing(logs: st.SearchStrategy[Rows], data: st.DataObject):
-    rows = data.draw(logs)
-    numbered = [(key, change._replace(offset=number)) for number, (key, change) in enumerate(rows)]
-    sizes = data.draw(st.sampled_from([[], [1] * 30, [7] * 5]) | st.lists(st.integers(0, 6), max_size=10))
-    stepped = _stepped(_cut(_table(numbered), sizes))
-    assert sorted(stepped) == sorted(all_life_cycles(numbered))
+def _tables(batches: Iterator[pa.RecordBatch], deletions: Any = NO_DELETIONS) -> dict[str, list[Any]]:
+    """Return the rows of each table, sorted."""
+    tables: dict[str, list[Any]] = {REASSIGNMENTS: [], REPLICAS: [], STATE: []}
+    for table, batch in histories_of(batches, deletions):
+        assert batch.schema == arrow_schema(table)
+        batch.validate(full=True)
+        tables[table] += map(_plain, batch.to_pylist())
+    return {table: sorted(rows, key=repr) for table, rows in tables.items()}
+
+
+def _expected(rows: Rows, deletions: Any) -> dict[str, list[Any]]:
+    cycles = all_life_cycles(rows, deletions)
+    tables = {
+        REASSIGNMENTS: [tuple(cycle[:-1]) for cycle in cycles],
+        REPLICAS: [(cycle.reassignment_id, *replica) for cycle in cycles for replica in cycle.replicas],
+        STATE: [tuple(state) for state in partition_states(rows, None, deletions)],
+    }
+    return {table: sorted(rows, key=repr) for table, rows in tables.items()}
 
 
 def _plain(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -83,21 +73,13 @@ def _plain(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
-def test_the_three_tables_of_histories_are_those_of_the_oracles(logs: st.SearchStrategy[Rows], data: st.DataObject):
+@settings(max_examples=40, deadline=None)
+def test_tables_are_those_of_the_oracles_wherever_batches_are_cut(logs: st.SearchStrategy[Rows], data: st.DataObject):
     rows = data.draw(logs)
     numbered = [(key, change._replace(offset=number)) for number, (key, change) in enumerate(rows)]
+    sizes = data.draw(st.sampled_from([[], [1] * 30, [7] * 5]) | st.lists(st.integers(0, 6), max_size=10))
     deletions = data.draw(st.dictionaries(st.just("id-a"), st.tuples(st.integers(0, len(rows)), st.just(50))))
-    tables: dict[str, list[Any]] = {REASSIGNMENTS: [], REPLICAS: [], STATE: []}
-    for table, batch in histories_of(_cut(_table(numbered), data.draw(st.sampled_from([[], [1] * 30]))), deletions):
-        assert batch.schema == arrow_schema(table)
-        batch.validate(full=True)
-        tables[table] += map(_plain, batch.to_pylist())
-    expected = all_life_cycles(numbered, deletions)
-    assert sorted(tables[REASSIGNMENTS], key=repr) == sorted((tuple(cycle[:-1]) for cycle in expected), key=repr)
-    replicas = [(cycle.reassignment_id, *replica) for cycle in expected for replica in cycle.replicas]
-    assert sorted(tables[REPLICAS], key=repr) == sorted(replicas, key=repr)
-    assert sorted(tables[STATE], key=repr) == sorted(map(tuple, partition_states(numbered, None, deletions)), key=repr)
+    assert _tables(_cut(_table(numbered), sizes), deletions) == _expected(numbered, deletions)
 
 
 def test_a_recorded_log_in_batches_of_any_size(kafka: Any):
@@ -106,28 +88,30 @@ def test_a_recorded_log_in_batches_of_any_size(kafka: Any):
         for key in dict.fromkeys(key for key, _ in kafka.rows)
         if key.topic_id in kafka.deletions
     ]
-    expected = sorted(all_life_cycles(kafka.rows, kafka.deletions))
+    expected = _expected(kafka.rows, kafka.deletions)
     table = _table(rows)
     draws = random.Random(7)
     for sizes in ([], [1] * 500, [7] * 100, [draws.randrange(200) for _ in range(50)]):
-        assert sorted(_stepped(_cut(table, sizes))) == expected
+        found = _tables(_cut(table, sizes))
+        assert (found[REASSIGNMENTS], found[REPLICAS]) == (expected[REASSIGNMENTS], expected[REPLICAS])
 
 
 def test_more_life_cycles_than_fit_one_batch_come_in_several():
-    key = PartitionKey("id", "orders", 0)
-    rows = [(key, Change(0, 0, "create", (1,), 1, (1, 2), (), ()))]
-    rows += [(key, Change(number, number, replicas=(2, 1) if number % 2 else (1, 2))) for number in range(1, 25_001)]
-    batches = list(life_cycles_of(iter(_table(rows).to_batches())))
-    assert [batch.num_rows for batch in batches] == [10_000, 10_000, 5_000]
+    rows: Rows = []
+    for key in (PartitionKey("id", "orders", partition) for partition in range(3)):
+        rows.append((key, Change(0, 0, "create", (1,), 1, (1, 2), (), ())))
+        rows += [(key, Change(number, number, replicas=(2, 1) if number % 2 else (1, 2))) for number in range(1, 10_001)]
+    found = histories_of(iter(_table(rows).to_batches()))
+    assert [batch.num_rows for table, batch in found if table == REASSIGNMENTS] == [10_000] * 3
 
 
 def test_nothing_comes_of_nothing():
     empty = pa.RecordBatch.from_pylist([], schema=SCHEMA)
-    assert list(life_cycles_of(iter([]))) == list(life_cycles_of(iter([empty, empty]))) == []
+    assert list(histories_of(iter([]))) == list(histories_of(iter([empty, empty]))) == []
 
 
 def test_rows_that_are_not_sorted_are_refused():
     key = PartitionKey("id", "orders", 0)
     batches = [_table([(key, Change(9, 9, leader=1))]), _table([(key, Change(5, 9, leader=2))])]
     with pytest.raises(OffsetsStepBack, match="offset 5 after 9 in orders-0"):
-        list(life_cycles_of(batch for table in batches for batch in table.to_batches()))
+        list(histories_of(batch for table in batches for batch in table.to_batches()))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kraftlab.pipeline.planning.checks import Finding, Requested, Target, check
+from kraftlab.pipeline.planning.checks import CheckOptions, Finding, Target, check
 from kraftlab.pipeline.planning.documents import Broker, ClusterDocument, LogDir, Partition, Topic, validated
 from kraftlab.pipeline.planning.plan import Plan
 
@@ -64,7 +64,7 @@ def judge() -> Callable[[Plan], list[Finding]]:
     def judged(plan: Plan) -> list[Finding]:
         options = plan.options
         empty = (*options.drain, *(source for source, _ in options.replace))
-        asked = Requested(
+        asked = CheckOptions(
             options.eps, options.rf, empty, options.drain_dirs, options.exclude_brokers, options.max_bytes, options.balances
         )
         return check(plan.cluster, _targets(plan), asked)

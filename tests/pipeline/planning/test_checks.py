@@ -7,14 +7,14 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from kraftlab.pipeline.planning.checks import CHECKS, Requested, Target, check
+from kraftlab.pipeline.planning.checks import CHECKS, CheckOptions, Target, check
 from kraftlab.pipeline.planning.documents import Broker, ClusterDocument, LogDir, Partition, Topic, validated
 from kraftlab.pipeline.planning.options import PlanOptions
 from kraftlab.pipeline.planning.plan import Plan
 from kraftlab.pipeline.planning.propose import propose
 
 MakeCluster = Callable[..., ClusterDocument]
-UNBANDED = Requested(banded=False)
+UNBANDED = CheckOptions(banded=False)
 
 
 def cluster() -> ClusterDocument:
@@ -38,22 +38,22 @@ def cluster() -> ClusterDocument:
         ("under_way", Target("t", 2, (2, 3, 4)), UNBANDED),
         ("duplicate", Target("t", 0, (1, 1, 2)), UNBANDED),
         ("replication_factor", Target("t", 0, (1, 2)), UNBANDED),
-        ("replication_factor", Target("t", 0, (1, 2, 3)), Requested(rf={"t": 2}, banded=False)),
+        ("replication_factor", Target("t", 0, (1, 2, 3)), CheckOptions(rf={"t": 2}, banded=False)),
         ("unknown_broker", Target("t", 0, (1, 2, 77)), UNBANDED),
         ("dead_broker", Target("t", 0, (1, 3, 5)), UNBANDED),
         ("rack", Target("t", 0, (1, 4, 3)), UNBANDED),
-        ("not_empty", Target("t", 0, (1, 2, 3)), Requested(empty=(2,), banded=False)),
-        ("excluded", Target("t", 0, (4, 2, 3)), Requested(untouched=(4,), banded=False)),
+        ("not_empty", Target("t", 0, (1, 2, 3)), CheckOptions(empty=(2,), banded=False)),
+        ("excluded", Target("t", 0, (4, 2, 3)), CheckOptions(untouched=(4,), banded=False)),
         ("log_dir", Target("t", 0, (1, 2, 3), ("any", "/nowhere", "any")), UNBANDED),
         ("log_dir", Target("t", 0, (1, 2, 6), ("any", "any", "/off")), UNBANDED),
         ("log_dir", Target("t", 0, (1, 2, 6), ("any", "any", "/cordon")), UNBANDED),
-        ("budget", Target("t", 0, (4, 2, 3)), Requested(max_bytes=399, banded=False)),
-        ("disk_band", Target("t", 0, (4, 2, 3)), Requested()),
-        ("replica_band", Target("t", 0, (4, 2, 3)), Requested()),
-        ("leader_band", Target("t", 0, (2, 1, 3)), Requested()),
+        ("budget", Target("t", 0, (4, 2, 3)), CheckOptions(max_bytes=399, banded=False)),
+        ("disk_band", Target("t", 0, (4, 2, 3)), CheckOptions()),
+        ("replica_band", Target("t", 0, (4, 2, 3)), CheckOptions()),
+        ("leader_band", Target("t", 0, (2, 1, 3)), CheckOptions()),
     ],
 )
-def test_each_fault_is_found_by_name(name: str, target: Target, asked: Requested) -> None:
+def test_each_fault_is_found_by_name(name: str, target: Target, asked: CheckOptions) -> None:
     found = {finding.check: finding for finding in check(cluster(), [target], asked)}
 
     assert name in found

@@ -268,7 +268,7 @@ def test_a_thinned_curve_keeps_its_peak_and_its_end(heights: list[int]) -> None:
 @settings(deadline=None)
 def test_bars_in_one_lane_do_not_overlap_until_lanes_run_out(drawn: list[tuple[int, int, bool]]) -> None:
     moves = [
-        content.Move(str(number), "t", number, "completed", None, None, start, start + took, took, number)
+        content.ReassignmentRow(str(number), "t", number, "completed", None, None, start, start + took, took, number)
         for number, (start, took, _) in enumerate(sorted(drawn))
     ]
     lanes = figures.lanes_of(moves, 0, 100)

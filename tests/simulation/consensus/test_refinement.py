@@ -13,7 +13,7 @@ from kraftlab.quorum.core.effects import ElectionState
 from kraftlab.quorum.core.types import Voter, VoterSet
 from kraftlab.simulation.consensus.mutants import MUTANTS
 from kraftlab.simulation.consensus.reference import actions
-from kraftlab.simulation.consensus.reference.actions import NOBODY, Refused
+from kraftlab.simulation.consensus.reference.actions import NOBODY, IllegalAction
 from kraftlab.simulation.consensus.reference.ghosts import Entry, Ghosts
 from kraftlab.simulation.consensus.reference.replica import Replica
 from kraftlab.simulation.consensus.runner import METADATA, run_plan, run_seed
@@ -115,14 +115,14 @@ def test_logs_as_paths_are_logs_as_lists(steps: list[int], data: st.DataObject) 
 def test_nobody_leads_without_a_majority_that_voted() -> None:
     ghosts = Ghosts()
     candidate = replica(ghosts, role="candidate", voted=KEYS[0], stored=ElectionState(1, NOBODY, KEYS[0]))
-    with pytest.raises(Refused, match=r"it leads epoch 1 with \[\]"):
+    with pytest.raises(IllegalAction, match=r"it leads epoch 1 with \[\]"):
         actions.lead(candidate, ghosts)
     promised = actions.count_grant(candidate, KEYS[1], pre_vote=True)
-    with pytest.raises(Refused, match="leads epoch 1"):
+    with pytest.raises(IllegalAction, match="leads epoch 1"):
         actions.lead(promised, ghosts)
     elected = actions.count_grant(candidate, KEYS[1], pre_vote=False)
     assert actions.lead(elected, ghosts).role == "leader"
-    with pytest.raises(Refused, match="leads epoch 1"):
+    with pytest.raises(IllegalAction, match="leads epoch 1"):
         actions.lead(replace(elected, stored=None), Ghosts())
 
 
@@ -132,7 +132,7 @@ def test_a_leader_elected_late_can_lack_records_committed_in_later_epochs() -> N
     late = replica(ghosts, role="candidate", voted=KEYS[0], stored=ElectionState(1, NOBODY, KEYS[0]))
     late = actions.count_grant(late, KEYS[1], pre_vote=False)
     assert actions.lead(late, ghosts).role == "leader"
-    with pytest.raises(Refused, match="is committed"):
+    with pytest.raises(IllegalAction, match="is committed"):
         actions.lead(replace(late, epoch=3, stored=ElectionState(3, NOBODY, KEYS[0])), ghosts)
 
 
@@ -140,13 +140,13 @@ def test_a_vote_is_given_once_and_only_to_a_log_that_is_no_shorter() -> None:
     ghosts = Ghosts()
     voter = replica(ghosts, log=grown(ghosts, ghosts.root, 1))
     assert actions.vote(voter, KEYS[1], (1, 1, 1)).voted == KEYS[1]
-    with pytest.raises(Refused, match="older than its own"):
+    with pytest.raises(IllegalAction, match="older than its own"):
         actions.vote(voter, KEYS[1], (1, 0, 9))
-    with pytest.raises(Refused, match="after n1"):
+    with pytest.raises(IllegalAction, match="after n1"):
         actions.vote(replace(voter, voted=KEYS[1]), KEYS[2], (1, 1, 1))
-    with pytest.raises(Refused, match="has not asked"):
+    with pytest.raises(IllegalAction, match="has not asked"):
         actions.vote(voter, KEYS[1], None)
-    with pytest.raises(Refused, match="repairs"):
+    with pytest.raises(IllegalAction, match="repairs"):
         actions.vote(replace(voter, repair_until=5), KEYS[1], (1, 1, 1))
 
 
@@ -156,7 +156,7 @@ def test_records_of_older_epochs_are_not_committed_by_counting() -> None:
     new = grown(ghosts, old, 2)
     leader = replica(ghosts, role="leader", epoch=2, leader=0, log=new, epoch_start=2)
     leader = actions.acknowledge(leader, KEYS[1], 2, 1, old)
-    with pytest.raises(Refused, match="by counting"):
+    with pytest.raises(IllegalAction, match="by counting"):
         actions.commit(leader, ghosts, 2, -1)
     leader = actions.acknowledge(leader, KEYS[1], 3, 2, new)
     assert actions.commit(leader, ghosts, 3, -1).high_watermark == 3
@@ -167,7 +167,7 @@ def test_a_fetch_acknowledges_durable_records_of_the_same_log() -> None:
     ghosts = Ghosts()
     log, elsewhere = grown(ghosts, ghosts.root, 1, 2), grown(ghosts, ghosts.root, 2, 2)
     leader = replica(ghosts, role="leader", leader=0, log=log, epoch_start=0)
-    with pytest.raises(Refused, match="on its disk"):
+    with pytest.raises(IllegalAction, match="on its disk"):
         actions.acknowledge(leader, KEYS[1], 2, 1, ghosts.root)
     assert actions.acknowledge(leader, KEYS[1], 2, 2, elsewhere) == leader
 
@@ -178,9 +178,9 @@ def test_a_follower_cuts_neither_committed_records_nor_its_leaders() -> None:
     own, leaders = grown(ghosts, shared, 1, 2), grown(ghosts, shared, 2)
     follower = replica(ghosts, role="follower", epoch=2, leader=1, log=own, high_watermark=1)
     assert actions.truncate(follower, 2, leaders).log is shared
-    with pytest.raises(Refused, match="shares"):
+    with pytest.raises(IllegalAction, match="shares"):
         actions.truncate(follower, 1, leaders)
-    with pytest.raises(Refused, match="as committed"):
+    with pytest.raises(IllegalAction, match="as committed"):
         actions.truncate(follower, 0, leaders)
 
 
@@ -190,14 +190,14 @@ def test_a_snapshot_does_not_replace_a_log_that_has_all_of_it_and_goes_on() -> N
     committed = grown(ghosts, ghosts.root, 1, 2)
     ghosts.commits(1, committed)
     ahead, apart = grown(ghosts, committed, 1, 2), grown(ghosts, ghosts.root, 2, 3)
-    with pytest.raises(Refused, match="beginning"):
+    with pytest.raises(IllegalAction, match="beginning"):
         actions.install(replica(ghosts, log=ahead, role="follower"), ghosts, committed.end, committed.crc)
     assert actions.install(replica(ghosts, log=apart, role="follower"), ghosts, committed.end, committed.crc).log is committed
 
 
 def test_an_epoch_is_one_that_somebody_has_opened() -> None:
     ghosts = Ghosts()
-    with pytest.raises(Refused, match="no replica has opened"):
+    with pytest.raises(IllegalAction, match="no replica has opened"):
         actions.see_epoch(replica(ghosts), ghosts, 7, frozenset((7,)))
     ghosts.epochs.add(7)
     assert actions.see_epoch(replica(ghosts), ghosts, 7, frozenset((7,))).epoch == 7
@@ -206,7 +206,7 @@ def test_an_epoch_is_one_that_somebody_has_opened() -> None:
 def test_a_node_that_starts_in_the_epoch_of_its_log_knows_no_leader() -> None:
     ghosts = Ghosts()
     begun = replica(ghosts, log=grown(ghosts, ghosts.root, 3), stored=ElectionState(2, 1, None))
-    with pytest.raises(Refused, match="the leader of epoch 2"):
+    with pytest.raises(IllegalAction, match="the leader of epoch 2"):
         actions.begin(begun, ghosts, "unattached", 3, 1, None)
     assert actions.begin(begun, ghosts, "unattached", 3, NOBODY, None).epoch == 3
 
@@ -228,11 +228,11 @@ def test_voters_change_one_by_one_after_committed_records() -> None:
         return actions.write(leader, ghosts, read_header(data), data)
 
     leader = change(replica(ghosts, role="leader", leader=0, epoch_start=0), VOTERS)
-    with pytest.raises(Refused, match="not committed"):
+    with pytest.raises(IllegalAction, match="not committed"):
         change(leader, VOTERS.without(2))
     leader = replace(leader, high_watermark=1)
-    with pytest.raises(Refused, match="it changes"):
+    with pytest.raises(IllegalAction, match="it changes"):
         change(leader, VOTERS.without(2).without(1))
-    with pytest.raises(Refused, match="committed in its epoch"):
+    with pytest.raises(IllegalAction, match="committed in its epoch"):
         change(replace(leader, epoch_start=1), VOTERS.without(2))
     assert change(leader, VOTERS.without(2)).voters == VOTERS.without(2)

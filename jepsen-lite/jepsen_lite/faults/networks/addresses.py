@@ -16,7 +16,7 @@ import msgspec
 from kraftlab.lab.links.shape import PLAIN, LinkShape
 
 OBSERVER = -1
-"""The place of the harness itself, whose links are never touched."""
+"""The place of the harness itself. Its links are never touched."""
 PLACES_MAX = 250
 _SUBNET = ipaddress.IPv4Network("198.18.0.0/24")
 _OBSERVER_NUMBER = 254
@@ -77,7 +77,7 @@ class LinkChange(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """The answer to a setup or a change; `error` is empty if it was carried out. `namespaces` are the paths of the nodes'
+    """The answer to a setup or a change; `error` is empty if it succeeded. `namespaces` are the paths of the nodes'
     namespaces.
     """
 
@@ -102,16 +102,12 @@ def configure(device: str, own: Place, others: Iterable[Place]) -> None:
 
 
 def ip(*lines: str) -> None:
-    """Run lines of `ip` in this namespace. CannotMake."""
-    run("ip", "-batch", "-", text="\n".join(lines) + "\n")
-
-
-def run(*command: str, text: str) -> None:
-    """Run a command with the text as its input. CannotMake with its error message."""
+    """Run lines of `ip` in this namespace. CannotMake with its error message."""
+    command, text = ("ip", "-batch", "-"), "\n".join(lines) + "\n"
     try:
         done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=False)
     except FileNotFoundError:
-        raise CannotMake(f"{command[0]} is not installed") from None
+        raise CannotMake("ip is not installed") from None
     except subprocess.TimeoutExpired:
         raise CannotMake(f"`{' '.join(command)}` did not end within {_COMMAND_TIMEOUT_S:g} s") from None
     if done.returncode != 0:

@@ -12,53 +12,24 @@ import contextlib
 import os
 import selectors
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Protocol
+from collections.abc import Iterator
 
 import msgspec
 
 from kraftlab.common.exit_codes import DONE
 from kraftlab.lab import namespaces
 
-from .addresses import OBSERVER, CannotMake, LinkChange, Place, Reply, Setup, places
+from .addresses import OBSERVER, CannotMake, LinkChange, Reply, Setup, places
+from .tap_network import TapNetwork
 
 _READ_BYTES = 1 << 16
 _decode = msgspec.json.Decoder(LinkChange).decode
 _encode = msgspec.json.Encoder().encode
 
 
-class Held(Protocol):
-    """A network that exists."""
-
-    @property
-    def descriptors(self) -> Iterable[int]:
-        """The descriptors to poll for frames."""
-
-    def ready(self, descriptor: int) -> None:
-        """Read from a descriptor that is readable."""
-
-    def pause_s(self) -> float | None:
-        """Return the seconds until something is due; None: until a descriptor is readable."""
-
-    def deliver(self) -> None:
-        """Deliver the frames that are due."""
-
-    def change(self, change: LinkChange) -> None:
-        """Change links. CannotMake."""
-
-    def close(self) -> None:
-        """Remove what would outlive this process for a moment."""
-
-
-Make = Callable[[Mapping[int, Place], Mapping[int, str], int], Held]
-"""Makes a network from places, paths of the namespaces of all participants, and a seed. It is called in a namespace of its own
-and returns there. CannotMake, OSError.
-"""
-
-
-def hold(make: Make) -> None:
+def hold() -> None:
     """Run the holder until standard input ends."""
-    with _held_network(make) as held:
+    with _held_network() as held:
         if held is None:
             return
         orders = _Orders()
@@ -75,14 +46,14 @@ def hold(make: Make) -> None:
 
 
 @contextlib.contextmanager
-def _held_network(make: Make) -> Iterator[Held | None]:
+def _held_network() -> Iterator[TapNetwork | None]:
     """Make the network that the first line requests; yield None if that fails."""
     setup = msgspec.json.decode(_first_line(), type=Setup)
     try:
         paths = {node: _new_namespace() for node in setup.nodes}
         namespaces.enter_new()
         all_paths = {**paths, OBSERVER: setup.observer} if setup.observer else paths
-        held = make(places(setup.nodes), all_paths, setup.seed)
+        held = TapNetwork(places(setup.nodes), all_paths, setup.seed)
     except (CannotMake, OSError) as error:
         _send(Reply(error=str(error)))
         yield None
@@ -106,8 +77,8 @@ class _Orders:
     def __init__(self) -> None:
         self._rest = b""
 
-    def carry_out(self, held: Held) -> bool:
-        """Carry out the requests that have arrived; return False at the end of the input."""
+    def carry_out(self, held: TapNetwork) -> bool:
+        """Apply the requests that have arrived; return False at the end of the input."""
         data = os.read(0, _READ_BYTES)
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
@@ -134,3 +105,7 @@ def _first_line() -> bytes:
 def _send(reply: Reply) -> None:
     with contextlib.suppress(BrokenPipeError):
         os.write(1, _encode(reply) + b"\n")
+
+
+if __name__ == "__main__":
+    hold()

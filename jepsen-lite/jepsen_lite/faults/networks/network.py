@@ -23,7 +23,6 @@ from kraftlab.lab.links.shape import PLAIN, Cut, LinkShape
 
 from ..ledger import Ledger
 from .addresses import PLACES_MAX, CannotMake, LinkChange, LinkState, Place, Reply, Setup, ip, places
-from .back_ends import HOLD, NETS
 
 _END_WITHIN_S = 10.0
 _encode = msgspec.json.Encoder().encode
@@ -53,21 +52,20 @@ def own_network() -> str:
 
 
 class HeldNetwork:
-    """The `kraftlab.lab.links.network.Network` of these nodes. `module` is the holder's module in this room, `observer` the
-    namespace of the harness, if it takes part. Thread-safe. ClusterError if the network cannot be made or changed.
+    """The `kraftlab.lab.links.network.Network` of these nodes. `observer`: the namespace of the harness, if it takes part.
+    Thread-safe. ClusterError if the network cannot be made or changed.
     """
 
-    def __init__(self, module: str, nodes: Iterable[int], ledger: Ledger, *, seed: int = 0, observer: str = "") -> None:
+    def __init__(self, nodes: Iterable[int], ledger: Ledger, *, seed: int = 0, observer: str = "") -> None:
         setup = Setup(tuple(nodes), observer, seed)
         if len(setup.nodes) > PLACES_MAX:
             raise ClusterError(f"{len(setup.nodes)} nodes are too many for a network of their own; take {PLACES_MAX} at most")
-        self.holds = any(HOLD in net.does for net in NETS.values() if net.module == module)
         self._places = places(setup.nodes)
         self._states: dict[tuple[int, int], LinkState] = {}
         self._turn = threading.Lock()
         self._ledger = ledger
         self._holder = subprocess.Popen(
-            [sys.executable, "-m", f"{__package__}.{module}"],
+            [sys.executable, "-m", f"{__package__}.namespace_holder"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,

@@ -1,6 +1,6 @@
 """A test of a network: packets pass, except on a link that is cut.
 
-As a program (`python -m jepsen_lite.faults.networks.probe NET`) it makes a network for the test and prints the result or the
+As a program (`python -m jepsen_lite.faults.networks.probe`) it makes a network for the test and prints the result or the
 error.
 """
 
@@ -15,7 +15,6 @@ from kraftlab.lab import ClusterError, namespaces
 from kraftlab.lab.links.shape import Cut
 
 from ..ledger import Ledger, NotUndone
-from .back_ends import NETS
 from .network import HeldNetwork, own_network
 
 _PORT = 7
@@ -62,16 +61,16 @@ def _expect(sent: bytes, receiving: socket.socket, where: str) -> None:
         raise ClusterError(f"a packet sent {received.decode()} a cut arrived instead of one sent {sent.decode()} a cut ({where})")
 
 
-def main(name: str) -> str:
+def main() -> str:
     """Return the result. ClusterError, OSError, NotUndone."""
     own_network()
-    with Ledger() as ledger, HeldNetwork(NETS[name].module, (1, 2), ledger) as network:
+    with Ledger() as ledger, HeldNetwork((1, 2), ledger) as network:
         try_out(network, 1, 2)
     return "packets passed between two namespaces, and none where the link was cut"
 
 
 if __name__ == "__main__":
     try:
-        print(main(sys.argv[1]))
+        print(main())
     except (OSError, ClusterError, NotUndone) as error:
         sys.exit(str(error))

@@ -27,14 +27,14 @@ HELD_BYTES_MAX = 4 * 1024 * 1024
 _HARDWARE_BYTES = 6
 
 
-class Sent(NamedTuple):
+class OutgoingFrame(NamedTuple):
     """A frame for the device at a place."""
 
     node: int
     frame: bytes
 
 
-class _Waiting(NamedTuple):
+class _DelayedFrame(NamedTuple):
     due: float
     number: int
     link: tuple[int, int]
@@ -60,7 +60,7 @@ class Switch:
         self._seed = seed
         self._by_hardware = {place.hardware: node for node, place in places.items()}
         self._lanes: dict[tuple[int, int], _Lane] = {}
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_DelayedFrame] = []
         self._numbers = 0
 
     @property
@@ -68,14 +68,14 @@ class Switch:
         """The time at which `due` has frames; None if no frame waits."""
         return self._waiting[0].due if self._waiting else None
 
-    def receive(self, node: int, frame: bytes, now: float) -> Iterable[Sent]:
+    def receive(self, node: int, frame: bytes, now: float) -> Iterable[OutgoingFrame]:
         """Take a frame from the node's device; return the frames to send at once."""
         target = self._by_hardware.get(frame[:_HARDWARE_BYTES])
         if target is None:
             return ()
         lane = self._lanes.get((node, target))
         if lane is None or (lane.cut is None and lane.shape is PLAIN):
-            return (Sent(target, frame),)
+            return (OutgoingFrame(target, frame),)
         if lane.cut is not None:
             return self._stopped(node, lane, frame)
         copies, lane.not_before = lane.shape.deliveries(lane.chance, now, lane.not_before)
@@ -83,26 +83,26 @@ class Switch:
             self._wait(due, (node, target), frame)
         return ()
 
-    def _stopped(self, node: int, lane: _Lane, frame: bytes) -> Iterable[Sent]:
+    def _stopped(self, node: int, lane: _Lane, frame: bytes) -> Iterable[OutgoingFrame]:
         if lane.cut is Cut.RESET:
             answer = reset_for(frame)
-            return () if answer is None else (Sent(node, answer),)
+            return () if answer is None else (OutgoingFrame(node, answer),)
         if lane.held_bytes + len(frame) <= HELD_BYTES_MAX:
             lane.held.append(frame)
             lane.held_bytes += len(frame)
         return ()
 
     def _wait(self, due: float, link: tuple[int, int], frame: bytes) -> None:
-        heapq.heappush(self._waiting, _Waiting(due, self._numbers, link, frame))
+        heapq.heappush(self._waiting, _DelayedFrame(due, self._numbers, link, frame))
         self._numbers += 1
 
-    def due(self, now: float) -> Iterable[Sent]:
+    def due(self, now: float) -> Iterable[OutgoingFrame]:
         """Return the frames that are due."""
-        found: list[Sent] = []
+        found: list[OutgoingFrame] = []
         while self._waiting and self._waiting[0].due <= now:
             _, _, (node, target), frame = heapq.heappop(self._waiting)
             lane = self._lanes[node, target]
-            found += (Sent(target, frame),) if lane.cut is None else self._stopped(node, lane, frame)
+            found += (OutgoingFrame(target, frame),) if lane.cut is None else self._stopped(node, lane, frame)
         return found
 
     def change(self, state: LinkState, now: float, *, drop: bool) -> None:

@@ -1,4 +1,4 @@
-"""A network whose switch is this process: a TAP device in each namespace, and all frames read and written here.
+"""A network with this process as its switch: a TAP device in each namespace, and all frames read and written here.
 
 `switch.py` decides what happens to the frames. It needs no kernel module but `tun`, and faults of links apply to each frame with
 random numbers from the seed; but every frame costs some ten microseconds of processor time here.
@@ -16,8 +16,7 @@ from collections.abc import Iterable, Mapping
 from kraftlab.lab import namespaces
 
 from .addresses import LinkChange, Place, configure
-from .namespace_holder import hold
-from .switch import Sent, Switch
+from .switch import OutgoingFrame, Switch
 
 DEVICE = "/dev/net/tun"
 _TUNSETIFF = 0x400454CA
@@ -70,7 +69,7 @@ class TapNetwork:
         for state in change.states:
             self._switch.change(state, now, drop=change.drop)
 
-    def _send(self, frames: Iterable[Sent]) -> None:
+    def _send(self, frames: Iterable[OutgoingFrame]) -> None:
         for node, frame in frames:
             with contextlib.suppress(OSError, KeyError):  # a full device loses frames; an observer can be absent
                 os.write(self._taps[node], frame)
@@ -91,7 +90,3 @@ def _open_tap(own: Place, others: Iterable[Place]) -> int:
         os.close(descriptor)
         raise
     return descriptor
-
-
-if __name__ == "__main__":
-    hold(TapNetwork)
