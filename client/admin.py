@@ -303,32 +303,39 @@ class AdminClient(LogDirCalls):
         request = pb.AlterPartitionReassignmentsRequest(
             topics=topics.values(), allow_replication_factor_change=allow_replication_factor_change
         )
-        return self._reassign(request, options, timeout_ms)
+        options.fill(request)
+        return checked(self.call(pb.AlterPartitionReassignmentsResponse, request, timeout_ms=timeout_ms))
 
-    def cancel_partition_reassignments(
-        self, topics: Iterable[str] | None = None, *, options: MoveOptions = NO_OPTIONS, timeout_ms: int | None = None
-    ) -> pb.AlterPartitionReassignmentsResponse:
-        """Cancel all running and queued reassignments, in these topics or everywhere, in one call."""
-        request = pb.AlterPartitionReassignmentsRequest(cancel_all=topics is None, cancel_topics=names_in(topics or ()))
-        return self._reassign(request, options, timeout_ms)
+    def cancel_reassignments(
+        self,
+        topics: Iterable[str] | None = None,
+        *,
+        validate_only: bool = False,
+        force: bool = False,
+        timeout_ms: int | None = None,
+    ) -> pb.CancelReassignmentsResponse:
+        """Cancel all running and queued reassignments, of these topics or everywhere, in one change. With `force` also if a
+        partition loses its leader. EntriesFailed.
+        """
+        request = pb.CancelReassignmentsRequest(validate_only=validate_only, force=force)
+        if topics is not None:
+            request.topics.CopyFrom(pb.TopicNames(names=names_in(topics)))
+        return checked(self.call(pb.CancelReassignmentsResponse, request, timeout_ms=timeout_ms))
 
-    def rollback_reassignment(
+    def rollback_plan(
         self, plan_id: str, *, options: MoveOptions = NO_OPTIONS, timeout_ms: int | None = None
-    ) -> pb.AlterPartitionReassignmentsResponse:
+    ) -> pb.RollbackPlanResponse:
         """Restore the partitions of a plan as they were before the plan. The answers name replicas that change directories on
         their broker; `alter_replica_log_dirs` moves them.
         """
-        return self._reassign(pb.AlterPartitionReassignmentsRequest(rollback_plan_id=plan_id), options, timeout_ms)
-
-    def forget_plans(self, plan_ids: Iterable[str], *, timeout_ms: int | None = None) -> pb.AlterPartitionReassignmentsResponse:
-        """Forget all of these plans or none; their reassignments go on. ApiError RESOURCE_NOT_FOUND."""
-        return self._reassign(pb.AlterPartitionReassignmentsRequest(forget_plans=names_in(plan_ids)), NO_OPTIONS, timeout_ms)
-
-    def _reassign(
-        self, request: pb.AlterPartitionReassignmentsRequest, options: MoveOptions, timeout_ms: int | None
-    ) -> pb.AlterPartitionReassignmentsResponse:
+        request = pb.RollbackPlanRequest(rollback_plan_id=plan_id)
         options.fill(request)
-        return checked(self.call(pb.AlterPartitionReassignmentsResponse, request, timeout_ms=timeout_ms))
+        return checked(self.call(pb.RollbackPlanResponse, request, timeout_ms=timeout_ms))
+
+    def forget_plans(self, plan_ids: Iterable[str], *, timeout_ms: int | None = None) -> pb.ForgetPlansResponse:
+        """Forget all of these plans or none; their reassignments go on. ApiError RESOURCE_NOT_FOUND."""
+        request = pb.ForgetPlansRequest(plan_ids=names_in(plan_ids))
+        return self.call(pb.ForgetPlansResponse, request, timeout_ms=timeout_ms)
 
     def alter_replication_factors(
         self, factors: Mapping[str, int], *, options: MoveOptions = NO_OPTIONS, timeout_ms: int | None = None

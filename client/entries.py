@@ -157,6 +157,8 @@ ENTRIES: Mapping[type[Message], Callable[..., Entries]] = {
     pb.AlterClientQuotasResponse: _quotas,
     pb.UpdateFeaturesResponse: _named("results", "feature", "feature"),
     pb.AlterPartitionReassignmentsResponse: _partitions("responses"),
+    pb.CancelReassignmentsResponse: _partitions("responses"),
+    pb.RollbackPlanResponse: _partitions("responses"),
     pb.AlterReplicationFactorsResponse: _named("topics", "topic"),
     pb.AlterPartitionCountsResponse: _named("topics", "topic"),
     pb.AlterReplicaLogDirsResponse: _partitions("results", name="topic_name"),

@@ -32,6 +32,8 @@ from .directories import (
 from .plan import ANY, Placement, Plan, TopicPartition, TopicPartitionReplica, format_plan
 from .text import Answer, LogDirMoveState, OngoingReassignment, PartitionState
 
+MovesResponse = pb.AlterPartitionReassignmentsResponse | pb.CancelReassignmentsResponse | pb.RollbackPlanResponse
+
 PrintLines = Callable[[Iterable[str]], None]
 
 
@@ -294,7 +296,7 @@ class Execution:
             self._print([text.move_line(replica, moves[replica])])
 
 
-def partition_errors(response: pb.AlterPartitionReassignmentsResponse) -> dict[TopicPartition, str]:
+def partition_errors(response: MovesResponse) -> dict[TopicPartition, str]:
     """Return the errors of an answer by partition."""
     return {
         (topic.name, entry.partition_index): api_error(entry.error_code, entry.error_message).message or ""
@@ -435,11 +437,13 @@ def preview_cancel(
 
 def _request_cancel(
     client: AdminClient, plan: Plan | None, topics: Sequence[str] | None, options: MoveOptions
-) -> pb.AlterPartitionReassignmentsResponse | None:
+) -> MovesResponse | None:
     """Request the cancel; return None if no reassignment of the plan runs or waits."""
     try:
         if plan is None:
-            return answer_of(lambda: client.cancel_partition_reassignments(topics, options=options))
+            return answer_of(
+                lambda: client.cancel_reassignments(topics, validate_only=options.validate_only, force=options.force)
+            )
         listing = client.list_partition_reassignments()
         busy = [*ongoing_of(listing), *queued_of(listing)]
         wanted = dict.fromkeys(key for key in busy if key in plan.targets())
@@ -448,7 +452,7 @@ def _request_cancel(
         raise ReassignmentFailed(f"Error: {error.message or error}") from None
 
 
-def after_of(response: pb.AlterPartitionReassignmentsResponse) -> dict[TopicPartition, OngoingReassignment]:
+def after_of(response: MovesResponse) -> dict[TopicPartition, OngoingReassignment]:
     """Return the partitions of an answer as they are after the request; as they would be after a validation."""
     return {
         (topic.name, entry.partition_index): OngoingReassignment(

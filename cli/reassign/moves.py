@@ -49,9 +49,9 @@ def roll_back(client: AdminClient, plan_id: str, options: MoveOptions, timeout_m
     return RolledBack(after, [key for key in after if after[key] != before.get(key)], moves)
 
 
-def _request_rollback(client: AdminClient, plan_id: str, options: MoveOptions) -> pb.AlterPartitionReassignmentsResponse:
+def _request_rollback(client: AdminClient, plan_id: str, options: MoveOptions) -> pb.RollbackPlanResponse:
     try:
-        response = answer_of(lambda: client.rollback_reassignment(plan_id, options=options))
+        response = answer_of(lambda: client.rollback_plan(plan_id, options=options))
     except ApiError as error:
         raise ReassignmentFailed(f"Error: {error.message or error}") from None
     errors = partition_errors(response)
@@ -72,7 +72,7 @@ def _sets_of(client: AdminClient, topics: Set[str]) -> dict[TopicPartition, Ongo
 
 
 def _directory_moves(
-    client: AdminClient, response: pb.AlterPartitionReassignmentsResponse
+    client: AdminClient, response: pb.RollbackPlanResponse
 ) -> tuple[dict[TopicPartitionReplica, str], dict[TopicPartitionReplica, str]]:
     """Return (target paths by replica, reasons by replica that cannot return to its directory)."""
     wanted = {

@@ -155,8 +155,8 @@ def test_other_commands_work(run: Run, command: tuple[str, ...], expected: str) 
         (("topics", "--list", "--linearizable"), "leave --linearizable out"),
         (("snapshot", "list"), "ListSnapshots is a call of kraftlab's own"),
         (("log-dirs", "--online", "/d1", "--broker", "0"), "OnlineLogDir is a call of kraftlab's own"),
-        (("reassign-partitions", "--rollback", "friday"), "no --rollback"),
-        (("reassign-partitions", "--forget", "friday"), "no --forget"),
+        (("reassign-partitions", "--rollback", "friday"), "RollbackPlan is a call of kraftlab's own"),
+        (("reassign-partitions", "--forget", "friday"), "ForgetPlans is a call of kraftlab's own"),
         (("cluster", "unregister", "--id", "9", "--expected-epoch", "1"), "no --expected-epoch"),
     ],
 )

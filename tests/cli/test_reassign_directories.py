@@ -74,8 +74,8 @@ def test_brokers_forget_directories_of_a_refused_reassignment() -> None:
 class RolledBackBrokers(Brokers):
     """Broker 1 has `/d1` of two directories that replicas were in before the plan."""
 
-    def rollback_reassignment(self, plan_id: str, options: MoveOptions) -> pb.AlterPartitionReassignmentsResponse:
-        response = pb.AlterPartitionReassignmentsResponse()
+    def rollback_plan(self, plan_id: str, options: MoveOptions) -> pb.RollbackPlanResponse:
+        response = pb.RollbackPlanResponse()
         topic = response.responses.add(name="t")
         for number, directory in enumerate(("here", "gone")):
             topic.partitions.add(partition_index=number).directory_moves.add(broker_id=1, directory_id=directory)
@@ -105,8 +105,8 @@ def test_a_rollback_without_a_previous_directory_reports_it_and_does_the_rest(
 class HalfReachable(RolledBackBrokers):
     """A plan moved replicas on brokers 1 and 3, and broker 3 does not answer."""
 
-    def rollback_reassignment(self, plan_id: str, options: MoveOptions) -> pb.AlterPartitionReassignmentsResponse:
-        response = pb.AlterPartitionReassignmentsResponse()
+    def rollback_plan(self, plan_id: str, options: MoveOptions) -> pb.RollbackPlanResponse:
+        response = pb.RollbackPlanResponse()
         topic = response.responses.add(name="t")
         for number, (broker, directory) in enumerate(((3, "there"), (1, "here"))):
             topic.partitions.add(partition_index=number).directory_moves.add(broker_id=broker, directory_id=directory)

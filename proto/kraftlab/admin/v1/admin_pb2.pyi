@@ -778,40 +778,32 @@ class FeatureUpdateResult(_message.Message):
     def __init__(self, feature: _Optional[str] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ...) -> None: ...
 
 class AlterPartitionReassignmentsRequest(_message.Message):
-    __slots__ = ("header", "allow_replication_factor_change", "topics", "validate_only", "reason", "initiator", "cancel_topics", "cancel_all", "force", "queued", "priority", "throttle", "throttle_expires_ms", "plan_id", "rollback_plan_id", "forget_plans")
+    __slots__ = ("header", "allow_replication_factor_change", "topics", "validate_only", "reason", "initiator", "force", "queued", "priority", "throttle", "throttle_expires_ms", "plan_id")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     ALLOW_REPLICATION_FACTOR_CHANGE_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     INITIATOR_FIELD_NUMBER: _ClassVar[int]
-    CANCEL_TOPICS_FIELD_NUMBER: _ClassVar[int]
-    CANCEL_ALL_FIELD_NUMBER: _ClassVar[int]
     FORCE_FIELD_NUMBER: _ClassVar[int]
     QUEUED_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     THROTTLE_FIELD_NUMBER: _ClassVar[int]
     THROTTLE_EXPIRES_MS_FIELD_NUMBER: _ClassVar[int]
     PLAN_ID_FIELD_NUMBER: _ClassVar[int]
-    ROLLBACK_PLAN_ID_FIELD_NUMBER: _ClassVar[int]
-    FORGET_PLANS_FIELD_NUMBER: _ClassVar[int]
     header: RequestHeader
     allow_replication_factor_change: bool
     topics: _containers.RepeatedCompositeFieldContainer[ReassignableTopic]
     validate_only: bool
     reason: str
     initiator: str
-    cancel_topics: _containers.RepeatedScalarFieldContainer[str]
-    cancel_all: bool
     force: bool
     queued: bool
     priority: int
     throttle: int
     throttle_expires_ms: int
     plan_id: str
-    rollback_plan_id: str
-    forget_plans: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., allow_replication_factor_change: bool = ..., topics: _Optional[_Iterable[_Union[ReassignableTopic, _Mapping]]] = ..., validate_only: bool = ..., reason: _Optional[str] = ..., initiator: _Optional[str] = ..., cancel_topics: _Optional[_Iterable[str]] = ..., cancel_all: bool = ..., force: bool = ..., queued: bool = ..., priority: _Optional[int] = ..., throttle: _Optional[int] = ..., throttle_expires_ms: _Optional[int] = ..., plan_id: _Optional[str] = ..., rollback_plan_id: _Optional[str] = ..., forget_plans: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., allow_replication_factor_change: bool = ..., topics: _Optional[_Iterable[_Union[ReassignableTopic, _Mapping]]] = ..., validate_only: bool = ..., reason: _Optional[str] = ..., initiator: _Optional[str] = ..., force: bool = ..., queued: bool = ..., priority: _Optional[int] = ..., throttle: _Optional[int] = ..., throttle_expires_ms: _Optional[int] = ..., plan_id: _Optional[str] = ...) -> None: ...
 
 class ReassignableTopic(_message.Message):
     __slots__ = ("name", "partitions")
@@ -882,6 +874,74 @@ class ReplicaDirectory(_message.Message):
     broker_id: int
     directory_id: str
     def __init__(self, broker_id: _Optional[int] = ..., directory_id: _Optional[str] = ...) -> None: ...
+
+class CancelReassignmentsRequest(_message.Message):
+    __slots__ = ("header", "topics", "validate_only", "force")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    header: RequestHeader
+    topics: TopicNames
+    validate_only: bool
+    force: bool
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., topics: _Optional[_Union[TopicNames, _Mapping]] = ..., validate_only: bool = ..., force: bool = ...) -> None: ...
+
+class CancelReassignmentsResponse(_message.Message):
+    __slots__ = ("header", "responses")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    RESPONSES_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    responses: _containers.RepeatedCompositeFieldContainer[ReassignableTopicResponse]
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., responses: _Optional[_Iterable[_Union[ReassignableTopicResponse, _Mapping]]] = ...) -> None: ...
+
+class RollbackPlanRequest(_message.Message):
+    __slots__ = ("header", "rollback_plan_id", "validate_only", "reason", "initiator", "force", "queued", "priority", "throttle", "throttle_expires_ms", "plan_id")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    ROLLBACK_PLAN_ID_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    INITIATOR_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    QUEUED_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_EXPIRES_MS_FIELD_NUMBER: _ClassVar[int]
+    PLAN_ID_FIELD_NUMBER: _ClassVar[int]
+    header: RequestHeader
+    rollback_plan_id: str
+    validate_only: bool
+    reason: str
+    initiator: str
+    force: bool
+    queued: bool
+    priority: int
+    throttle: int
+    throttle_expires_ms: int
+    plan_id: str
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., rollback_plan_id: _Optional[str] = ..., validate_only: bool = ..., reason: _Optional[str] = ..., initiator: _Optional[str] = ..., force: bool = ..., queued: bool = ..., priority: _Optional[int] = ..., throttle: _Optional[int] = ..., throttle_expires_ms: _Optional[int] = ..., plan_id: _Optional[str] = ...) -> None: ...
+
+class RollbackPlanResponse(_message.Message):
+    __slots__ = ("header", "responses")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    RESPONSES_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    responses: _containers.RepeatedCompositeFieldContainer[ReassignableTopicResponse]
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., responses: _Optional[_Iterable[_Union[ReassignableTopicResponse, _Mapping]]] = ...) -> None: ...
+
+class ForgetPlansRequest(_message.Message):
+    __slots__ = ("header", "plan_ids")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    PLAN_IDS_FIELD_NUMBER: _ClassVar[int]
+    header: RequestHeader
+    plan_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., plan_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ForgetPlansResponse(_message.Message):
+    __slots__ = ("header",)
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ...) -> None: ...
 
 class ListPartitionReassignmentsRequest(_message.Message):
     __slots__ = ("header", "topics")
@@ -2880,7 +2940,7 @@ class CallResponses(_message.Message):
     def __init__(self, calls: _Optional[_Iterable[_Union[CallResponse, _Mapping]]] = ...) -> None: ...
 
 class CallRequest(_message.Message):
-    __slots__ = ("correlation", "create_topics", "delete_topics", "describe_topic_partitions", "incremental_alter_configs", "describe_configs", "alter_partition_reassignments", "list_partition_reassignments", "describe_cluster", "describe_quorum", "describe_metadata", "alter_replica_log_dirs", "describe_log_dirs", "online_log_dir", "resolve_replica_copy", "add_raft_voter", "remove_raft_voter", "transfer_leadership", "create_snapshot", "list_snapshots", "metadata", "api_versions", "create_acls", "delete_acls", "describe_acls", "alter_user_scram_credentials", "describe_user_scram_credentials", "alter_configs", "list_config_resources", "alter_client_quotas", "describe_client_quotas", "update_features", "create_partitions", "elect_leaders", "delete_records", "unregister_broker", "allocate_producer_ids", "init_producer_id", "describe_producers", "list_transactions", "alter_replication_factors", "alter_partition_counts", "alter_inter_broker_throttle", "describe_image", "list_metadata_records", "find_coordinator", "join_group", "sync_group", "heartbeat", "leave_group", "offset_commit", "offset_fetch", "offset_delete", "describe_groups", "list_groups", "delete_groups")
+    __slots__ = ("correlation", "create_topics", "delete_topics", "describe_topic_partitions", "incremental_alter_configs", "describe_configs", "alter_partition_reassignments", "list_partition_reassignments", "describe_cluster", "describe_quorum", "describe_metadata", "alter_replica_log_dirs", "describe_log_dirs", "online_log_dir", "resolve_replica_copy", "add_raft_voter", "remove_raft_voter", "transfer_leadership", "create_snapshot", "list_snapshots", "metadata", "api_versions", "create_acls", "delete_acls", "describe_acls", "alter_user_scram_credentials", "describe_user_scram_credentials", "alter_configs", "list_config_resources", "alter_client_quotas", "describe_client_quotas", "update_features", "create_partitions", "elect_leaders", "delete_records", "unregister_broker", "allocate_producer_ids", "init_producer_id", "describe_producers", "list_transactions", "alter_replication_factors", "alter_partition_counts", "alter_inter_broker_throttle", "cancel_reassignments", "rollback_plan", "forget_plans", "describe_image", "list_metadata_records", "find_coordinator", "join_group", "sync_group", "heartbeat", "leave_group", "offset_commit", "offset_fetch", "offset_delete", "describe_groups", "list_groups", "delete_groups")
     CORRELATION_FIELD_NUMBER: _ClassVar[int]
     CREATE_TOPICS_FIELD_NUMBER: _ClassVar[int]
     DELETE_TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -2924,6 +2984,9 @@ class CallRequest(_message.Message):
     ALTER_REPLICATION_FACTORS_FIELD_NUMBER: _ClassVar[int]
     ALTER_PARTITION_COUNTS_FIELD_NUMBER: _ClassVar[int]
     ALTER_INTER_BROKER_THROTTLE_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_REASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
+    ROLLBACK_PLAN_FIELD_NUMBER: _ClassVar[int]
+    FORGET_PLANS_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_IMAGE_FIELD_NUMBER: _ClassVar[int]
     LIST_METADATA_RECORDS_FIELD_NUMBER: _ClassVar[int]
     FIND_COORDINATOR_FIELD_NUMBER: _ClassVar[int]
@@ -2980,6 +3043,9 @@ class CallRequest(_message.Message):
     alter_replication_factors: AlterReplicationFactorsRequest
     alter_partition_counts: AlterPartitionCountsRequest
     alter_inter_broker_throttle: AlterInterBrokerThrottleRequest
+    cancel_reassignments: CancelReassignmentsRequest
+    rollback_plan: RollbackPlanRequest
+    forget_plans: ForgetPlansRequest
     describe_image: DescribeImageRequest
     list_metadata_records: ListMetadataRecordsRequest
     find_coordinator: FindCoordinatorRequest
@@ -2993,10 +3059,10 @@ class CallRequest(_message.Message):
     describe_groups: DescribeGroupsRequest
     list_groups: ListGroupsRequest
     delete_groups: DeleteGroupsRequest
-    def __init__(self, correlation: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsRequest, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsRequest, _Mapping]] = ..., describe_topic_partitions: _Optional[_Union[DescribeTopicPartitionsRequest, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsRequest, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsRequest, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsRequest, _Mapping]] = ..., list_partition_reassignments: _Optional[_Union[ListPartitionReassignmentsRequest, _Mapping]] = ..., describe_cluster: _Optional[_Union[DescribeClusterRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ..., describe_metadata: _Optional[_Union[DescribeMetadataRequest, _Mapping]] = ..., alter_replica_log_dirs: _Optional[_Union[AlterReplicaLogDirsRequest, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsRequest, _Mapping]] = ..., online_log_dir: _Optional[_Union[OnlineLogDirRequest, _Mapping]] = ..., resolve_replica_copy: _Optional[_Union[ResolveReplicaCopyRequest, _Mapping]] = ..., add_raft_voter: _Optional[_Union[AddRaftVoterRequest, _Mapping]] = ..., remove_raft_voter: _Optional[_Union[RemoveRaftVoterRequest, _Mapping]] = ..., transfer_leadership: _Optional[_Union[TransferLeadershipRequest, _Mapping]] = ..., create_snapshot: _Optional[_Union[CreateSnapshotRequest, _Mapping]] = ..., list_snapshots: _Optional[_Union[ListSnapshotsRequest, _Mapping]] = ..., metadata: _Optional[_Union[MetadataRequest, _Mapping]] = ..., api_versions: _Optional[_Union[ApiVersionsRequest, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAclsRequest, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAclsRequest, _Mapping]] = ..., describe_acls: _Optional[_Union[DescribeAclsRequest, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentialsRequest, _Mapping]] = ..., describe_user_scram_credentials: _Optional[_Union[DescribeUserScramCredentialsRequest, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigsRequest, _Mapping]] = ..., list_config_resources: _Optional[_Union[ListConfigResourcesRequest, _Mapping]] = ..., alter_client_quotas: _Optional[_Union[AlterClientQuotasRequest, _Mapping]] = ..., describe_client_quotas: _Optional[_Union[DescribeClientQuotasRequest, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeaturesRequest, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsRequest, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersRequest, _Mapping]] = ..., delete_records: _Optional[_Union[DeleteRecordsRequest, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerRequest, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsRequest, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdRequest, _Mapping]] = ..., describe_producers: _Optional[_Union[DescribeProducersRequest, _Mapping]] = ..., list_transactions: _Optional[_Union[ListTransactionsRequest, _Mapping]] = ..., alter_replication_factors: _Optional[_Union[AlterReplicationFactorsRequest, _Mapping]] = ..., alter_partition_counts: _Optional[_Union[AlterPartitionCountsRequest, _Mapping]] = ..., alter_inter_broker_throttle: _Optional[_Union[AlterInterBrokerThrottleRequest, _Mapping]] = ..., describe_image: _Optional[_Union[DescribeImageRequest, _Mapping]] = ..., list_metadata_records: _Optional[_Union[ListMetadataRecordsRequest, _Mapping]] = ..., find_coordinator: _Optional[_Union[FindCoordinatorRequest, _Mapping]] = ..., join_group: _Optional[_Union[JoinGroupRequest, _Mapping]] = ..., sync_group: _Optional[_Union[SyncGroupRequest, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatRequest, _Mapping]] = ..., leave_group: _Optional[_Union[LeaveGroupRequest, _Mapping]] = ..., offset_commit: _Optional[_Union[OffsetCommitRequest, _Mapping]] = ..., offset_fetch: _Optional[_Union[OffsetFetchRequest, _Mapping]] = ..., offset_delete: _Optional[_Union[OffsetDeleteRequest, _Mapping]] = ..., describe_groups: _Optional[_Union[DescribeGroupsRequest, _Mapping]] = ..., list_groups: _Optional[_Union[ListGroupsRequest, _Mapping]] = ..., delete_groups: _Optional[_Union[DeleteGroupsRequest, _Mapping]] = ...) -> None: ...
+    def __init__(self, correlation: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsRequest, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsRequest, _Mapping]] = ..., describe_topic_partitions: _Optional[_Union[DescribeTopicPartitionsRequest, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsRequest, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsRequest, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsRequest, _Mapping]] = ..., list_partition_reassignments: _Optional[_Union[ListPartitionReassignmentsRequest, _Mapping]] = ..., describe_cluster: _Optional[_Union[DescribeClusterRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ..., describe_metadata: _Optional[_Union[DescribeMetadataRequest, _Mapping]] = ..., alter_replica_log_dirs: _Optional[_Union[AlterReplicaLogDirsRequest, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsRequest, _Mapping]] = ..., online_log_dir: _Optional[_Union[OnlineLogDirRequest, _Mapping]] = ..., resolve_replica_copy: _Optional[_Union[ResolveReplicaCopyRequest, _Mapping]] = ..., add_raft_voter: _Optional[_Union[AddRaftVoterRequest, _Mapping]] = ..., remove_raft_voter: _Optional[_Union[RemoveRaftVoterRequest, _Mapping]] = ..., transfer_leadership: _Optional[_Union[TransferLeadershipRequest, _Mapping]] = ..., create_snapshot: _Optional[_Union[CreateSnapshotRequest, _Mapping]] = ..., list_snapshots: _Optional[_Union[ListSnapshotsRequest, _Mapping]] = ..., metadata: _Optional[_Union[MetadataRequest, _Mapping]] = ..., api_versions: _Optional[_Union[ApiVersionsRequest, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAclsRequest, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAclsRequest, _Mapping]] = ..., describe_acls: _Optional[_Union[DescribeAclsRequest, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentialsRequest, _Mapping]] = ..., describe_user_scram_credentials: _Optional[_Union[DescribeUserScramCredentialsRequest, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigsRequest, _Mapping]] = ..., list_config_resources: _Optional[_Union[ListConfigResourcesRequest, _Mapping]] = ..., alter_client_quotas: _Optional[_Union[AlterClientQuotasRequest, _Mapping]] = ..., describe_client_quotas: _Optional[_Union[DescribeClientQuotasRequest, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeaturesRequest, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsRequest, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersRequest, _Mapping]] = ..., delete_records: _Optional[_Union[DeleteRecordsRequest, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerRequest, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsRequest, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdRequest, _Mapping]] = ..., describe_producers: _Optional[_Union[DescribeProducersRequest, _Mapping]] = ..., list_transactions: _Optional[_Union[ListTransactionsRequest, _Mapping]] = ..., alter_replication_factors: _Optional[_Union[AlterReplicationFactorsRequest, _Mapping]] = ..., alter_partition_counts: _Optional[_Union[AlterPartitionCountsRequest, _Mapping]] = ..., alter_inter_broker_throttle: _Optional[_Union[AlterInterBrokerThrottleRequest, _Mapping]] = ..., cancel_reassignments: _Optional[_Union[CancelReassignmentsRequest, _Mapping]] = ..., rollback_plan: _Optional[_Union[RollbackPlanRequest, _Mapping]] = ..., forget_plans: _Optional[_Union[ForgetPlansRequest, _Mapping]] = ..., describe_image: _Optional[_Union[DescribeImageRequest, _Mapping]] = ..., list_metadata_records: _Optional[_Union[ListMetadataRecordsRequest, _Mapping]] = ..., find_coordinator: _Optional[_Union[FindCoordinatorRequest, _Mapping]] = ..., join_group: _Optional[_Union[JoinGroupRequest, _Mapping]] = ..., sync_group: _Optional[_Union[SyncGroupRequest, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatRequest, _Mapping]] = ..., leave_group: _Optional[_Union[LeaveGroupRequest, _Mapping]] = ..., offset_commit: _Optional[_Union[OffsetCommitRequest, _Mapping]] = ..., offset_fetch: _Optional[_Union[OffsetFetchRequest, _Mapping]] = ..., offset_delete: _Optional[_Union[OffsetDeleteRequest, _Mapping]] = ..., describe_groups: _Optional[_Union[DescribeGroupsRequest, _Mapping]] = ..., list_groups: _Optional[_Union[ListGroupsRequest, _Mapping]] = ..., delete_groups: _Optional[_Union[DeleteGroupsRequest, _Mapping]] = ...) -> None: ...
 
 class CallResponse(_message.Message):
-    __slots__ = ("correlation", "create_topics", "delete_topics", "describe_topic_partitions", "incremental_alter_configs", "describe_configs", "alter_partition_reassignments", "list_partition_reassignments", "describe_cluster", "describe_quorum", "describe_metadata", "alter_replica_log_dirs", "describe_log_dirs", "online_log_dir", "resolve_replica_copy", "add_raft_voter", "remove_raft_voter", "transfer_leadership", "create_snapshot", "list_snapshots", "metadata", "api_versions", "create_acls", "delete_acls", "describe_acls", "alter_user_scram_credentials", "describe_user_scram_credentials", "alter_configs", "list_config_resources", "alter_client_quotas", "describe_client_quotas", "update_features", "create_partitions", "elect_leaders", "delete_records", "unregister_broker", "allocate_producer_ids", "init_producer_id", "describe_producers", "list_transactions", "alter_replication_factors", "alter_partition_counts", "alter_inter_broker_throttle", "describe_image", "list_metadata_records", "find_coordinator", "join_group", "sync_group", "heartbeat", "leave_group", "offset_commit", "offset_fetch", "offset_delete", "describe_groups", "list_groups", "delete_groups", "fault")
+    __slots__ = ("correlation", "create_topics", "delete_topics", "describe_topic_partitions", "incremental_alter_configs", "describe_configs", "alter_partition_reassignments", "list_partition_reassignments", "describe_cluster", "describe_quorum", "describe_metadata", "alter_replica_log_dirs", "describe_log_dirs", "online_log_dir", "resolve_replica_copy", "add_raft_voter", "remove_raft_voter", "transfer_leadership", "create_snapshot", "list_snapshots", "metadata", "api_versions", "create_acls", "delete_acls", "describe_acls", "alter_user_scram_credentials", "describe_user_scram_credentials", "alter_configs", "list_config_resources", "alter_client_quotas", "describe_client_quotas", "update_features", "create_partitions", "elect_leaders", "delete_records", "unregister_broker", "allocate_producer_ids", "init_producer_id", "describe_producers", "list_transactions", "alter_replication_factors", "alter_partition_counts", "alter_inter_broker_throttle", "cancel_reassignments", "rollback_plan", "forget_plans", "describe_image", "list_metadata_records", "find_coordinator", "join_group", "sync_group", "heartbeat", "leave_group", "offset_commit", "offset_fetch", "offset_delete", "describe_groups", "list_groups", "delete_groups", "fault")
     CORRELATION_FIELD_NUMBER: _ClassVar[int]
     CREATE_TOPICS_FIELD_NUMBER: _ClassVar[int]
     DELETE_TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -3040,6 +3106,9 @@ class CallResponse(_message.Message):
     ALTER_REPLICATION_FACTORS_FIELD_NUMBER: _ClassVar[int]
     ALTER_PARTITION_COUNTS_FIELD_NUMBER: _ClassVar[int]
     ALTER_INTER_BROKER_THROTTLE_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_REASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
+    ROLLBACK_PLAN_FIELD_NUMBER: _ClassVar[int]
+    FORGET_PLANS_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_IMAGE_FIELD_NUMBER: _ClassVar[int]
     LIST_METADATA_RECORDS_FIELD_NUMBER: _ClassVar[int]
     FIND_COORDINATOR_FIELD_NUMBER: _ClassVar[int]
@@ -3097,6 +3166,9 @@ class CallResponse(_message.Message):
     alter_replication_factors: AlterReplicationFactorsResponse
     alter_partition_counts: AlterPartitionCountsResponse
     alter_inter_broker_throttle: AlterInterBrokerThrottleResponse
+    cancel_reassignments: CancelReassignmentsResponse
+    rollback_plan: RollbackPlanResponse
+    forget_plans: ForgetPlansResponse
     describe_image: DescribeImageResponse
     list_metadata_records: ListMetadataRecordsResponse
     find_coordinator: FindCoordinatorResponse
@@ -3111,5 +3183,5 @@ class CallResponse(_message.Message):
     list_groups: ListGroupsResponse
     delete_groups: DeleteGroupsResponse
     fault: ResponseHeader
-    def __init__(self, correlation: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsResponse, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsResponse, _Mapping]] = ..., describe_topic_partitions: _Optional[_Union[DescribeTopicPartitionsResponse, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsResponse, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsResponse, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsResponse, _Mapping]] = ..., list_partition_reassignments: _Optional[_Union[ListPartitionReassignmentsResponse, _Mapping]] = ..., describe_cluster: _Optional[_Union[DescribeClusterResponse, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumResponse, _Mapping]] = ..., describe_metadata: _Optional[_Union[DescribeMetadataResponse, _Mapping]] = ..., alter_replica_log_dirs: _Optional[_Union[AlterReplicaLogDirsResponse, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsResponse, _Mapping]] = ..., online_log_dir: _Optional[_Union[OnlineLogDirResponse, _Mapping]] = ..., resolve_replica_copy: _Optional[_Union[ResolveReplicaCopyResponse, _Mapping]] = ..., add_raft_voter: _Optional[_Union[AddRaftVoterResponse, _Mapping]] = ..., remove_raft_voter: _Optional[_Union[RemoveRaftVoterResponse, _Mapping]] = ..., transfer_leadership: _Optional[_Union[TransferLeadershipResponse, _Mapping]] = ..., create_snapshot: _Optional[_Union[CreateSnapshotResponse, _Mapping]] = ..., list_snapshots: _Optional[_Union[ListSnapshotsResponse, _Mapping]] = ..., metadata: _Optional[_Union[MetadataResponse, _Mapping]] = ..., api_versions: _Optional[_Union[ApiVersionsResponse, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAclsResponse, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAclsResponse, _Mapping]] = ..., describe_acls: _Optional[_Union[DescribeAclsResponse, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentialsResponse, _Mapping]] = ..., describe_user_scram_credentials: _Optional[_Union[DescribeUserScramCredentialsResponse, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigsResponse, _Mapping]] = ..., list_config_resources: _Optional[_Union[ListConfigResourcesResponse, _Mapping]] = ..., alter_client_quotas: _Optional[_Union[AlterClientQuotasResponse, _Mapping]] = ..., describe_client_quotas: _Optional[_Union[DescribeClientQuotasResponse, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeaturesResponse, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsResponse, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersResponse, _Mapping]] = ..., delete_records: _Optional[_Union[DeleteRecordsResponse, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerResponse, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsResponse, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdResponse, _Mapping]] = ..., describe_producers: _Optional[_Union[DescribeProducersResponse, _Mapping]] = ..., list_transactions: _Optional[_Union[ListTransactionsResponse, _Mapping]] = ..., alter_replication_factors: _Optional[_Union[AlterReplicationFactorsResponse, _Mapping]] = ..., alter_partition_counts: _Optional[_Union[AlterPartitionCountsResponse, _Mapping]] = ..., alter_inter_broker_throttle: _Optional[_Union[AlterInterBrokerThrottleResponse, _Mapping]] = ..., describe_image: _Optional[_Union[DescribeImageResponse, _Mapping]] = ..., list_metadata_records: _Optional[_Union[ListMetadataRecordsResponse, _Mapping]] = ..., find_coordinator: _Optional[_Union[FindCoordinatorResponse, _Mapping]] = ..., join_group: _Optional[_Union[JoinGroupResponse, _Mapping]] = ..., sync_group: _Optional[_Union[SyncGroupResponse, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatResponse, _Mapping]] = ..., leave_group: _Optional[_Union[LeaveGroupResponse, _Mapping]] = ..., offset_commit: _Optional[_Union[OffsetCommitResponse, _Mapping]] = ..., offset_fetch: _Optional[_Union[OffsetFetchResponse, _Mapping]] = ..., offset_delete: _Optional[_Union[OffsetDeleteResponse, _Mapping]] = ..., describe_groups: _Optional[_Union[DescribeGroupsResponse, _Mapping]] = ..., list_groups: _Optional[_Union[ListGroupsResponse, _Mapping]] = ..., delete_groups: _Optional[_Union[DeleteGroupsResponse, _Mapping]] = ..., fault: _Optional[_Union[ResponseHeader, _Mapping]] = ...) -> None: ...
-# generated from sha256:b0f476134e10565d40ae453f323adfd1e3e9c1ca9d9c71c630baf27859a35ee1
+    def __init__(self, correlation: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsResponse, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsResponse, _Mapping]] = ..., describe_topic_partitions: _Optional[_Union[DescribeTopicPartitionsResponse, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsResponse, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsResponse, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsResponse, _Mapping]] = ..., list_partition_reassignments: _Optional[_Union[ListPartitionReassignmentsResponse, _Mapping]] = ..., describe_cluster: _Optional[_Union[DescribeClusterResponse, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumResponse, _Mapping]] = ..., describe_metadata: _Optional[_Union[DescribeMetadataResponse, _Mapping]] = ..., alter_replica_log_dirs: _Optional[_Union[AlterReplicaLogDirsResponse, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsResponse, _Mapping]] = ..., online_log_dir: _Optional[_Union[OnlineLogDirResponse, _Mapping]] = ..., resolve_replica_copy: _Optional[_Union[ResolveReplicaCopyResponse, _Mapping]] = ..., add_raft_voter: _Optional[_Union[AddRaftVoterResponse, _Mapping]] = ..., remove_raft_voter: _Optional[_Union[RemoveRaftVoterResponse, _Mapping]] = ..., transfer_leadership: _Optional[_Union[TransferLeadershipResponse, _Mapping]] = ..., create_snapshot: _Optional[_Union[CreateSnapshotResponse, _Mapping]] = ..., list_snapshots: _Optional[_Union[ListSnapshotsResponse, _Mapping]] = ..., metadata: _Optional[_Union[MetadataResponse, _Mapping]] = ..., api_versions: _Optional[_Union[ApiVersionsResponse, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAclsResponse, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAclsResponse, _Mapping]] = ..., describe_acls: _Optional[_Union[DescribeAclsResponse, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentialsResponse, _Mapping]] = ..., describe_user_scram_credentials: _Optional[_Union[DescribeUserScramCredentialsResponse, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigsResponse, _Mapping]] = ..., list_config_resources: _Optional[_Union[ListConfigResourcesResponse, _Mapping]] = ..., alter_client_quotas: _Optional[_Union[AlterClientQuotasResponse, _Mapping]] = ..., describe_client_quotas: _Optional[_Union[DescribeClientQuotasResponse, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeaturesResponse, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsResponse, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersResponse, _Mapping]] = ..., delete_records: _Optional[_Union[DeleteRecordsResponse, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerResponse, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsResponse, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdResponse, _Mapping]] = ..., describe_producers: _Optional[_Union[DescribeProducersResponse, _Mapping]] = ..., list_transactions: _Optional[_Union[ListTransactionsResponse, _Mapping]] = ..., alter_replication_factors: _Optional[_Union[AlterReplicationFactorsResponse, _Mapping]] = ..., alter_partition_counts: _Optional[_Union[AlterPartitionCountsResponse, _Mapping]] = ..., alter_inter_broker_throttle: _Optional[_Union[AlterInterBrokerThrottleResponse, _Mapping]] = ..., cancel_reassignments: _Optional[_Union[CancelReassignmentsResponse, _Mapping]] = ..., rollback_plan: _Optional[_Union[RollbackPlanResponse, _Mapping]] = ..., forget_plans: _Optional[_Union[ForgetPlansResponse, _Mapping]] = ..., describe_image: _Optional[_Union[DescribeImageResponse, _Mapping]] = ..., list_metadata_records: _Optional[_Union[ListMetadataRecordsResponse, _Mapping]] = ..., find_coordinator: _Optional[_Union[FindCoordinatorResponse, _Mapping]] = ..., join_group: _Optional[_Union[JoinGroupResponse, _Mapping]] = ..., sync_group: _Optional[_Union[SyncGroupResponse, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatResponse, _Mapping]] = ..., leave_group: _Optional[_Union[LeaveGroupResponse, _Mapping]] = ..., offset_commit: _Optional[_Union[OffsetCommitResponse, _Mapping]] = ..., offset_fetch: _Optional[_Union[OffsetFetchResponse, _Mapping]] = ..., offset_delete: _Optional[_Union[OffsetDeleteResponse, _Mapping]] = ..., describe_groups: _Optional[_Union[DescribeGroupsResponse, _Mapping]] = ..., list_groups: _Optional[_Union[ListGroupsResponse, _Mapping]] = ..., delete_groups: _Optional[_Union[DeleteGroupsResponse, _Mapping]] = ..., fault: _Optional[_Union[ResponseHeader, _Mapping]] = ...) -> None: ...
+# generated from sha256:ebb4b0d8abbbc360811e4ef35c21134c3fb4f532af7c4302055f437921a1285b
