@@ -7,7 +7,7 @@ far as Kafka knows it. A response with an error in its header is returned as it 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from google.protobuf.message import Message
 
@@ -246,7 +246,7 @@ def _places(node: Node, header: pb.RequestHeader, keys: list[Partition]) -> dict
     }
 
 
-SOFTWARE = {"client_software_name": "kraftlab", "client_software_version": "1"}
+SOFTWARE: Mapping[str, Any] = {"client_software_name": "kraftlab", "client_software_version": "1"}
 SEVERAL: Mapping[str, Callable[..., Message]] = {
     "DescribeTopicPartitions": describe_topics,
     "AlterPartitionCounts": alter_partition_counts,
