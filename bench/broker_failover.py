@@ -64,8 +64,8 @@ def _wait_in_sync(admin: AdminClient) -> int:
     """Wait until every replica is in sync; return the leader."""
     deadline = time.monotonic() + IN_SYNC_TIMEOUT_S
     while time.monotonic() < deadline:
-        [partition] = admin.describe_topics([TOPIC]).topics[0].partitions
-        if len(partition.isr_nodes) == BROKERS:
+        [partition] = admin.describe_topics([TOPIC])[TOPIC].partitions
+        if len(partition.isr_nodes) == BROKERS and partition.leader_id is not None:
             return partition.leader_id
         time.sleep(0.05)
     raise NoResult(f"not every replica was in sync after {IN_SYNC_TIMEOUT_S:g} s")

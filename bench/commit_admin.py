@@ -53,7 +53,9 @@ def serving() -> Iterator[AdminClient]:
         LocalCluster(directory, 3, 0, 1, overrides=broker_stand_in.SESSION_OVERRIDE) as cluster,
         cluster.admin() as client,
     ):
-        broker_stand_in.register(cluster, client.describe_cluster().controller_id)
+        leader_id = client.describe_cluster().leader_id
+        assert leader_id is not None, "the cluster is ready"
+        broker_stand_in.register(cluster, leader_id)
         client.create_topics([_topic(TOPIC, 1)])
         yield client
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import tempfile
 import time
-from typing import Any
 
 import click
 import msgspec
@@ -62,12 +61,13 @@ def _wait_caught_up(cluster: LocalCluster, client: AdminClient) -> int:
     deadline = time.monotonic() + CAUGHT_UP_TIMEOUT_S
     while time.monotonic() < deadline:
         try:
-            quorum: Any = client.describe_quorum()
+            quorum = client.describe_quorum()
         except ApiError:
             continue
         reached = [voter.replica_id for voter in quorum.current_voters if voter.log_end_offset >= quorum.high_watermark > 0]
-        if len(reached) == len(cluster.controller_ids) and all(map(cluster.pid, cluster.controller_ids)):
-            return int(quorum.leader_id)
+        runs = len(reached) == len(cluster.controller_ids) and all(map(cluster.pid, cluster.controller_ids))
+        if runs and quorum.leader_id is not None:
+            return quorum.leader_id
         time.sleep(0.05)
     raise NoResult(f"not every controller caught up within {CAUGHT_UP_TIMEOUT_S:g} s; their logs are in {cluster.directory}/logs")
 

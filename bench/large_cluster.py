@@ -176,7 +176,7 @@ def _measure(
     created = nodes.processor_seconds()
     replicas = {
         (topic.name, each.partition_index): list(each.replica_nodes)
-        for topic in nodes.admin.describe_topics().topics
+        for topic in nodes.admin.describe_topics().values()
         for each in topic.partitions
     }
     orders = {key: [*held[1:], held[0]] for key, held in replicas.items()}
@@ -190,13 +190,13 @@ def _measure(
     middle = nodes.processor_seconds()
     started, move_answered, _ = timed(lambda: reassign(nodes.admin, targets))
     list_started = time.perf_counter()
-    is_moving = bool(nodes.admin.list_partition_reassignments().topics)
+    is_moving = bool(nodes.admin.list_partition_reassignments().running)
     list_answered = time.perf_counter() - list_started
     while is_moving:
         if time.perf_counter() - started > DONE_WITHIN_S:
             raise NoResult(f"the moves have not ended after {DONE_WITHIN_S:g} s")
         time.sleep(POLL_S)
-        is_moving = bool(nodes.admin.list_partition_reassignments().topics)
+        is_moving = bool(nodes.admin.list_partition_reassignments().running)
     move_done = time.perf_counter() - started
     return LargeClusterResult(
         len(replicas),

@@ -90,7 +90,7 @@ class Bench:
     def __init__(self, cluster: LocalCluster, admin: AdminClient, data: DataClient, spare: Path) -> None:
         self.cluster, self.admin, self.data = cluster, admin, data
         self.spare = spare
-        self.dirs = [Path(directory.log_dir) for directory in admin.log_dirs(BROKER)]
+        self.dirs = [Path(directory.log_dir) for directory in admin.describe_log_dirs(BROKER)]
         self._batch = make_batch(BATCH_BYTES)
 
     def make_topic(self, name: str, partitions: int, mib_each: int) -> None:
@@ -105,7 +105,7 @@ class Bench:
         self.admin.incremental_alter_configs([resource])
 
     def replicas(self, topic: str, numbers: range) -> Iterator[tuple[LogDir, LogDirReplica]]:
-        for directory in self.admin.log_dirs(BROKER, [(topic, number) for number in numbers]):
+        for directory in self.admin.describe_log_dirs(BROKER, [(topic, number) for number in numbers]):
             for replica in directory.replicas:
                 yield directory, replica
 

@@ -116,7 +116,7 @@ class Brokers:
         seen = 0
         before, started = self.processor_seconds(), time.perf_counter()
         self._admin.alter_partition_reassignments({(topic, 0): [target]})
-        while self._admin.list_partition_reassignments().topics:
+        while self._admin.list_partition_reassignments().running:
             if time.perf_counter() - started > DONE_WITHIN_S:
                 raise NoResult(f"{work}: the move has not ended after {DONE_WITHIN_S:g} s")
             time.sleep(POLL_S)

@@ -161,9 +161,7 @@ class Troubles:
 
     def _move_directory(self) -> None:
         topic, index = self._partition()
-        [partition] = [
-            each for each in self._admin.describe_topics([topic]).topics[0].partitions if each.partition_index == index
-        ]
+        [partition] = [each for each in self._admin.describe_topics([topic])[topic].partitions if each.partition_index == index]
         broker = self._random.choice(partition.replica_nodes)
         self._admin.alter_replica_log_dirs(broker, {(topic, index): str(self._directory(broker))})
 
@@ -189,7 +187,7 @@ class Troubles:
     def repair(self) -> None:
         for broker, log_dir in offline_directories(self._cluster, self._admin):
             with suppress(*REFUSED):
-                self._admin.online_log_dir(broker, log_dir)
+                self._admin.call_broker(broker, pb.OnlineLogDirResponse, pb.OnlineLogDirRequest(log_dir=log_dir))
 
     def _kill_broker(self) -> None:
         self._kill(self._random.choice(self._cluster.broker_ids))
@@ -207,7 +205,7 @@ class Troubles:
 def offline_directories(cluster: LocalCluster, admin: AdminClient) -> Iterator[tuple[int, str]]:
     """Yield (broker, log directory) of each directory that is offline."""
     for broker in cluster.broker_ids:
-        for result in admin.describe_log_dirs(broker, []).results:
+        for result in admin.describe_log_dirs(broker, []):
             if result.error_code:
                 yield broker, result.log_dir
 
@@ -260,18 +258,17 @@ def _wait_healed(cluster: LocalCluster, admin: AdminClient) -> dict[TopicPartiti
         with suppress(*REFUSED):
             described = {
                 (topic.name, each.partition_index): each
-                for topic in admin.describe_topics([*CONFIGS]).topics
+                for topic in admin.describe_topics([*CONFIGS]).values()
                 for each in topic.partitions
             }
             behind = [
                 key for key, each in described.items() if len(each.isr_nodes) < len(each.replica_nodes) or each.adding_replicas
             ]
             futures = [
-                (broker, topic.name, each.partition_index)
+                (broker, each.topic, each.partition_index)
                 for broker in cluster.broker_ids
-                for result in admin.describe_log_dirs(broker).results
-                for topic in result.topics
-                for each in topic.partitions
+                for log_dir in admin.describe_log_dirs(broker)
+                for each in log_dir.replicas
                 if each.is_future_key
             ]
             if not behind and not futures:

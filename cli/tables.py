@@ -58,9 +58,9 @@ def utc_text(timestamp_ms: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def bytes_text(size: float) -> str:
-    """Return a size with a unit: 1536 is 1.5 KiB; "?" for a negative size."""
-    if size < 0:
+def bytes_text(size: float | None) -> str:
+    """Return a size with a unit: 1536 is 1.5 KiB; "?" for an unknown or negative size."""
+    if size is None or size < 0:
         return "?"
     unit = 0
     while size >= 1024 and unit < len(_UNITS) - 1:
@@ -69,9 +69,9 @@ def bytes_text(size: float) -> str:
     return f"{size:.0f} {_UNITS[unit]}" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
 
 
-def time_text(milliseconds: int) -> str:
-    """Return a duration as 4s, 3m20s or 2h05m; "?" for a negative duration."""
-    if milliseconds < 0:
+def time_text(milliseconds: int | None) -> str:
+    """Return a duration as 4s, 3m20s or 2h05m; "?" for an unknown or negative duration."""
+    if milliseconds is None or milliseconds < 0:
         return "?"
     seconds = (milliseconds + 999) // 1000
     if seconds < 60:

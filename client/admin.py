@@ -4,6 +4,9 @@ Theory of operation. `caller.py` chooses the node of each call and repeats calls
 If a request names several topics, partitions or others, and some of them are refused, `EntriesFailed` has the error of each
 (`entries.py`); it is an ApiError too.
 
+Reads return frozen values (`results.py`). Changes return nothing, or the response if its entries have results. `call` sends any
+other request of the admin API, for instance about access rules, quotas and features, and returns the response.
+
 Reads return committed state, which may be slightly old. `min_offset` includes the caller's last write, at every node.
 `linearizable` includes all acknowledged writes: a majority of the controllers confirms that the answering one still leads.
 """
@@ -19,10 +22,9 @@ from kraftlab.common.endpoint import Endpoint
 from kraftlab.config.endpoints import KAFKA, named_protocol, parse_servers
 from kraftlab.rpc.methods import AdminRequest, Response
 
-from .caller import ATTEMPT_TIMEOUT_S, Caller
 from .channels import Channels, Transport
 from .config_parts import in_parts
-from .entries import checked
+from .entries import checked, read
 from .log_dirs import LogDirCalls, LogDirFilter
 from .moves import NO_OPTIONS, MoveOptions
 from .names import names_in, number_in, partition_in
@@ -36,15 +38,18 @@ from .partitions import (
 )
 from .results import (
     Cluster,
+    DescribedConfig,
     LogDir,
+    Quorum,
     Reassignments,
     Topic,
     cluster_of,
+    configs_of,
     log_dirs_of,
+    quorum_of,
     reassignments_of,
     topics_of,
 )
-from .stream import CallStream
 
 if TYPE_CHECKING:
     from .kafka_security import KafkaSecurity
@@ -81,7 +86,7 @@ class AdminClient(LogDirCalls):
     ) -> None:
         bootstrap = parse_servers(bootstrap_servers)
         speaks_kafka = named_protocol(bootstrap_servers) == KAFKA
-        self._caller = Caller(
+        super().__init__(
             bootstrap,
             _kafka_channels(kafka, user, client_id) if speaks_kafka else Channels(user, password, client_id),
             timeout_ms=timeout_ms,
@@ -92,7 +97,7 @@ class AdminClient(LogDirCalls):
         )
 
     def close(self) -> None:
-        self._caller.channels.close()
+        self.channels.close()
 
     def __enter__(self) -> AdminClient:
         return self
@@ -100,77 +105,38 @@ class AdminClient(LogDirCalls):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def leader(self) -> Endpoint | None:
-        """Endpoint of the active controller in the last answer that named it."""
-        return self._caller.leader
-
-    @property
-    def transport(self) -> Transport:
-        """Connections of this client, for other clients of the same cluster."""
-        return self._caller.channels
-
-    @property
-    def speaks_kafka(self) -> bool:
-        """True if the cluster is called over the Kafka protocol."""
-        return self._caller.speaks_kafka
-
     def check(self, request: AdminRequest) -> None:
         """Refuse a request that the cluster's protocol cannot carry, before a program changes anything. ApiError."""
-        self._caller.channels.check(request)
-
-    # -- sending -----------------------------------------------------------------------------------------------------
-
-    def call(
-        self,
-        answer: type[Response],
-        request: AdminRequest,
-        *,
-        timeout_ms: int | None = None,
-        attempt_timeout_s: float = ATTEMPT_TIMEOUT_S,
-        once: bool = False,
-    ) -> Response:
-        """Send a request to a node that can answer it and return the response. ApiError, ClusterUnreachable.
-
-        `answer` is the response's type, which names the method. The next node is asked if a node does not answer within
-        `attempt_timeout_s`. With `once`, a request without an id is not repeated after an attempt that may have taken effect:
-        ApiError NETWORK_EXCEPTION or OutcomeUnknown.
-        """
-        return self._caller.call(answer, request, timeout_ms=timeout_ms, attempt_timeout_s=attempt_timeout_s, once=once)
-
-    def call_at(
-        self, endpoint: Endpoint, answer: type[Response], request: AdminRequest, *, timeout_ms: int | None = None
-    ) -> Response:
-        """Send a request to this node only. ApiError, ClusterUnreachable."""
-        return self._caller.call_at(endpoint, answer, request, timeout_ms=timeout_ms)
-
-    def call_broker(
-        self, broker_id: int, answer: type[Response], request: AdminRequest, *, timeout_ms: int | None = None
-    ) -> Response:
-        """Send a request to a broker. ApiError BROKER_NOT_AVAILABLE if the broker is not registered."""
-        return self._caller.call_broker(broker_id, answer, request, timeout_ms=timeout_ms)
-
-    def endpoint_of(self, node_id: int) -> Endpoint:
-        """Return the endpoint of a broker or controller. ApiError BROKER_NOT_AVAILABLE if the node is not registered."""
-        return self._caller.endpoint_of(node_id)
-
-    def open_stream(self) -> CallStream:
-        """Return a pipelined stream to the active controller. ClusterUnreachable if no node names the controller in time."""
-        return self._caller.open_stream()
+        self.channels.check(request)
 
     # -- topics ------------------------------------------------------------------------------------------------------
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str] | None = None,
+        timeout_ms: int | None = None,
+    ) -> str:
+        """Create a topic, by default with the cluster's defaults, and return its id. ApiError."""
+        topic = pb.CreatableTopic(name=name, num_partitions=partitions, replication_factor=replication_factor)
+        for key, value in (configs or {}).items():
+            topic.configs.add(name=key, value=value)
+        return self.create_topics([topic], timeout_ms=timeout_ms).topics[0].topic_id
 
     def create_topics(
         self, topics: Iterable[pb.CreatableTopic], *, validate_only: bool = False, timeout_ms: int | None = None
     ) -> pb.CreateTopicsResponse:
         """Create topics. EntriesFailed names the topics that were refused."""
         request = pb.CreateTopicsRequest(topics=topics, validate_only=validate_only)
-        return checked(self.call(pb.CreateTopicsResponse, request, timeout_ms=timeout_ms))
+        return self.call(pb.CreateTopicsResponse, request, timeout_ms=timeout_ms)
 
-    def delete_topics(self, names: Iterable[str], *, timeout_ms: int | None = None) -> pb.DeleteTopicsResponse:
+    def delete_topics(self, names: Iterable[str], *, timeout_ms: int | None = None) -> None:
         """Delete topics. EntriesFailed names the topics that were refused."""
         request = pb.DeleteTopicsRequest(topics=[pb.DeleteTopicState(name=name) for name in names_in(names)])
-        return checked(self.call(pb.DeleteTopicsResponse, request, timeout_ms=timeout_ms))
+        self.call(pb.DeleteTopicsResponse, request, timeout_ms=timeout_ms)
 
     def describe_topics(
         self,
@@ -179,23 +145,22 @@ class AdminClient(LogDirCalls):
         min_offset: int = 0,
         linearizable: bool | None = None,
         timeout_ms: int | None = None,
-    ) -> pb.DescribeTopicPartitionsResponse:
-        """Return topics with partitions, reassignments and dynamic configs, by default every topic. The answer is as of one
-        metadata offset. A large answer comes in parts with an offset each; the header has the first and oldest. EntriesFailed
-        names the topics that do not exist; `answer_of` returns the others.
+    ) -> dict[str, Topic]:
+        """Return topics by name, with partitions and dynamic configs, by default every topic. EntriesFailed names the topics that
+        do not exist; `answer_of` returns the others.
         """
-        request = pb.DescribeTopicPartitionsRequest(header=self._caller.reading(linearizable, min_offset))
+        request = pb.DescribeTopicPartitionsRequest(header=self._reading(linearizable, min_offset))
         if names is not None:
             request.topics.CopyFrom(pb.TopicNames(names=names_in(names)))
-        whole = describe_whole(request, lambda part: self.call(pb.DescribeTopicPartitionsResponse, part, timeout_ms=timeout_ms))
-        return checked(whole)
+        whole = describe_whole(request, lambda part: self._send(pb.DescribeTopicPartitionsResponse, part, timeout_ms=timeout_ms))
+        return read(whole, topics_of)
 
     def create_partitions(
         self, topics: Mapping[str, NewPartitions], *, validate_only: bool = False, timeout_ms: int | None = None
-    ) -> pb.CreatePartitionsResponse:
+    ) -> None:
         """Add partitions to topics. EntriesFailed names the topics that were refused."""
         request = create_partitions_request(topics, validate_only)
-        return checked(self.call(pb.CreatePartitionsResponse, request, timeout_ms=timeout_ms))
+        self.call(pb.CreatePartitionsResponse, request, timeout_ms=timeout_ms)
 
     def elect_leaders(
         self, election_type: int, partitions: Iterable[TopicPartition] | None, *, timeout_ms: int | None = None
@@ -205,7 +170,7 @@ class AdminClient(LogDirCalls):
         EntriesFailed names the partitions without an election; those that need none have ELECTION_NOT_NEEDED.
         """
         request = elect_leaders_request(election_type, partitions)
-        return checked(self.call(pb.ElectLeadersResponse, request, timeout_ms=timeout_ms))
+        return self.call(pb.ElectLeadersResponse, request, timeout_ms=timeout_ms)
 
     def delete_records(
         self, offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
@@ -222,58 +187,24 @@ class AdminClient(LogDirCalls):
 
         def ask(node: int | None, part: Sequence[pb.AlterConfigsResource]) -> pb.IncrementalAlterConfigsResponse:
             request = pb.IncrementalAlterConfigsRequest(resources=part, validate_only=validate_only)
-            return self._caller.call_about_configs(node, pb.IncrementalAlterConfigsResponse, request, timeout_ms)
+            return self._call_about_configs(node, pb.IncrementalAlterConfigsResponse, request, timeout_ms)
 
         return checked(in_parts(list(resources), ask, lambda response: response.responses))
 
     def describe_configs(
-        self, resources: Iterable[pb.DescribeConfigsResource], *, linearizable: bool | None = None, timeout_ms: int | None = None
-    ) -> pb.DescribeConfigsResponse:
-        """Return effective configs with their synonyms, each from the node of its resource. EntriesFailed."""
+        self, resources: Iterable[tuple[int, str]], *, linearizable: bool | None = None, timeout_ms: int | None = None
+    ) -> dict[tuple[int, str], tuple[DescribedConfig, ...]]:
+        """Return the effective configs of resources (type and name), each from the node that has it. EntriesFailed names those
+        that were refused; `answer_of` returns the others.
+        """
 
         def ask(node: int | None, part: Sequence[pb.DescribeConfigsResource]) -> pb.DescribeConfigsResponse:
-            header = self._caller.reading(linearizable)
+            header = self._reading(linearizable)
             request = pb.DescribeConfigsRequest(header=header, resources=part, include_synonyms=True)
-            return self._caller.call_about_configs(node, pb.DescribeConfigsResponse, request, timeout_ms)
+            return self._call_about_configs(node, pb.DescribeConfigsResponse, request, timeout_ms)
 
-        return checked(in_parts(list(resources), ask, lambda response: response.results))
-
-    def list_config_resources(
-        self, resource_types: Iterable[int] = (), *, timeout_ms: int | None = None
-    ) -> pb.ListConfigResourcesResponse:
-        """Return the resources with configs, of these types or of all."""
-        request = pb.ListConfigResourcesRequest(header=self._caller.reading(None), resource_types=resource_types)
-        return self.call(pb.ListConfigResourcesResponse, request, timeout_ms=timeout_ms)
-
-    # -- quotas and features ------------------------------------------------------------------------------------------
-
-    def alter_client_quotas(
-        self, entries: Iterable[pb.ClientQuotaAlteration], *, validate_only: bool = False, timeout_ms: int | None = None
-    ) -> pb.AlterClientQuotasResponse:
-        request = pb.AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
-        return checked(self.call(pb.AlterClientQuotasResponse, request, timeout_ms=timeout_ms))
-
-    def describe_client_quotas(
-        self, components: Iterable[pb.QuotaFilterComponent] = (), *, strict: bool = False, timeout_ms: int | None = None
-    ) -> pb.DescribeClientQuotasResponse:
-        request = pb.DescribeClientQuotasRequest(header=self._caller.reading(None), components=components, strict=strict)
-        return self.call(pb.DescribeClientQuotasResponse, request, timeout_ms=timeout_ms)
-
-    def update_features(
-        self, updates: Iterable[pb.FeatureUpdate], *, validate_only: bool = False, timeout_ms: int | None = None
-    ) -> pb.UpdateFeaturesResponse:
-        """Finalize all of the levels or none. ApiError INVALID_UPDATE_VERSION."""
-        request = pb.UpdateFeaturesRequest(feature_updates=updates, validate_only=validate_only)
-        return checked(self.call(pb.UpdateFeaturesResponse, request, timeout_ms=timeout_ms))
-
-    def api_versions(self, *, timeout_ms: int | None = None) -> pb.ApiVersionsResponse:
-        """Return the API versions of a node, and the features of the cluster."""
-        request = pb.ApiVersionsRequest(
-            header=pb.RequestHeader(min_offset=self._caller.newest_offset),
-            client_software_name="kraftlab",
-            client_software_version="1",
-        )
-        return self.call(pb.ApiVersionsResponse, request, timeout_ms=timeout_ms)
+        wanted = [pb.DescribeConfigsResource(resource_type=kind, resource_name=name) for kind, name in resources]
+        return read(in_parts(wanted, ask, lambda response: response.results), configs_of)
 
     # -- reassignments -----------------------------------------------------------------------------------------------
 
@@ -303,32 +234,39 @@ class AdminClient(LogDirCalls):
         request = pb.AlterPartitionReassignmentsRequest(
             topics=topics.values(), allow_replication_factor_change=allow_replication_factor_change
         )
-        return self._reassign(request, options, timeout_ms)
+        options.fill(request)
+        return self.call(pb.AlterPartitionReassignmentsResponse, request, timeout_ms=timeout_ms)
 
-    def cancel_partition_reassignments(
-        self, topics: Iterable[str] | None = None, *, options: MoveOptions = NO_OPTIONS, timeout_ms: int | None = None
-    ) -> pb.AlterPartitionReassignmentsResponse:
-        """Cancel all running and queued reassignments, in these topics or everywhere, in one call."""
-        request = pb.AlterPartitionReassignmentsRequest(cancel_all=topics is None, cancel_topics=names_in(topics or ()))
-        return self._reassign(request, options, timeout_ms)
+    def cancel_reassignments(
+        self,
+        topics: Iterable[str] | None = None,
+        *,
+        validate_only: bool = False,
+        force: bool = False,
+        timeout_ms: int | None = None,
+    ) -> pb.CancelReassignmentsResponse:
+        """Cancel all running and queued reassignments, of these topics or everywhere, in one change. With `force` also if a
+        partition loses its leader. EntriesFailed.
+        """
+        request = pb.CancelReassignmentsRequest(validate_only=validate_only, force=force)
+        if topics is not None:
+            request.topics.CopyFrom(pb.TopicNames(names=names_in(topics)))
+        return self.call(pb.CancelReassignmentsResponse, request, timeout_ms=timeout_ms)
 
-    def rollback_reassignment(
+    def rollback_plan(
         self, plan_id: str, *, options: MoveOptions = NO_OPTIONS, timeout_ms: int | None = None
-    ) -> pb.AlterPartitionReassignmentsResponse:
+    ) -> pb.RollbackPlanResponse:
         """Restore the partitions of a plan as they were before the plan. The answers name replicas that change directories on
         their broker; `alter_replica_log_dirs` moves them.
         """
-        return self._reassign(pb.AlterPartitionReassignmentsRequest(rollback_plan_id=plan_id), options, timeout_ms)
-
-    def forget_plans(self, plan_ids: Iterable[str], *, timeout_ms: int | None = None) -> pb.AlterPartitionReassignmentsResponse:
-        """Forget all of these plans or none; their reassignments go on. ApiError RESOURCE_NOT_FOUND."""
-        return self._reassign(pb.AlterPartitionReassignmentsRequest(forget_plans=names_in(plan_ids)), NO_OPTIONS, timeout_ms)
-
-    def _reassign(
-        self, request: pb.AlterPartitionReassignmentsRequest, options: MoveOptions, timeout_ms: int | None
-    ) -> pb.AlterPartitionReassignmentsResponse:
+        request = pb.RollbackPlanRequest(rollback_plan_id=plan_id)
         options.fill(request)
-        return checked(self.call(pb.AlterPartitionReassignmentsResponse, request, timeout_ms=timeout_ms))
+        return self.call(pb.RollbackPlanResponse, request, timeout_ms=timeout_ms)
+
+    def forget_plans(self, plan_ids: Iterable[str], *, timeout_ms: int | None = None) -> None:
+        """Forget all of these plans or none; their reassignments go on. ApiError RESOURCE_NOT_FOUND."""
+        request = pb.ForgetPlansRequest(plan_ids=names_in(plan_ids))
+        self.call(pb.ForgetPlansResponse, request, timeout_ms=timeout_ms)
 
     def alter_replication_factors(
         self, factors: Mapping[str, int], *, options: MoveOptions = NO_OPTIONS, timeout_ms: int | None = None
@@ -341,29 +279,17 @@ class AdminClient(LogDirCalls):
             ]
         )
         options.fill(request)
-        return checked(self.call(pb.AlterReplicationFactorsResponse, request, timeout_ms=timeout_ms))
+        return self.call(pb.AlterReplicationFactorsResponse, request, timeout_ms=timeout_ms)
 
     def alter_partition_counts(
         self, counts: Mapping[str, int], *, validate_only: bool = False, timeout_ms: int | None = None
-    ) -> pb.AlterPartitionCountsResponse:
+    ) -> None:
         """Add partitions to topics up to these counts (KIP-179)."""
         request = pb.AlterPartitionCountsRequest(
             topics=[pb.TopicPartitionCount(name=name, count=number_in(name, count)) for name, count in counts.items()],
             validate_only=validate_only,
         )
-        return checked(self.call(pb.AlterPartitionCountsResponse, request, timeout_ms=timeout_ms))
-
-    def alter_inter_broker_throttle(
-        self,
-        broker_id: int | None,
-        *,
-        leader_rate: int | None = None,
-        follower_rate: int | None = None,
-        timeout_ms: int | None = None,
-    ) -> pb.AlterInterBrokerThrottleResponse:
-        """Set the replication throttles of a broker, or the default of all brokers; a negative rate removes a throttle."""
-        request = pb.AlterInterBrokerThrottleRequest(broker_id=broker_id, leader_rate=leader_rate, follower_rate=follower_rate)
-        return self.call(pb.AlterInterBrokerThrottleResponse, request, timeout_ms=timeout_ms)
+        self.call(pb.AlterPartitionCountsResponse, request, timeout_ms=timeout_ms)
 
     def list_partition_reassignments(
         self,
@@ -371,138 +297,73 @@ class AdminClient(LogDirCalls):
         *,
         linearizable: bool | None = None,
         timeout_ms: int | None = None,
-    ) -> pb.ListPartitionReassignmentsResponse:
-        """Return the running reassignments, of all partitions or of these.
+    ) -> Reassignments:
+        """Return running and queued reassignments, of all partitions or of these, and the plans for rollbacks. ApiError.
 
         Only the active controller knows their progress: an answer without progress is read again from the active controller.
         """
-        request = pb.ListPartitionReassignmentsRequest(header=self._caller.reading(linearizable))
+        request = pb.ListPartitionReassignmentsRequest(header=self._reading(linearizable))
         if partitions is not None:
             topics: dict[str, pb.ListReassignmentsTopic] = {}
             for name, index in map(partition_in, partitions):
                 topics.setdefault(name, pb.ListReassignmentsTopic(name=name)).partition_indexes.append(index)
             request.topics.CopyFrom(pb.ListReassignmentsTopics(topics=topics.values()))
         response = self.call(pb.ListPartitionReassignmentsResponse, request, timeout_ms=timeout_ms)
-        if response.has_progress or self._caller.leader is None or not (response.topics or response.queued):
-            return response
-        return self.call(pb.ListPartitionReassignmentsResponse, request, timeout_ms=timeout_ms)
+        if not response.has_progress and self.leader is not None and (response.topics or response.queued):
+            response = self.call(pb.ListPartitionReassignmentsResponse, request, timeout_ms=timeout_ms)
+        return reassignments_of(response)
 
     # -- cluster -----------------------------------------------------------------------------------------------------
 
     def describe_cluster(
         self, *, include_fenced_brokers: bool = False, linearizable: bool | None = None, timeout_ms: int | None = None
-    ) -> pb.DescribeClusterResponse:
-        return self._caller.describe_cluster(
-            include_fenced_brokers=include_fenced_brokers, linearizable=linearizable, timeout_ms=timeout_ms
+    ) -> Cluster:
+        """Return the cluster and its members. ApiError."""
+        return cluster_of(
+            self._members(include_fenced_brokers=include_fenced_brokers, linearizable=linearizable, timeout_ms=timeout_ms)
         )
 
-    def unregister_broker(
-        self, broker_id: int, expected_epoch: int | None = None, *, timeout_ms: int | None = None
-    ) -> pb.UnregisterBrokerResponse:
-        """Unregister a broker, with `expected_epoch` only if it is registered with that epoch. ApiError BROKER_ID_NOT_REGISTERED,
-        STALE_BROKER_EPOCH.
+    def unregister_broker(self, broker_id: int, expected_epoch: int | None = None, *, timeout_ms: int | None = None) -> int:
+        """Unregister a broker, with `expected_epoch` only if it is registered with that epoch, and return the metadata offset.
+        ApiError BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH.
         """
         request = pb.UnregisterBrokerRequest(broker_id=broker_id, expected_broker_epoch=expected_epoch)
-        return self.call(pb.UnregisterBrokerResponse, request, timeout_ms=timeout_ms, once=True)
+        return self.call(pb.UnregisterBrokerResponse, request, timeout_ms=timeout_ms, once=True).header.metadata_offset
 
     def init_producer_id(self, broker_id: int, *, timeout_ms: int | None = None) -> pb.InitProducerIdResponse:
         """Return a new id for an idempotent producer from a broker."""
         request = pb.InitProducerIdRequest()
         return self.call_broker(broker_id, pb.InitProducerIdResponse, request, timeout_ms=timeout_ms)
 
-    def describe_quorum(self, *, linearizable: bool | None = None, timeout_ms: int | None = None) -> pb.DescribeQuorumResponse:
-        request = pb.DescribeQuorumRequest(header=self._caller.reading(linearizable))
-        return self.call(pb.DescribeQuorumResponse, request, timeout_ms=timeout_ms)
+    def describe_quorum(self, *, linearizable: bool | None = None, timeout_ms: int | None = None) -> Quorum:
+        """Return the voters and observers of the metadata quorum. ApiError."""
+        request = pb.DescribeQuorumRequest(header=self._reading(linearizable))
+        return quorum_of(self.call(pb.DescribeQuorumResponse, request, timeout_ms=timeout_ms))
 
     def add_raft_voter(
         self, voter_id: int, directory_id: str, listeners: Mapping[str, Endpoint], *, timeout_ms: int | None = None
-    ) -> pb.AddRaftVoterResponse:
+    ) -> None:
         """Make a node that follows the metadata log a voter (KIP-853). Return when the change is committed. ApiError."""
         request = pb.AddRaftVoterRequest(
             voter_id=voter_id,
             voter_directory_id=directory_id,
             listeners=[pb.QuorumEndpoint(name=name, host=at.host, port=at.port) for name, at in sorted(listeners.items())],
         )
-        return self._change_quorum(pb.AddRaftVoterResponse, request, timeout_ms)
+        self._change_quorum(pb.AddRaftVoterResponse, request, timeout_ms)
 
-    def remove_raft_voter(self, voter_id: int, directory_id: str, *, timeout_ms: int | None = None) -> pb.RemoveRaftVoterResponse:
+    def remove_raft_voter(self, voter_id: int, directory_id: str, *, timeout_ms: int | None = None) -> None:
         """Make a voter an observer (KIP-853). Return when the change is committed. ApiError."""
         request = pb.RemoveRaftVoterRequest(voter_id=voter_id, voter_directory_id=directory_id)
-        return self._change_quorum(pb.RemoveRaftVoterResponse, request, timeout_ms)
+        self._change_quorum(pb.RemoveRaftVoterResponse, request, timeout_ms)
 
-    def transfer_leadership(
-        self, voter_id: int, directory_id: str = "", *, timeout_ms: int | None = None
-    ) -> pb.TransferLeadershipResponse:
+    def transfer_leadership(self, voter_id: int, directory_id: str = "", *, timeout_ms: int | None = None) -> None:
         """Make the leader of the quorum resign in a voter's favour. The voter is elected after the return. ApiError."""
         request = pb.TransferLeadershipRequest(voter_id=voter_id, voter_directory_id=directory_id)
-        return self._change_quorum(pb.TransferLeadershipResponse, request, timeout_ms)
+        self._change_quorum(pb.TransferLeadershipResponse, request, timeout_ms)
 
-    def _change_quorum(self, answer: type[Response], request: AdminRequest, timeout_ms: int | None) -> Response:
+    def _change_quorum(self, answer: type[Response], request: AdminRequest, timeout_ms: int | None) -> None:
         """Send a change once and wait for its answer: a repeated request would be refused while the change is under way."""
-        return self.call(answer, request, timeout_ms=timeout_ms, attempt_timeout_s=math.inf, once=True)
-
-    # -- access ------------------------------------------------------------------------------------------------------
-
-    def create_acls(self, creations: Iterable[pb.AclCreation], *, timeout_ms: int | None = None) -> pb.CreateAclsResponse:
-        """Add access rules. EntriesFailed."""
-        request = pb.CreateAclsRequest(creations=creations)
-        return checked(self.call(pb.CreateAclsResponse, request, timeout_ms=timeout_ms))
-
-    def delete_acls(self, filters: Iterable[pb.DeleteAclsFilter], *, timeout_ms: int | None = None) -> pb.DeleteAclsResponse:
-        """Remove the rules that any of the filters matches. The response has the rules of each filter. EntriesFailed."""
-        request = pb.DeleteAclsRequest(filters=filters)
-        return checked(self.call(pb.DeleteAclsResponse, request, timeout_ms=timeout_ms))
-
-    def describe_acls(
-        self,
-        wanted: pb.DescribeAclsRequest | None = None,
-        *,
-        linearizable: bool | None = None,
-        timeout_ms: int | None = None,
-    ) -> pb.DescribeAclsResponse:
-        """Return the access rules that the filter of a request matches, or all."""
-        request = pb.DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1)
-        if wanted is not None:
-            request.CopyFrom(wanted)
-        request.header.CopyFrom(self._caller.reading(linearizable))
-        return self.call(pb.DescribeAclsResponse, request, timeout_ms=timeout_ms)
-
-    def alter_user_scram_credentials(
-        self,
-        upsertions: Iterable[pb.ScramCredentialUpsertion] = (),
-        deletions: Iterable[pb.ScramCredentialDeletion] = (),
-        *,
-        timeout_ms: int | None = None,
-    ) -> pb.AlterUserScramCredentialsResponse:
-        """Set SCRAM credentials, made by `scram_credential`, and remove others. EntriesFailed."""
-        request = pb.AlterUserScramCredentialsRequest(upsertions=upsertions, deletions=deletions)
-        return checked(self.call(pb.AlterUserScramCredentialsResponse, request, timeout_ms=timeout_ms))
-
-    def describe_user_scram_credentials(
-        self, users: Iterable[str] | None = None, *, timeout_ms: int | None = None
-    ) -> pb.DescribeUserScramCredentialsResponse:
-        """Return the mechanisms and iterations of these users, or of all."""
-        request = pb.DescribeUserScramCredentialsRequest(header=self._caller.reading(None))
-        if users is not None:
-            request.users.CopyFrom(pb.ScramUserNames(values=[pb.ScramUserName(name=user) for user in names_in(users)]))
-        return checked(self.call(pb.DescribeUserScramCredentialsResponse, request, timeout_ms=timeout_ms))
-
-    # -- what one node holds -----------------------------------------------------------------------------------------
-
-    def create_snapshot(self, endpoint: Endpoint, *, timeout_ms: int | None = None) -> pb.CreateSnapshotResponse:
-        """Make the node at a gRPC endpoint write a snapshot of its metadata now. ApiError, ClusterUnreachable."""
-        return self.call_at(endpoint, pb.CreateSnapshotResponse, pb.CreateSnapshotRequest(), timeout_ms=timeout_ms)
-
-    def list_snapshots(self, endpoint: Endpoint, *, timeout_ms: int | None = None) -> pb.ListSnapshotsResponse:
-        """Return the snapshots of the node at a gRPC endpoint. ApiError, ClusterUnreachable."""
-        return self.call_at(endpoint, pb.ListSnapshotsResponse, pb.ListSnapshotsRequest(), timeout_ms=timeout_ms)
-
-    def describe_metadata(
-        self, endpoint: Endpoint, *, reread_log: bool = False, at_offset: int = 0, timeout_ms: int | None = None
-    ) -> pb.DescribeMetadataResponse:
-        """Return the metadata position and digests of the node at a gRPC endpoint."""
-        request = pb.DescribeMetadataRequest(reread_log=reread_log, at_offset=at_offset)
-        return self.call_at(endpoint, pb.DescribeMetadataResponse, request, timeout_ms=timeout_ms)
+        self.call(answer, request, timeout_ms=timeout_ms, attempt_timeout_s=math.inf, once=True)
 
     # -- log directories -----------------------------------------------------------------------------------------------
 
@@ -527,66 +388,10 @@ class AdminClient(LogDirCalls):
 
     def describe_log_dirs(
         self, broker_id: int, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
-    ) -> pb.DescribeLogDirsResponse:
-        """Return a broker's log directories with their replicas, of all topics or of these partitions."""
-        request = LogDirFilter(partitions=None if partitions is None else list(partitions)).request()
-        return self.call_broker(broker_id, pb.DescribeLogDirsResponse, request, timeout_ms=timeout_ms)
-
-    def online_log_dir(self, broker_id: int, log_dir: str, *, timeout_ms: int | None = None) -> pb.OnlineLogDirResponse:
-        """Bring a log directory that failed back, after its disk was repaired. ApiError with the reason if it stays offline."""
-        request = pb.OnlineLogDirRequest(log_dir=log_dir)
-        return self.call_broker(broker_id, pb.OnlineLogDirResponse, request, timeout_ms=timeout_ms)
-
-    def resolve_replica_copy(
-        self, broker_id: int, path: str, *, promote: bool, timeout_ms: int | None = None
-    ) -> pb.ResolveReplicaCopyResponse:
-        """Promote a kept copy to the replica's log, or drop it. ApiError."""
-        request = pb.ResolveReplicaCopyRequest(path=path, promote=promote)
-        return self.call_broker(broker_id, pb.ResolveReplicaCopyResponse, request, timeout_ms=timeout_ms)
-
-    # -- frozen results ------------------------------------------------------------------------------------------------
-
-    def create_topic(
-        self,
-        name: str,
-        *,
-        partitions: int = -1,
-        replication_factor: int = -1,
-        configs: Mapping[str, str] | None = None,
-        timeout_ms: int | None = None,
-    ) -> str:
-        """Create a topic, by default with the cluster's defaults, and return its id. ApiError."""
-        topic = pb.CreatableTopic(name=name, num_partitions=partitions, replication_factor=replication_factor)
-        for key, value in (configs or {}).items():
-            topic.configs.add(name=key, value=value)
-        return self.create_topics([topic], timeout_ms=timeout_ms).topics[0].topic_id
-
-    def topics(
-        self, names: Iterable[str] | None = None, *, linearizable: bool | None = None, timeout_ms: int | None = None
-    ) -> dict[str, Topic]:
-        """Return topics by name, all or the named ones. ApiError UNKNOWN_TOPIC_OR_PARTITION for a topic that does not exist."""
-        return topics_of(self.describe_topics(names, linearizable=linearizable, timeout_ms=timeout_ms))
-
-    def cluster(self, *, linearizable: bool | None = None, timeout_ms: int | None = None) -> Cluster:
-        """Return the cluster and its members, fenced brokers too. ApiError."""
-        response = self.describe_cluster(include_fenced_brokers=True, linearizable=linearizable, timeout_ms=timeout_ms)
-        return cluster_of(response)
-
-    def reassignments(
-        self,
-        partitions: Iterable[TopicPartition] | None = None,
-        *,
-        linearizable: bool | None = None,
-        timeout_ms: int | None = None,
-    ) -> Reassignments:
-        """Return running and queued reassignments, of all partitions or of these, and the plans for rollbacks. ApiError."""
-        return reassignments_of(self.list_partition_reassignments(partitions, linearizable=linearizable, timeout_ms=timeout_ms))
-
-    def log_dirs(
-        self, broker_id: int, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
     ) -> tuple[LogDir, ...]:
         """Return the log directories of a broker with the replicas in them, all or the named ones. ApiError."""
-        return log_dirs_of(self.describe_log_dirs(broker_id, partitions, timeout_ms=timeout_ms))
+        request = LogDirFilter(partitions=None if partitions is None else list(partitions)).request()
+        return log_dirs_of(self.call_broker(broker_id, pb.DescribeLogDirsResponse, request, timeout_ms=timeout_ms))
 
 
 def _kafka_channels(security: KafkaSecurity | None, user: str | None, client_id: str) -> Transport:

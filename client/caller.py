@@ -23,12 +23,14 @@ from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.config.resources import ResourceType
+from kraftlab.rpc.calls import CALLS
 from kraftlab.rpc.methods import API_OF_RESPONSE, AdminRequest, Response
 from kraftlab.rpc.request_ids import RequestIds
 
-from .attempts import Attempts, fault_of, unreachable, was_never_sent
+from .attempts import Attempts, fault_of, is_read, unreachable, was_never_sent
 from .channels import Channels, Transport, authentication_error
 from .config_parts import ConfigResource
+from .entries import checked
 from .errors import ClusterUnreachable, header_error
 from .quorum_probe import ROUND_S, lost_quorum
 from .stream import CallStream
@@ -58,7 +60,7 @@ class AboutConfigs(AdminRequest, Protocol):
 
 
 class Caller:
-    """Sends calls. Thread-safe. The arguments are those of `AdminClient`, which closes the `channels`."""
+    """The part of `AdminClient` that sends requests. Thread-safe. `AdminClient` closes the `channels`."""
 
     def __init__(
         self,
@@ -80,7 +82,7 @@ class Caller:
         self._request_ids = RequestIds(exactly_once and not self.speaks_kafka)
         self.leader: Endpoint | None = None
         """Endpoint of the active controller in the last answer that named it."""
-        self.newest_offset = 0
+        self._newest_offset = 0
         """Newest metadata offset in an answer. Reads of this client are never older, at any node."""
         self._brokers: dict[int, Endpoint] = {}
         self._controllers: dict[int, Endpoint] = {}
@@ -99,12 +101,27 @@ class Caller:
         attempt_timeout_s: float = ATTEMPT_TIMEOUT_S,
         once: bool = False,
     ) -> Response:
-        """Send a request to a node that can answer it and return the response. ApiError, ClusterUnreachable.
+        """Send a request to a node that can answer it and return the response. ApiError, EntriesFailed, ClusterUnreachable.
 
         `answer` is the response's type, which names the method. The next node is asked if a node does not answer within
         `attempt_timeout_s`. With `once`, a request without an id is not repeated after an attempt that may have taken effect:
         ApiError NETWORK_EXCEPTION or OutcomeUnknown.
         """
+        api = API_OF_RESPONSE[answer]
+        if is_read(api) and CALLS[api].is_replicated and not request.HasField("header"):
+            request.header.CopyFrom(self._reading(None))
+        return checked(self._send(answer, request, timeout_ms=timeout_ms, attempt_timeout_s=attempt_timeout_s, once=once))
+
+    def _send(
+        self,
+        answer: type[Response],
+        request: AdminRequest,
+        *,
+        timeout_ms: int | None = None,
+        attempt_timeout_s: float = ATTEMPT_TIMEOUT_S,
+        once: bool = False,
+    ) -> Response:
+        """Send a request as it is and return the response with refused entries."""
         with (
             self._request_ids.of(API_OF_RESPONSE[answer], request) as is_named,
             CallTime(API_OF_RESPONSE[answer], self._probe, self._on_wait),
@@ -150,7 +167,7 @@ class Caller:
                     request.header.timeout_ms = max(1, int(left_s * 1000))
                 try:
                     response = self._attempt(endpoint, answer, request, min(left_s, attempt_timeout_s))
-                    self.newest_offset = max(self.newest_offset, response.header.metadata_offset)
+                    self._newest_offset = max(self._newest_offset, response.header.metadata_offset)
                     return response
                 except grpc.RpcError as error:
                     attempts.add_no_answer(endpoint, error, had_time=left_s >= attempt_timeout_s)
@@ -206,7 +223,7 @@ class Caller:
         limited = request.header.HasField("timeout_ms")
         for fresh in (False, True):
             if fresh or broker_id not in self._brokers:
-                self.describe_cluster(include_fenced_brokers=True, timeout_ms=left_ms(deadline))
+                self._members(include_fenced_brokers=True, timeout_ms=left_ms(deadline))
             endpoint = self._brokers.get(broker_id)
             if endpoint is None:
                 known = ",".join(map(str, sorted(self._brokers))) or "none"
@@ -222,11 +239,12 @@ class Caller:
                     request.header.ClearField("timeout_ms")  # the next attempt gets the remaining time
         raise AssertionError("the second attempt returns or raises")
 
-    def describe_cluster(
+    def _members(
         self, *, include_fenced_brokers: bool = False, linearizable: bool | None = None, timeout_ms: int | None = None
     ) -> pb.DescribeClusterResponse:
-        request = pb.DescribeClusterRequest(header=self.reading(linearizable), include_fenced_brokers=include_fenced_brokers)
-        response = self.call(pb.DescribeClusterResponse, request, timeout_ms=timeout_ms)
+        """Describe the cluster, and remember the endpoints of its members."""
+        request = pb.DescribeClusterRequest(header=self._reading(linearizable), include_fenced_brokers=include_fenced_brokers)
+        response = self._send(pb.DescribeClusterResponse, request, timeout_ms=timeout_ms)
         brokers = {broker.broker_id: Endpoint(broker.host, broker.port) for broker in response.brokers}
         self._brokers = brokers if include_fenced_brokers else self._brokers | brokers
         self._controllers |= {node.controller_id: Endpoint(node.host, node.port) for node in response.controllers if node.port}
@@ -234,14 +252,14 @@ class Caller:
 
     def endpoint_of(self, node_id: int) -> Endpoint:
         """Return the endpoint of a broker or controller. ApiError BROKER_NOT_AVAILABLE if the node is not registered."""
-        self.describe_cluster(include_fenced_brokers=True)
+        self._members(include_fenced_brokers=True)
         endpoint = self._brokers.get(node_id) or self._controllers.get(node_id)
         if endpoint is None:
             known = ",".join(map(str, sorted({*self._brokers, *self._controllers}))) or "none"
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"node {node_id} is not registered; registered nodes: {known}")
         return endpoint
 
-    def call_about_configs(
+    def _call_about_configs(
         self, node: int | None, answer: type[Response], request: AboutConfigs, timeout_ms: int | None
     ) -> Response:
         """Send a request to the node of its configs. The active controller changes and describes the configs of an unreachable
@@ -252,7 +270,7 @@ class Caller:
 
     def _call_node(self, node: int | None, answer: type[Response], request: AboutConfigs, timeout_ms: int | None) -> Response:
         if node is None:
-            return self.call(answer, request, timeout_ms=timeout_ms)
+            return self._send(answer, request, timeout_ms=timeout_ms)
         try:
             response = self.call_broker(node, answer, request, timeout_ms=timeout_ms)
         except (ApiError, ClusterUnreachable) as error:
@@ -267,7 +285,7 @@ class Caller:
                 if refusal.code is not ErrorCode.NOT_CONTROLLER or self.leader is None or self.leader == other:
                     raise
                 response = self.call_at(self.leader, answer, request, timeout_ms=timeout_ms)
-        self.newest_offset = max(self.newest_offset, response.header.metadata_offset)
+        self._newest_offset = max(self._newest_offset, response.header.metadata_offset)
         return response
 
     def open_stream(self) -> CallStream:
@@ -277,7 +295,7 @@ class Caller:
                 ErrorCode.UNSUPPORTED_VERSION, "a stream of calls needs a node's gRPC endpoint; use the calls one by one"
             )
         deadline = time.monotonic() + self._timeout_ms / 1000
-        self.describe_cluster()
+        self._members()
         while self.leader is None:
             if time.monotonic() > deadline:
                 raise ClusterUnreachable(
@@ -285,7 +303,7 @@ class Caller:
                     "see `kraftlab metadata-quorum describe --status`"
                 )
             time.sleep(_FIRST_PAUSE_S)
-            self.describe_cluster(timeout_ms=left_ms(deadline))
+            self._members(timeout_ms=left_ms(deadline))
         return CallStream(self.channels, self.leader)
 
     def _attempt(self, endpoint: Endpoint, answer: type[Response], request: AdminRequest, timeout_s: float) -> Response:
@@ -313,11 +331,11 @@ class Caller:
         if self._cluster_id and not request.header.cluster_id:
             request.header.cluster_id = self._cluster_id
 
-    def reading(self, linearizable: bool | None, min_offset: int = 0) -> pb.RequestHeader:
+    def _reading(self, linearizable: bool | None, min_offset: int = 0) -> pb.RequestHeader:
         """Return the header of a read; None uses the client's default. The read is never older than an earlier answer."""
         is_linearizable = self._linearizable if linearizable is None else linearizable
         read_mode = pb.READ_MODE_LINEARIZABLE if is_linearizable else pb.READ_MODE_COMMITTED
-        return pb.RequestHeader(min_offset=max(min_offset, self.newest_offset), read_mode=read_mode)
+        return pb.RequestHeader(min_offset=max(min_offset, self._newest_offset), read_mode=read_mode)
 
 
 def left_ms(deadline: float) -> int:

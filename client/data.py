@@ -19,7 +19,6 @@ from typing import TypeVar
 
 import msgspec
 
-from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.common.replica_key import ReplicaKey
@@ -51,6 +50,7 @@ from .caller import left_ms
 from .entries import answer_of
 from .errors import ClusterUnreachable, api_error
 from .numbering import REFUSED_NUMBERS, Numbers, SendAttempts, numbered, requests_of
+from .results import Broker
 
 ACKS_NONE = 0
 CLOSE_TIMEOUT_S = 5.0
@@ -200,7 +200,7 @@ class _Metadata(msgspec.Struct, frozen=True):
 
     cluster_id: str
     topic_ids: dict[str, Uuid]
-    leaders: dict[tuple[str, int], int]
+    leaders: dict[tuple[str, int], int | None]
     peers: dict[int, Endpoint]
 
 
@@ -498,11 +498,11 @@ class DataClient:
         metadata = self._known(topic, fresh=fresh, deadline=deadline)
         if (topic, partition) not in metadata.leaders:
             metadata = self._known(topic, fresh=True, deadline=deadline)
-        leader = metadata.leaders.get((topic, partition))
-        if leader is None:
+        if (topic, partition) not in metadata.leaders:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Partition {topic}-{partition} not found.")
-        endpoint = metadata.peers.get(leader)
-        if endpoint is None:
+        leader = metadata.leaders[topic, partition]
+        endpoint = None if leader is None else metadata.peers.get(leader)
+        if leader is None or endpoint is None:
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader that is up.")
         return metadata.topic_ids[topic], leader, endpoint
 
@@ -514,10 +514,9 @@ class DataClient:
             timeout_ms = None if deadline is None else left_ms(deadline)
             cluster = self._admin.describe_cluster(include_fenced_brokers=True, timeout_ms=timeout_ms)
             timeout_ms = None if deadline is None else left_ms(deadline)
-            names, reached = sorted(self._topics), cluster.header.metadata_offset
+            names, reached = sorted(self._topics), cluster.metadata_offset
             describe = partial(self._admin.describe_topics, names, min_offset=reached, timeout_ms=timeout_ms)
-            found = answer_of(describe).topics if names else ()
-            described = [topic for topic in found if not topic.error_code]
+            described = answer_of(describe).values() if names else ()
             metadata = self._metadata = _Metadata(
                 cluster.cluster_id,
                 {topic.name: from_text(topic.topic_id) for topic in described},
@@ -526,7 +525,7 @@ class DataClient:
             )
         return metadata
 
-    def _endpoint_of(self, broker: pb.DescribedBroker) -> Endpoint:
+    def _endpoint_of(self, broker: Broker) -> Endpoint:
         return Endpoint(broker.peer_host, broker.peer_port)
 
     def _connection(self, endpoint: Endpoint) -> PeerConnection:

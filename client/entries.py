@@ -21,6 +21,7 @@ from kraftlab.config.resources import ResourceType
 
 from .errors import api_error
 
+R = TypeVar("R")
 T = TypeVar("T")
 
 
@@ -33,7 +34,7 @@ class EntryResult(Protocol):
 
 class EntriesFailed(ApiError):
     """Some entries of a request were refused. `code` is that of the first one. `failures` has the errors by entry, `done` the
-    entries that succeeded, `response` the call's whole answer. `message` is the text of a single refusal, of several all texts.
+    entries that succeeded, `response` the call's answer. `message` is the text of a single refusal, of several all texts.
     """
 
     def __init__(self, failures: Sequence[tuple[str, ApiError]], done: Sequence[str], response: object) -> None:
@@ -53,12 +54,18 @@ class EntriesFailed(ApiError):
 
 def checked(response: T) -> T:
     """Return a response without refused entries. EntriesFailed."""
-    entries = ENTRIES[type(response)](response)  # type: ignore[index]
-    outcomes = [(name, _error(result)) for name, result in entries]
+    return read(response, lambda response: response)
+
+
+def read(response: T, convert: Callable[[T], R]) -> R:
+    """Return what `convert` makes of a response without refused entries. EntriesFailed with the same of the other entries."""
+    answer = convert(response)
+    entries = ENTRIES.get(type(response))  # type: ignore[arg-type]
+    outcomes = [(name, _error(result)) for name, result in entries(response)] if entries else []
     failures = [(name, error) for name, error in outcomes if error is not None]
     if failures:
-        raise EntriesFailed(failures, [name for name, error in outcomes if error is None], response)
-    return response
+        raise EntriesFailed(failures, [name for name, error in outcomes if error is None], answer)
+    return answer
 
 
 def answer_of(call: Callable[[], T]) -> T:
@@ -153,10 +160,13 @@ ENTRIES: Mapping[type[Message], Callable[..., Entries]] = {
     pb.DescribeTopicPartitionsResponse: _named("topics", "topic"),
     pb.ElectLeadersResponse: _partitions("replica_election_results", "partition_result", "topic", "partition_id"),
     pb.IncrementalAlterConfigsResponse: _resources("responses"),
+    pb.AlterConfigsResponse: _resources("responses"),
     pb.DescribeConfigsResponse: _resources("results"),
     pb.AlterClientQuotasResponse: _quotas,
     pb.UpdateFeaturesResponse: _named("results", "feature", "feature"),
     pb.AlterPartitionReassignmentsResponse: _partitions("responses"),
+    pb.CancelReassignmentsResponse: _partitions("responses"),
+    pb.RollbackPlanResponse: _partitions("responses"),
     pb.AlterReplicationFactorsResponse: _named("topics", "topic"),
     pb.AlterPartitionCountsResponse: _named("topics", "topic"),
     pb.AlterReplicaLogDirsResponse: _partitions("results", name="topic_name"),

@@ -7,7 +7,7 @@ far as Kafka knows it. A response with an error in its header is returned as it 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from google.protobuf.message import Message
 
@@ -103,24 +103,18 @@ def list_reassignments(node: KafkaServer, request: pb.ListPartitionReassignments
     return listed
 
 
-def alter_reassignments(
-    node: KafkaServer, request: pb.AlterPartitionReassignmentsRequest
-) -> pb.AlterPartitionReassignmentsResponse:
-    """Start and cancel reassignments. To cancel those of topics, or all, the running ones are listed first."""
-    if not request.cancel_all and not request.cancel_topics:
-        return node.ask(pb.AlterPartitionReassignmentsResponse, request)
+def cancel_reassignments(node: KafkaServer, request: pb.CancelReassignmentsRequest) -> pb.CancelReassignmentsResponse:
+    """Cancel the reassignments of topics, or all: the running ones are listed first."""
     listed = list_reassignments(node, pb.ListPartitionReassignmentsRequest(header=request.header))
-    asked = pb.AlterPartitionReassignmentsRequest()
-    asked.CopyFrom(request)
-    asked.ClearField("cancel_all")
-    asked.ClearField("cancel_topics")
+    asked = pb.AlterPartitionReassignmentsRequest(header=request.header, validate_only=request.validate_only, force=request.force)
     for topic in listed.topics:
-        if request.cancel_all or topic.name in request.cancel_topics:
+        if not request.HasField("topics") or topic.name in request.topics.names:
             numbers = [pb.ReassignablePartition(partition_index=entry.partition_index) for entry in topic.partitions]
             asked.topics.add(name=topic.name, partitions=numbers)
     if listed.header.error_code or not asked.topics:
-        return pb.AlterPartitionReassignmentsResponse(header=listed.header)
-    return node.ask(pb.AlterPartitionReassignmentsResponse, asked)
+        return pb.CancelReassignmentsResponse(header=listed.header)
+    answer = node.ask(pb.AlterPartitionReassignmentsResponse, asked)
+    return pb.CancelReassignmentsResponse(header=answer.header, responses=answer.responses)
 
 
 # -- cluster -----------------------------------------------------------------------------------------------------------------
@@ -251,12 +245,12 @@ def _places(node: KafkaServer, header: pb.RequestHeader, keys: list[Partition]) 
     }
 
 
-SOFTWARE = {"client_software_name": "kraftlab", "client_software_version": "1"}
+SOFTWARE: Mapping[str, Any] = {"client_software_name": "kraftlab", "client_software_version": "1"}
 SEVERAL: Mapping[str, Callable[..., Message]] = {
     "DescribeTopicPartitions": describe_topics,
     "AlterPartitionCounts": alter_partition_counts,
     "ListPartitionReassignments": list_reassignments,
-    "AlterPartitionReassignments": alter_reassignments,
+    "CancelReassignments": cancel_reassignments,
     "DescribeCluster": describe_cluster,
     "DescribeQuorum": describe_quorum,
     "DescribeLogDirs": describe_log_dirs,

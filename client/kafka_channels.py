@@ -33,8 +33,6 @@ from .kafka_security import PLAINTEXT, KafkaSecurity
 OPTIONS = {
     "validate_only": "--validate-only",
     "plan_id": "--plan-id",
-    "rollback_plan_id": "--rollback",
-    "forget_plans": "--forget",
     "queued": "--queue",
     "priority": "--priority",
     "reason": "--reason",

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeVar
 
-from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.common.uuids import Uuid
@@ -32,6 +31,7 @@ from .errors import api_error
 from .kafka_channels import KafkaChannels
 from .kafka_connection import Answer
 from .numbering import SendAttempts
+from .results import Broker
 
 Entry = TypeVar("Entry")
 EARLIEST, LATEST = -2, -1
@@ -43,8 +43,8 @@ class KafkaDataClient(DataClient):
 
     def __init__(self, admin: AdminClient, *, timeout_ms: int = 30_000) -> None:
         super().__init__(admin, timeout_ms=timeout_ms)
-        assert isinstance(admin.transport, KafkaChannels)
-        self._channels = admin.transport
+        assert isinstance(admin.channels, KafkaChannels)
+        self._channels = admin.channels
 
     def fetch(
         self,
@@ -128,7 +128,7 @@ class KafkaDataClient(DataClient):
         except NoAnswer as error:
             raise ConnectionError(f"{leader}: {error}") from error
 
-    def _endpoint_of(self, broker: pb.DescribedBroker) -> Endpoint:
+    def _endpoint_of(self, broker: Broker) -> Endpoint:
         return Endpoint(broker.host, broker.port)
 
     def _send_only(self, topic: str, partition: int, records: InMemory, deadline: float) -> NoReturn:

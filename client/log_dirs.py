@@ -8,7 +8,6 @@ the reason. An answer is complete if `silent` is empty.
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,15 +15,14 @@ import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.common.errors import ApiError
-from kraftlab.rpc.methods import AdminRequest, Response
 
+from .caller import Caller
 from .errors import ClusterUnreachable
 from .names import names_in, partition_in
 from .results import (
     AllLogDirs,
     AllReplicaLogDirs,
     BrokerLogDirs,
-    Cluster,
     KeptReplicaCopy,
     LogDirMove,
     LogDirMoves,
@@ -65,16 +63,8 @@ EVERYTHING = LogDirFilter()
 NOWHERE = ReplicaLogDirs()
 
 
-class LogDirCalls(ABC):
+class LogDirCalls(Caller):
     """The part of `AdminClient` that asks many brokers."""
-
-    @abstractmethod
-    def call_broker(
-        self, broker_id: int, answer: type[Response], request: AdminRequest, *, timeout_ms: int | None = None
-    ) -> Response: ...
-
-    @abstractmethod
-    def cluster(self, *, linearizable: bool | None = None, timeout_ms: int | None = None) -> Cluster: ...
 
     def all_log_dirs(
         self,
@@ -88,7 +78,8 @@ class LogDirCalls(ABC):
         `timeout_ms` is for all of them together. ApiError, ClusterUnreachable: no node names the brokers.
         """
         if brokers is None:
-            brokers = [broker.broker_id for broker in self.cluster(timeout_ms=timeout_ms).brokers]
+            members = self._members(include_fenced_brokers=True, timeout_ms=timeout_ms).brokers
+            brokers = [broker.broker_id for broker in members]
         return self._ask(brokers, wanted, timeout_ms)
 
     def replica_log_dirs(self, replicas: Iterable[Replica], *, timeout_ms: int = ASK_TIMEOUT_MS) -> AllReplicaLogDirs:

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ApiError, ErrorCode, describe
 from kraftlab.common.replica_key import ReplicaKey
@@ -39,6 +38,7 @@ from .admin import AdminClient
 from .caller import left_ms
 from .data import PeerConnection
 from .errors import ClusterUnreachable, api_error
+from .results import Quorum
 
 ANONYMOUS = ReplicaKey(-1, ZERO)
 LISTENER = "CONTROLLER"
@@ -141,7 +141,7 @@ class MetadataLog:
         quorum = self._quorum()
         return LogState(quorum.high_watermark, quorum.log_start_offset)
 
-    def _quorum(self) -> pb.DescribeQuorumResponse:
+    def _quorum(self) -> Quorum:
         """Describe the quorum. ClusterUnreachable also if a node answers that it cannot reach a controller."""
         try:
             return self._admin.describe_quorum()

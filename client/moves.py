@@ -10,7 +10,7 @@ class MoveOptions(msgspec.Struct, frozen=True, kw_only=True):
     each broker.
 
     `validate_only`: answer without changes. `initiator`: by default the principal of the request. `plan_id`: remember the current
-    replicas under this name, for `rollback_reassignment`. `queued`: wait for a free slot; higher `priority` starts first.
+    replicas under this name, for `rollback_plan`. `queued`: wait for a free slot; higher `priority` starts first.
     `throttle` belongs to these moves and ends with them, or `throttle_expires_ms` after their start. `force`: cancel even if a
     partition loses its leader; roll back even partitions that moved again since.
     """

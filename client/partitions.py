@@ -17,6 +17,7 @@ from kraftlab.rpc.methods import AdminRequest, Response
 from .entries import EntriesFailed, answer_of
 from .errors import ClusterUnreachable, api_error
 from .names import partition_in
+from .results import Topic
 
 TopicPartition = tuple[str, int]
 
@@ -27,9 +28,7 @@ PREFERRED, UNCLEAN = 0, 1
 class BrokerCaller(Protocol):
     """The part of `AdminClient` that finds the leaders of partitions and calls them."""
 
-    def describe_topics(
-        self, names: Iterable[str] | None = None, *, timeout_ms: int | None = None
-    ) -> pb.DescribeTopicPartitionsResponse: ...
+    def describe_topics(self, names: Iterable[str] | None = None, *, timeout_ms: int | None = None) -> dict[str, Topic]: ...
 
     def call_broker(
         self, broker_id: int, answer: type[Response], request: AdminRequest, *, timeout_ms: int | None = None
@@ -137,15 +136,15 @@ def _at_leaders(
     described = answer_of(lambda: client.describe_topics(names, timeout_ms=timeout_ms))
     leaders = {
         (topic.name, partition.partition_index): partition.leader_id
-        for topic in described.topics
+        for topic in described.values()
         for partition in topic.partitions
     }
     for topic, number in offsets:
         leader = leaders.get((topic, number))
-        if leader is None:
+        if (topic, number) not in leaders:
             text = f"there is no partition {topic}-{number}"
             results[topic, number] = _failed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-        elif leader < 0:
+        elif leader is None:
             text = f"{topic}-{number} has no leader; see kraftlab topics --describe --topic {topic}"
             results[topic, number] = _failed(ErrorCode.LEADER_NOT_AVAILABLE, text)
         else:

@@ -1,5 +1,4 @@
-"""Results of the most used calls as frozen values: `AdminClient.topics`, `cluster`, `reassignments`, `log_dirs` and what
-`client/log_dirs.py` makes of them.
+"""Answers of `AdminClient` as frozen values.
 
 Fields have the names in docs/reference/calls.md. Lists are tuples. A result has None where a response has -1 or nothing (an
 unknown number, a partition without a leader).
@@ -29,6 +28,22 @@ class Config(Result, frozen=True):
 
     name: str
     value: str | None
+
+
+class ConfigSynonym(Result, frozen=True):
+    """A value of a config, with the number of its source."""
+
+    name: str
+    value: str | None
+    source: int
+
+
+class DescribedConfig(Config, frozen=True):
+    """An effective config. `synonyms`: all its values, in order of precedence."""
+
+    config_source: int
+    is_sensitive: bool
+    synonyms: tuple[ConfigSynonym, ...] = ()
 
 
 class Partition(Result, frozen=True):
@@ -66,6 +81,8 @@ class Broker(Result, frozen=True):
     broker_id: int
     host: str
     port: int
+    peer_host: str
+    peer_port: int
     rack: str | None
     is_fenced: bool
     broker_epoch: int
@@ -101,6 +118,16 @@ class MoveBlocker(Result, frozen=True):
     text: str
 
 
+class ReplicaProgress(Result, frozen=True):
+    """Progress of a replica that is being added."""
+
+    broker_id: int
+    bytes_done: int | None
+    bytes_left: int | None
+    bytes_per_second: float | None
+    eta_ms: int | None
+
+
 class Reassignment(Result, frozen=True):
     """A running reassignment. Sizes are in bytes, rates in bytes per second."""
 
@@ -117,11 +144,14 @@ class Reassignment(Result, frozen=True):
     reason: str
     started_ms: int
     throttle: int | None
+    throttle_until_ms: int | None
     limit: int | None
+    partition_epoch: int
     bytes_done: int | None
     bytes_left: int | None
     bytes_per_second: float
     eta_ms: int | None
+    progress: tuple[ReplicaProgress, ...]
     blockers: tuple[MoveBlocker, ...]
 
 
@@ -157,12 +187,48 @@ class ReassignmentPlan(Result, frozen=True):
 
 
 class Reassignments(Result, frozen=True):
-    """Running and queued reassignments, and plans that can be rolled back."""
+    """Running and queued reassignments, and plans that can be rolled back. Only the active controller knows progress."""
 
     running: tuple[Reassignment, ...]
     queued: tuple[QueuedReassignment, ...]
     plans: tuple[ReassignmentPlan, ...]
+    has_progress: bool
     metadata_offset: int
+
+
+class QuorumEndpoint(Result, frozen=True):
+    """A listener of a controller."""
+
+    name: str
+    host: str
+    port: int
+
+
+class QuorumReplica(Result, frozen=True):
+    """A voter or observer. Timestamps are in milliseconds since 1970."""
+
+    replica_id: int
+    replica_directory_id: str
+    log_end_offset: int
+    last_fetch_timestamp: int | None
+    last_caught_up_timestamp: int | None
+    endpoints: tuple[QuorumEndpoint, ...]
+
+
+class Quorum(Result, frozen=True):
+    """The metadata quorum as its leader sees it, replicas sorted by id. `kraft_version` 1: the voters are in the log (KIP-853).
+    `generation` counts lost majorities that were forced.
+    """
+
+    cluster_id: str
+    leader_id: int | None
+    leader_epoch: int
+    high_watermark: int
+    current_voters: tuple[QuorumReplica, ...]
+    observers: tuple[QuorumReplica, ...]
+    kraft_version: int
+    log_start_offset: int
+    generation: int
 
 
 class LostRecords(Result, frozen=True):
@@ -292,7 +358,25 @@ class LogDirMoves(msgspec.Struct, frozen=True):
 
 
 def topics_of(response: pb.DescribeTopicPartitionsResponse) -> dict[str, Topic]:
-    return {topic.name: _result(Topic, topic) for topic in response.topics}
+    """Return the topics without those that were refused."""
+    return {topic.name: _result(Topic, topic) for topic in response.topics if not topic.error_code}
+
+
+def quorum_of(response: pb.DescribeQuorumResponse) -> Quorum:
+    replicas = {
+        name: tuple(_result(QuorumReplica, each) for each in sorted(getattr(response, name), key=lambda each: each.replica_id))
+        for name in ("current_voters", "observers")
+    }
+    return _result(Quorum, response, **replicas)
+
+
+def configs_of(response: pb.DescribeConfigsResponse) -> dict[tuple[int, str], tuple[DescribedConfig, ...]]:
+    """Return the configs by type and name of the resource, without those that were refused."""
+    return {
+        (found.resource_type, found.resource_name): tuple(_result(DescribedConfig, entry) for entry in found.configs)
+        for found in response.results
+        if not found.error_code
+    }
 
 
 def cluster_of(response: pb.DescribeClusterResponse) -> Cluster:
@@ -310,6 +394,7 @@ def reassignments_of(response: pb.ListPartitionReassignmentsResponse) -> Reassig
         ),
         tuple(_result(QueuedReassignment, entry) for entry in response.queued),
         tuple(_result(ReassignmentPlan, entry) for entry in response.plans),
+        response.has_progress,
         response.header.metadata_offset,
     )
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pathlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, ClusterUnreachable, DataClient
 from kraftlab.client.config_parts import config_changes
+from kraftlab.client.results import Partition
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.config.resources import ResourceType
 from kraftlab.lab import LocalCluster
@@ -26,13 +27,13 @@ class StoryError(RuntimeError):
 
 
 class ReplicaOnDisk(msgspec.Struct, frozen=True):
-    """One directory of one replica, as its broker describes it. Sizes are in bytes, or -1 without a copy in progress."""
+    """One directory of one replica, as its broker describes it. Sizes are in bytes. `bytes_left`: of a copy in progress."""
 
     broker: int
     log_dir: str
     is_future: bool
     size_bytes: int
-    bytes_left: int
+    bytes_left: int | None
     bytes_per_second: float
     error: str
 
@@ -71,30 +72,35 @@ class Lab:
     def brokers(self) -> list[int]:
         return sorted(broker.broker_id for broker in self.admin.describe_cluster().brokers)
 
-    def partitions(self, *, min_offset: int = 0) -> dict[TopicPartition, pb.DescribedPartition]:
-        topics = self.admin.describe_topics(min_offset=min_offset).topics
-        return {(topic.name, item.partition_index): item for topic in topics for item in topic.partitions}
+    def active_controller(self) -> int:
+        leader = self.admin.describe_cluster().leader_id
+        if leader is None:
+            raise StoryError("no controller leads")
+        return leader
+
+    def partitions(self, *, min_offset: int = 0) -> dict[TopicPartition, Partition]:
+        topics = self.admin.describe_topics(min_offset=min_offset)
+        return {(name, item.partition_index): item for name, topic in topics.items() for item in topic.partitions}
 
     def reassigning(self) -> set[TopicPartition]:
-        topics = self.admin.list_partition_reassignments().topics
-        return {(topic.name, item.partition_index) for topic in topics for item in topic.partitions}
+        return {(entry.topic, entry.partition_index) for entry in self.admin.list_partition_reassignments().running}
 
     def replicas_on_disk(self) -> dict[TopicPartition, list[ReplicaOnDisk]]:
         """Return the replicas of every broker, current and future logs."""
         found: dict[TopicPartition, list[ReplicaOnDisk]] = {}
         for broker in self.brokers():
-            for result in self.admin.describe_log_dirs(broker).results:
-                for name, item in _replicas(result):
+            for log_dir in self.admin.describe_log_dirs(broker):
+                for item in log_dir.replicas:
                     replica = ReplicaOnDisk(
                         broker,
-                        result.log_dir,
+                        log_dir.log_dir,
                         item.is_future_key,
                         item.partition_size,
                         item.bytes_left,
-                        item.bytes_per_second,
+                        item.bytes_per_second or 0,
                         item.error,
                     )
-                    found.setdefault((name, item.partition_index), []).append(replica)
+                    found.setdefault((item.topic, item.partition_index), []).append(replica)
         return found
 
     def strays(self) -> list[str]:
@@ -102,14 +108,14 @@ class Lab:
         return [
             f"{result.log_dir}/{stray}"
             for broker in self.brokers()
-            for result in self.admin.describe_log_dirs(broker).results
+            for result in self.admin.describe_log_dirs(broker)
             for stray in result.strays
         ]
 
     def digests(self) -> dict[TopicPartition, dict[int, ReplicaDigest]]:
         """Return every broker's digest of every replica it hosts, of existing topics."""
         found: dict[TopicPartition, dict[int, ReplicaDigest]] = {}
-        names = {self.data.topic_id(topic.name): topic.name for topic in self.admin.describe_topics().topics}
+        names = {self.data.topic_id(topic.name): topic.name for topic in self.admin.describe_topics().values()}
         for broker in self.brokers():
             for digest in self.data.log_digest(broker).replicas:
                 if digest.topic_id in names:
@@ -127,7 +133,8 @@ class Lab:
         return self.admin.incremental_alter_configs([resource], timeout_ms=timeout_ms).header.metadata_offset
 
     def metadata_of(self, endpoint: Endpoint, *, at_offset: int = 0, reread_log: bool = False) -> pb.DescribeMetadataResponse:
-        return self.admin.describe_metadata(endpoint, at_offset=at_offset, reread_log=reread_log)
+        request = pb.DescribeMetadataRequest(at_offset=at_offset, reread_log=reread_log)
+        return self.admin.call_at(endpoint, pb.DescribeMetadataResponse, request)
 
     def log_dir_paths(self) -> dict[tuple[int, int], str]:
         """Return (broker, index of the log dir) → absolute path."""
@@ -136,9 +143,3 @@ class Lab:
             for broker in self.brokers()
             for index, path in enumerate(self.cluster.log_dirs(broker))
         }
-
-
-def _replicas(result: pb.LogDirResult) -> Iterator[tuple[str, pb.LogDirPartition]]:
-    for topic in result.topics:
-        for item in topic.partitions:
-            yield topic.name, item

@@ -117,7 +117,7 @@ class MoveWatch:
 
 def note_of(replica: ReplicaOnDisk | None) -> str:
     """Return the rate and remaining time of a replica that is being copied."""
-    if replica is None or replica.bytes_left < 0:
+    if replica is None or replica.bytes_left is None:
         return ""
     if replica.error:
         return f"[red]{replica.error}[/]"

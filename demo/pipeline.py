@@ -136,9 +136,8 @@ class PipelineStory:
         self._command("samples", "--bootstrap-server", self.cluster.bootstrap_servers, "--lake", str(self.lake), "--json")
 
     def _remember(self) -> None:
-        for topic in self.story.lab.admin.describe_topics().topics:
-            for item in topic.partitions:
-                self.last_state[topic.name, item.partition_index] = list(item.replica_nodes)
+        for key, item in self.story.lab.partitions().items():
+            self.last_state[key] = list(item.replica_nodes)
 
     # 5
 

@@ -17,6 +17,7 @@ from kraftlab.cli.partitions.segments import PartitionFiles, import_partition
 from kraftlab.cli.reassign.plan import format_plan
 from kraftlab.client.config_parts import config_changes
 from kraftlab.client.errors import ClusterUnreachable
+from kraftlab.client.results import Partition
 from kraftlab.common.errors import ApiError
 from kraftlab.config.resources import ResourceType
 from kraftlab.lab import LocalCluster
@@ -206,7 +207,7 @@ class Story:
 
     def _kill_controller(self) -> None:
         """Play chapter 4: kill -9 of the active controller; time until the next write commits; catch-up of the killed one."""
-        leader = self.lab.admin.describe_cluster().controller_id
+        leader = self.lab.active_controller()
         topic = self.recording.assignment[0].topic
         self.report.chapter(4, f"kill -9 of controller {leader}, the active one")
         lab = Lab(self.cluster)
@@ -217,7 +218,7 @@ class Story:
             offset = _first_success(lambda: lab.small_write(topic, 2_000_000, timeout_ms=2_000))
             failover_s = time.monotonic() - killed_at
             self.report.took("failover", failover_s)
-            successor = lab.admin.describe_cluster().controller_id
+            successor = lab.active_controller()
             self.report.check(
                 "failover",
                 successor != leader,
@@ -432,7 +433,7 @@ class Story:
         self.report.check("no reassignment left", not self.lab.reassigning(), "none is listed")
         self._check_directories(placed)
 
-    def _check_directories(self, placed: dict[TopicPartition, pb.DescribedPartition]) -> None:
+    def _check_directories(self, placed: dict[TopicPartition, Partition]) -> None:
         wanted = {(broker, name_of(partition)) for partition, item in placed.items() for broker in item.replica_nodes}
         odd: list[str] = []
 

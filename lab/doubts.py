@@ -16,11 +16,11 @@ def all_in_doubt(client: AdminClient) -> tuple[str, ...]:
     The brokers are asked, not the metadata: a leader there may not yet be reported as offline. Fenced brokers are not asked.
     """
     try:
-        brokers = [broker.broker_id for broker in client.cluster(timeout_ms=TIMEOUT_MS).brokers if not broker.is_fenced]
+        brokers = [broker.broker_id for broker in client.describe_cluster(timeout_ms=TIMEOUT_MS).brokers]
         doubts = doubts_of(client.all_log_dirs(LogDirFilter(only_filling=True), brokers=brokers, timeout_ms=TIMEOUT_MS))
         if not doubts:
             return ()
-        topics = client.topics({topic for topic, _ in doubts}, timeout_ms=TIMEOUT_MS)
+        topics = client.describe_topics({topic for topic, _ in doubts}, timeout_ms=TIMEOUT_MS)
     except (ApiError, ClusterUnreachable):
         return ()
     return tuple(

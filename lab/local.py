@@ -312,7 +312,7 @@ class LocalCluster(ProxiedLinks):
                         for node_id in list(self._running)
                         if not self.serves(node_id) or (self.node(node_id).role == "broker" and node_id not in unfenced)
                     ]
-                    if not waiting and cluster.controller_id >= 0:
+                    if not waiting and cluster.leader_id is not None:
                         return time.monotonic() - self._started_at
                     state = f"nodes that do not serve yet: {','.join(map(str, waiting))}" if waiting else "no controller leads"
                 except (ApiError, ClusterUnreachable) as error:

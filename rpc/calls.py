@@ -95,14 +95,15 @@ class Row(NamedTuple):
         return self.name in METHODS and (not self.is_replicated or self.role == CONTROLLER)
 
 
-def _own(name: str, place: Place, rights: str, refuse: Refuse = no_entries, *, changes: bool = False, instead: str = "") -> Row:
-    return Row(name, OWN, 0, 0, BOTH, place, rights, refuse, changes=changes, instead=instead)
+def _own(name: str, place: Place, rights: str, refuse: Refuse = no_entries, **flags: Any) -> Row:
+    return Row(name, OWN, 0, 0, BOTH, place, rights, refuse, **flags)
 
 
 _each_config = each("resources", "responses", "resource_type", "resource_name")
 _NO_CONTROLLER = {"controller_id": -1, "cluster_authorized_operations": NOT_ASKED}
 _NO_CLUSTER = {**_NO_CONTROLLER, "endpoint_type": BROKERS}
 _PLAN = "write a plan (`kraftlab pipeline plan propose --rf TOPIC=N`) and start it with `kraftlab reassign-partitions --execute`"
+_SAVED = "save what `kraftlab reassign-partitions --execute` prints, the placement before, and execute that file to go back"
 _RATES = "set leader.replication.throttled.rate and follower.replication.throttled.rate with `kraftlab configs`"
 _BY_THEMSELVES = "Kafka's controllers take snapshots by themselves (metadata.log.max.record.bytes.between.snapshots)"
 _INGEST = "turn the files of a node's metadata log into tables with `kraftlab pipeline ingest`"
@@ -195,6 +196,9 @@ _TABLE = (
     Row("DescribeShareGroupOffsets", 90, 0, 1, BROKER),
     Row("AlterShareGroupOffsets", 91, 0, 0, BROKER),
     Row("DeleteShareGroupOffsets", 92, 0, 0, BROKER),
+    _own("CancelReassignments", WRITE, "ALTER CLUSTER", once=True),
+    _own("RollbackPlan", WRITE, "ALTER CLUSTER", once=True, instead=_SAVED),
+    _own("ForgetPlans", WRITE, "ALTER CLUSTER", once=True, instead=_SAVED),
     _own("AlterReplicationFactors", WRITE, "ALTER CLUSTER", each("topics", "topics", "name"), instead=_PLAN),
     _own("AlterPartitionCounts", WRITE, "ALTER CLUSTER", each("topics", "topics", "name")),
     _own("AlterInterBrokerThrottle", WRITE, "ALTER_CONFIGS CLUSTER", instead=_RATES),

@@ -25,6 +25,8 @@ class AdminRequest(Protocol):
     @property
     def header(self) -> admin_pb2.RequestHeader: ...
 
+    def HasField(self, name: str, /) -> bool: ...
+
 
 class AdminResponse(Protocol):
     """Any response message of the Admin service."""

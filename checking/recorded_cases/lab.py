@@ -122,7 +122,8 @@ class Lab:
         """Wait for a running active controller and return its id."""
 
         def is_known() -> bool:
-            self.active = self.admin.describe_cluster().controller_id
+            leader_id = self.admin.describe_cluster().leader_id
+            self.active = -1 if leader_id is None else leader_id
             return self.active >= 0 and self.cluster.pid(self.active) is not None
 
         self.wait_until("a controller is active", is_known)
@@ -252,9 +253,9 @@ class Lab:
         self.wait_until(f"broker {broker} is unfenced", lambda: not self._is_fenced(broker))
 
     def _is_fenced(self, broker: int) -> bool:
-        response = self.admin.describe_cluster(include_fenced_brokers=True)
-        self.newest_offset = max(self.newest_offset, response.header.metadata_offset)
-        return all(item.is_fenced for item in response.brokers if item.broker_id == broker)
+        found = self.admin.describe_cluster(include_fenced_brokers=True)
+        self.newest_offset = max(self.newest_offset, found.metadata_offset)
+        return all(item.is_fenced for item in found.brokers if item.broker_id == broker)
 
     def kill_controller(self) -> None:
         """Kill the active controller and wait for another."""
@@ -262,7 +263,7 @@ class Lab:
         self.cluster.kill_node(killed)
 
         def is_replaced() -> bool:
-            return self.admin.describe_cluster().controller_id not in (killed, -1)
+            return self.admin.describe_cluster().leader_id not in (killed, None)
 
         self.wait_until("another controller is active", is_replaced)
         self.find_active()

@@ -22,7 +22,7 @@ _BROKER_LOGGER = 8
 def tidy(lab: Lab, document: Document) -> None:
     """Start stopped nodes, and remove topics and all other traces of the scenario's calls."""
     lab.start_what_is_stopped()
-    names = [topic.name for topic in lab.admin.describe_topics().topics if topic.name not in lab.own_topics]
+    names = [name for name in lab.admin.describe_topics() if name not in lab.own_topics]
     if names:
         request = pb.DeleteTopicsRequest(topics=[pb.DeleteTopicState(name=name) for name in names])
         lab.call("controller", "DeleteTopics", request)

@@ -48,7 +48,7 @@ def offer(names: Callable[[AdminClient, click.Context], Iterable[CompletionItem]
 
 
 def _topics(client: AdminClient, context: click.Context) -> Iterable[CompletionItem]:
-    return [CompletionItem(topic.name) for topic in client.describe_topics().topics]
+    return [CompletionItem(name) for name in client.describe_topics()]
 
 
 def _nodes(client: AdminClient, context: click.Context) -> list[CompletionItem]:
@@ -66,7 +66,11 @@ def _plans(client: AdminClient, context: click.Context) -> Iterable[CompletionIt
 
 
 def _features(client: AdminClient, context: click.Context) -> Iterable[CompletionItem]:
-    return [CompletionItem(feature.name) for feature in client.api_versions().supported_features]
+    from kraftlab.admin.v1 import admin_pb2 as pb
+    from kraftlab.client.kafka_calls import SOFTWARE
+
+    answer = client.call(pb.ApiVersionsResponse, pb.ApiVersionsRequest(**SOFTWARE))
+    return [CompletionItem(feature.name) for feature in answer.supported_features]
 
 
 def _log_dirs(client: AdminClient, context: click.Context) -> Iterable[CompletionItem]:

@@ -16,8 +16,8 @@ from ..output import Output, WrongUse, json_option
 from .text import KINDS, Changes, Entity, check_are_set
 
 if TYPE_CHECKING:
-    from kraftlab.admin.v1 import admin_pb2 as pb
     from kraftlab.client import AdminClient
+    from kraftlab.client.results import DescribedConfig
 
 SHORT_OPTIONS = {
     "topic": "topics",
@@ -197,56 +197,55 @@ def _alter(client: AdminClient, out: Output, entity: Entity, changes: Changes) -
 
 def _own_keys(client: AdminClient, entity: Entity) -> set[str]:
     """Return the keys that the entity itself sets. ApiError, BadInput."""
-    [result] = _described(client, [entity])
-    return {entry.name for entry in result.configs if entry.config_source in entity.own_sources}
+    [configs] = _described(client, [entity])
+    return {entry.name for entry in configs if entry.config_source in entity.own_sources}
 
 
-def _described(client: AdminClient, entities: Sequence[Entity]) -> Sequence[pb.DescribeConfigsResult]:
-    from kraftlab.admin.v1 import admin_pb2 as pb
-    from kraftlab.client import answer_of, raise_first_error
+def _described(client: AdminClient, entities: Sequence[Entity]) -> list[tuple[DescribedConfig, ...]]:
+    from kraftlab.client import EntriesFailed
     from kraftlab.common.errors import ErrorCode
 
     from ..output import BadInput
 
-    resources = [pb.DescribeConfigsResource(resource_type=each.kind.number, resource_name=each.name or "") for each in entities]
-    results = answer_of(lambda: client.describe_configs(resources)).results if resources else []
-    for entity, result in zip(entities, results, strict=True):
-        if entity.kind.number == ResourceType.TOPIC and result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise BadInput(f"The topic '{entity.name}' does not exist.")
-    raise_first_error(results)
-    return results
+    keys = [(each.kind.number or 0, each.name or "") for each in entities]
+    try:
+        found = client.describe_configs(keys) if keys else {}
+    except EntriesFailed as error:
+        resource, failure = next(iter(error.failures.items()))
+        if keys[0][0] == ResourceType.TOPIC and failure.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise BadInput(f"The topic '{resource.removeprefix('topic ')}' does not exist.") from None
+        raise failure from None
+    return [found[key] for key in keys]
 
 
 def _describe(client: AdminClient, out: Output, entity: Entity, show_all: bool) -> None:
-    from .text import SOURCES, ConfigView, SynonymView, described_lines
+    from kraftlab.admin.v1 import admin_pb2 as pb
+
+    from .text import SOURCES, described_lines
 
     entities = [entity]
     if entity.is_any:
-        listed = client.list_config_resources([entity.kind.number or 0]).config_resources
+        request = pb.ListConfigResourcesRequest(resource_types=[entity.kind.number or 0])
+        listed = client.call(pb.ListConfigResourcesResponse, request).config_resources
         entities = [Entity(entity.kind, found.resource_name) for found in listed]
         if entity.kind.has_default:
             entities.append(Entity(entity.kind, None))
     document = []
-    for described, result in zip(entities, _described(client, entities), strict=True):
-        entries = [
-            ConfigView(
-                entry.name,
-                entry.value if entry.HasField("value") else None,
-                int(entry.config_source),
-                entry.is_sensitive,
-                [SynonymView(s.name, s.value if s.HasField("value") else None, int(s.source)) for s in entry.synonyms],
-            )
-            for entry in result.configs
-            if show_all or entry.config_source in described.own_sources
-        ]
+    for described, configs in zip(entities, _described(client, entities), strict=True):
+        entries = [entry for entry in configs if show_all or entry.config_source in described.own_sources]
         out.lines(described_lines(described, show_all, entries))
         document.append(
             {
                 "type": entity.kind.singular,
                 "name": described.name,
                 "configs": [
-                    {"name": e.key, "value": e.value, "source": SOURCES.get(e.source, "UNKNOWN"), "sensitive": e.sensitive}
-                    for e in sorted(entries, key=lambda e: e.key)
+                    {
+                        "name": e.name,
+                        "value": e.value,
+                        "source": SOURCES.get(e.config_source, "UNKNOWN"),
+                        "sensitive": e.is_sensitive,
+                    }
+                    for e in sorted(entries, key=lambda e: e.name)
                 ],
             }
         )

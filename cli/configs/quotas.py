@@ -28,7 +28,7 @@ def run(client: AdminClient, out: Output, entities: Sequence[Entity], changes: C
 def _alter(client: AdminClient, out: Output, entities: Sequence[Entity], changes: Changes) -> None:
     quotas = parse_quotas(changes.added)
     if changes.deleted:
-        found = client.describe_client_quotas(_filter(entities), strict=True).entries.values
+        found = _entries(client, _filter(entities), is_strict=True)
         check_are_set(changes, {value.key for entry in found for value in entry.values}, entities[0])
     entry = pb.ClientQuotaAlteration(
         entity=[pb.QuotaEntityPart(entity_type=entity.kind.quota_type, entity_name=entity.name) for entity in entities],
@@ -37,7 +37,7 @@ def _alter(client: AdminClient, out: Output, entities: Sequence[Entity], changes
             *(pb.ClientQuotaOperation(key=key, remove=True) for key in changes.deleted),
         ],
     )
-    client.alter_client_quotas([entry])
+    client.call(pb.AlterClientQuotasResponse, pb.AlterClientQuotasRequest(entries=[entry]))
     out.lines([updated_line(entities[0])])
     out.result({"updated": [{"type": entity.kind.quota_type, "name": entity.name} for entity in entities]})
 
@@ -46,10 +46,10 @@ def _describe(client: AdminClient, out: Output, entities: Sequence[Entity]) -> N
     """Show quotas. A filter of one type without a name includes quotas of that type combined with others, unlike Kafka's tool."""
     components = _filter(entities)
     has_any = any(entity.is_any for entity in entities)
-    response = client.describe_client_quotas([] if has_any and len(entities) == 1 else components, strict=not has_any)
+    found = _entries(client, [] if has_any and len(entities) == 1 else components, is_strict=not has_any)
     types = {entity.kind.quota_type for entity in entities}
     document = []
-    for entry in response.entries.values:
+    for entry in found:
         parts = [(part.entity_type, part.entity_name if part.HasField("entity_name") else None) for part in entry.entity]
         if has_any and not types & {kind for kind, _ in parts}:
             continue
@@ -59,6 +59,13 @@ def _describe(client: AdminClient, out: Output, entities: Sequence[Entity]) -> N
     credentials = scram_command.find(client, entities)
     out.lines(scram_command.lines(credentials, client.speaks_kafka))
     out.result({"quotas": document, "scram_credentials": [credential._asdict() for credential in credentials]})
+
+
+def _entries(
+    client: AdminClient, components: Sequence[pb.QuotaFilterComponent], *, is_strict: bool
+) -> Sequence[pb.ClientQuotaEntry]:
+    request = pb.DescribeClientQuotasRequest(components=components, strict=is_strict)
+    return client.call(pb.DescribeClientQuotasResponse, request).entries.values
 
 
 def _filter(entities: Sequence[Entity]) -> list[pb.QuotaFilterComponent]:

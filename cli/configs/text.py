@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kraftlab.config.effective import Source
 from kraftlab.config.resources import ResourceType
 
 from ..output import BadArgument, BadInput
+
+if TYPE_CHECKING:
+    from kraftlab.client.results import DescribedConfig
 
 SOURCES = {
     1: "DYNAMIC_TOPIC_CONFIG",
@@ -127,35 +130,17 @@ def updated_line(entity: Entity) -> str:
     return f"Completed updating config for {entity.kind.singular} {entity.name}."
 
 
-class SynonymView(NamedTuple):
-    """One source of a config's value."""
-
-    name: str
-    value: str | None
-    source: int
-
-
-class ConfigView(NamedTuple):
-    """One config of a describe response."""
-
-    key: str
-    value: str | None
-    source: int
-    sensitive: bool
-    synonyms: Sequence[SynonymView] = ()
-
-
-def described_lines(entity: Entity, show_all: bool, entries: Iterable[ConfigView]) -> list[str]:
+def described_lines(entity: Entity, show_all: bool, entries: Iterable[DescribedConfig]) -> list[str]:
     if entity.name is None:
         heading = f"Default configs for {entity.kind.plural} in the cluster are:"
     else:
         heading = f"{'All' if show_all else 'Dynamic'} configs for {entity.kind.singular} {entity.name} are:"
     lines = [heading]
-    for entry in sorted(entries, key=lambda entry: entry.key):
+    for entry in sorted(entries, key=lambda entry: entry.name):
         synonyms = ", ".join(
             f"{SOURCES.get(synonym.source, 'UNKNOWN')}:{_shown(synonym.name, synonym.value)}" for synonym in entry.synonyms
         )
-        lines.append(f"  {_shown(entry.key, entry.value)} sensitive={str(entry.sensitive).lower()} synonyms={{{synonyms}}}")
+        lines.append(f"  {_shown(entry.name, entry.value)} sensitive={str(entry.is_sensitive).lower()} synonyms={{{synonyms}}}")
     return lines
 
 

@@ -32,15 +32,18 @@ _topic_option = click.option("--topic", required=True, metavar="NAME", shell_com
 
 def _partitions(admin: AdminClient, topic: str, partition: int | None) -> list[int]:
     """Return the partition of the option, or all partitions of the topic, sorted."""
-    from kraftlab.client import answer_of
-    from kraftlab.client.errors import api_error
+    from kraftlab.client import EntriesFailed
     from kraftlab.common.errors import ErrorCode
 
-    (found,) = answer_of(lambda: admin.describe_topics([topic])).topics
-    if found.error_code:
-        if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise CommandFailed(f"Error: Topic {topic} does not exist; create it with kraftlab topics --create --topic {topic}")
-        raise api_error(found.error_code, found.error_message)
+    try:
+        found = admin.describe_topics([topic])[topic]
+    except EntriesFailed as error:
+        [failure] = error.failures.values()
+        if failure.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise failure from None
+        raise CommandFailed(
+            f"Error: Topic {topic} does not exist; create it with kraftlab topics --create --topic {topic}"
+        ) from None
     numbers = sorted(item.partition_index for item in found.partitions)
     if partition is None:
         return numbers

@@ -66,11 +66,14 @@ def describe(as_json: bool) -> int:
 
 
 def _views(client: AdminClient) -> list[FeatureView]:
+    from kraftlab.admin.v1 import admin_pb2 as pb
+    from kraftlab.client.kafka_calls import SOFTWARE
+
     from .text import FeatureView
 
     # A broker answers from its own image: after this it has caught up with the controller.
-    client.describe_cluster()
-    answer = client.api_versions()
+    header = pb.RequestHeader(min_offset=client.describe_cluster().metadata_offset)
+    answer = client.call(pb.ApiVersionsResponse, pb.ApiVersionsRequest(header=header, **SOFTWARE))
     finalized = {feature.name: feature.max_version_level for feature in answer.finalized_features}
     return [
         FeatureView(
@@ -222,7 +225,8 @@ def _update(action: str, levels: dict[str, int], upgrade_type: int, dry_run: boo
     out = Output(as_json)
     with connect(changes=not dry_run) as client:
         try:
-            client.update_features(updates, validate_only=dry_run)
+            request = pb.UpdateFeaturesRequest(feature_updates=updates, validate_only=dry_run)
+            client.call(pb.UpdateFeaturesResponse, request)
         except ApiError as error:
             reason = error.message or str(error)
             text = reason if as_json else "\n".join(failed_lines(action, levels, dry_run, reason))

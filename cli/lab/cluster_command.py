@@ -18,8 +18,8 @@ from . import break_commands
 CONTACTS_TIMEOUT_MS = 2000
 
 if TYPE_CHECKING:
-    from kraftlab.admin.v1 import admin_pb2 as pb
     from kraftlab.client import AdminClient
+    from kraftlab.client.results import Cluster
 
     from .cluster_text import Member
 
@@ -84,14 +84,14 @@ def list_endpoints(include_fenced_brokers: bool, is_long: bool, as_json: bool) -
 
     out = Output(as_json)
     with connect() as client:
-        response = _describe(client, include_fenced_brokers, with_contacts=is_long and not asks_controllers())
-    members = _controllers(response) if asks_controllers() else _brokers(response)
+        described = _describe(client, include_fenced_brokers, with_contacts=is_long and not asks_controllers())
+    members = _controllers(described) if asks_controllers() else _brokers(described)
     out.lines(endpoint_lines(members, is_long))
     out.result(members)
     return DONE
 
 
-def _describe(client: AdminClient, include_fenced: bool, with_contacts: bool) -> pb.DescribeClusterResponse:
+def _describe(client: AdminClient, include_fenced: bool, with_contacts: bool) -> Cluster:
     """Describe the cluster, with last contacts from the active controller if it answers soon: no other node knows them."""
     from kraftlab.client import ClusterUnreachable
     from kraftlab.common.errors import ApiError
@@ -104,7 +104,7 @@ def _describe(client: AdminClient, include_fenced: bool, with_contacts: bool) ->
     return client.describe_cluster(include_fenced_brokers=include_fenced)
 
 
-def _brokers(response: pb.DescribeClusterResponse) -> list[Member]:
+def _brokers(described: Cluster) -> list[Member]:
     from .cluster_text import Member
 
     return [
@@ -112,22 +112,22 @@ def _brokers(response: pb.DescribeClusterResponse) -> list[Member]:
             broker.broker_id,
             broker.host,
             broker.port,
-            broker.rack if broker.HasField("rack") else None,
+            broker.rack,
             "fenced" if broker.is_fenced else "shutting down" if broker.in_controlled_shutdown else "unfenced",
             "broker",
             broker.broker_epoch if broker.broker_epoch >= 0 else None,
-            broker.silent_ms if broker.HasField("silent_ms") else None,
-            tuple(broker.cordoned_log_dirs),
+            broker.silent_ms,
+            broker.cordoned_log_dirs,
             len(broker.log_dirs),
         )
-        for broker in response.brokers
+        for broker in described.brokers
     ]
 
 
-def _controllers(response: pb.DescribeClusterResponse) -> list[Member]:
+def _controllers(described: Cluster) -> list[Member]:
     from .cluster_text import Member
 
-    return [Member(node.controller_id, node.host, node.port, None, "registered", "controller") for node in response.controllers]
+    return [Member(node.controller_id, node.host, node.port, None, "registered", "controller") for node in described.controllers]
 
 
 @cluster.command(
@@ -157,7 +157,7 @@ def unregister(broker_id: int, expected_epoch: int | None, as_json: bool) -> int
     """Remove the registration of a stopped broker. A running broker registers again; replica lists do not change."""
     out = Output(as_json)
     with connect(changes=True) as client:
-        response = client.unregister_broker(broker_id, expected_epoch)
+        offset = client.unregister_broker(broker_id, expected_epoch)
     out.lines([f"Broker {broker_id} is no longer registered."])
-    out.result({"broker_id": broker_id, "metadata_offset": response.header.metadata_offset})
+    out.result({"broker_id": broker_id, "metadata_offset": offset})
     return DONE

@@ -62,8 +62,10 @@ def create(node_id: int | None, as_json: bool) -> int:
     """Make a node write a snapshot of the records that it has applied. Nodes also write snapshots on their own; see the configs
     metadata.log.max.record.bytes.between.snapshots and metadata.log.max.snapshot.interval.ms.
     """
+    from kraftlab.admin.v1 import admin_pb2 as pb
+
     with connect(changes=True) as client:
-        answer = client.create_snapshot(endpoint_of(client, node_id))
+        answer = client.call_at(endpoint_of(client, node_id), pb.CreateSnapshotResponse, pb.CreateSnapshotRequest())
     view = _view(answer.snapshot)
     out = Output(as_json)
     out.lines([f"Node {answer.node_id} has written snapshot {view.name} ({view.size_bytes} bytes)."])
@@ -90,6 +92,7 @@ Examples:
 @json_option
 def list_of_node(node_id: int | None, directory: str | None, as_json: bool) -> int:
     """List the finished snapshots of a node, oldest first. The node's log starts where the oldest snapshot ends."""
+    from kraftlab.admin.v1 import admin_pb2 as pb
     from kraftlab.node.history import while_files_vanish
 
     out = Output(as_json)
@@ -102,7 +105,7 @@ def list_of_node(node_id: int | None, directory: str | None, as_json: bool) -> i
         return DONE
 
     with connect() as client:
-        answer = client.list_snapshots(endpoint_of(client, node_id))
+        answer = client.call_at(endpoint_of(client, node_id), pb.ListSnapshotsResponse, pb.ListSnapshotsRequest())
     views = [_view(found) for found in answer.snapshots]
     out.lines([f"Node {answer.node_id}: log from offset {answer.log_start_offset} to {answer.log_end_offset}"])
     if answer.is_repairing:

@@ -21,8 +21,10 @@ YES = frozenset({"y", "yes"})
 
 def bring_online(client: AdminClient, broker: int, log_dir: str, out: Output) -> None:
     """Let a broker take a log directory back."""
-    replicas = client.online_log_dir(broker, log_dir).replicas
-    known = next((found for found in client.log_dirs(broker, []) if found.log_dir == log_dir), None)
+    from kraftlab.admin.v1 import admin_pb2 as pb
+
+    replicas = client.call_broker(broker, pb.OnlineLogDirResponse, pb.OnlineLogDirRequest(log_dir=log_dir)).replicas
+    known = next((found for found in client.describe_log_dirs(broker, []) if found.log_dir == log_dir), None)
     lines = [f"Log directory {log_dir} of broker {broker} is online."]
     lines += [f"  {each.topic_name}-{each.partition_index}: {_outcome(each)}" for each in replicas]
     out.lines(lines)
@@ -50,14 +52,16 @@ def _outcome(replica: pb.ReturnedReplica) -> str:
 
 def resolve(client: AdminClient, broker: int, name: str, out: Output, *, promote: bool, force: bool) -> None:
     """Promote or drop the copy that is named by its partition or its path, after a confirmation."""
-    copy = _find(client.log_dirs(broker, []), broker, name)
+    from kraftlab.admin.v1 import admin_pb2 as pb
+
+    copy = _find(client.describe_log_dirs(broker, []), broker, name)
     if copy.doubt and copy.log_end_offset is None:
         raise CommandFailed(f"Error: {describe_copy(broker, copy)}")
     partition = f"{copy.topic_name}-{copy.partition_index}"
     out.lines([describe_copy(broker, copy), loss(copy, promote=promote)])
     if not force:
         _confirm(out.as_json, "Promote it" if promote else "Drop it")
-    client.resolve_replica_copy(broker, copy.path, promote=promote)
+    client.call_broker(broker, pb.ResolveReplicaCopyResponse, pb.ResolveReplicaCopyRequest(path=copy.path, promote=promote))
     out.lines([f"The copy of {partition} was {'promoted' if promote else 'dropped'}."])
     out.result({"broker": broker, "partition": partition, "path": copy.path, "action": "promote" if promote else "drop"})
 

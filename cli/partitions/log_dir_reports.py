@@ -12,10 +12,11 @@ from collections.abc import Iterable
 import click
 import msgspec
 
-from kraftlab.client import AdminClient, answer_of
+from kraftlab.client import AdminClient, EntriesFailed
 from kraftlab.client.log_dirs import LogDirFilter, moves_of
-from kraftlab.client.results import AllLogDirs, LogDirMoves
+from kraftlab.client.results import AllLogDirs, LogDirMoves, Topic
 from kraftlab.common.clock import wall_clock_ms
+from kraftlab.common.errors import ErrorCode
 
 from ..output import CommandFailed, Output, WrongUse, print_json
 from ..reassign.moves_text import silent_document
@@ -25,7 +26,6 @@ from .log_dir_repairs import describe_copy
 from .screen import Screen
 
 WATCH_S = 1.0
-UNKNOWN_TOPIC = 3
 
 
 class Filters(msgspec.Struct, frozen=True):
@@ -97,7 +97,7 @@ def _show(found: LogDirMoves, out: Output, screen: Screen, watches: bool) -> Non
 
 def _ask_all(client: AdminClient, wanted: Filters, *, only_filling: bool = False) -> AllLogDirs:
     """Ask the wanted brokers, by default all registered ones, fenced ones too."""
-    brokers = _brokers(wanted, [broker.broker_id for broker in client.cluster().brokers])
+    brokers = _brokers(wanted, [broker.broker_id for broker in client.describe_cluster(include_fenced_brokers=True).brokers])
     described = client.all_log_dirs(msgspec.structs.replace(_filter(client, wanted), only_filling=only_filling), brokers=brokers)
     _check_directories(client, described, wanted, brokers)
     return described
@@ -122,12 +122,18 @@ def _filter(client: AdminClient, wanted: Filters) -> LogDirFilter:
     topics = sorted({*wanted.topics.split(",")}) if wanted.topics else None
     partitions = [_partition(name) for name in wanted.partitions.split(",")] if wanted.partitions else None
     names = sorted({*(topics or ()), *(topic for topic, _ in partitions or ())})
-    described = answer_of(lambda: client.describe_topics(names)).topics if names else ()
-    missing = [topic.name for topic in described if topic.error_code == UNKNOWN_TOPIC]
+    described: dict[str, Topic] = {}
+    missing: list[str] = []
+    try:
+        described = client.describe_topics(names) if names else {}
+    except EntriesFailed as error:
+        described = error.response
+        refused = {name: error.failures[f"topic {name}"] for name in names if name not in described}
+        missing = [name for name, failure in refused.items() if failure.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     if missing:
         option = "--topic-list" if topics and {*missing} & {*topics} else "--partition-list"
         raise CommandFailed(f"ERROR: The given topics do not exist from {option}: {','.join(missing)}")
-    existing = {(topic.name, entry.partition_index) for topic in described for entry in topic.partitions}
+    existing = {(topic.name, entry.partition_index) for topic in described.values() for entry in topic.partitions}
     gone = [f"{topic}-{index}" for topic, index in partitions or () if (topic, index) not in existing]
     if gone:
         raise CommandFailed(f"ERROR: The given partitions do not exist from --partition-list: {','.join(gone)}")

@@ -13,6 +13,7 @@ from kraftlab.common.exit_codes import DONE
 from ..completion.values import offer
 from ..connection import connect, required_servers
 from ..output import CommandFailed, Output, WrongUse, json_option
+from .text import shown
 
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient
@@ -165,7 +166,7 @@ Example:
 def transfer_leadership(controller_id: int, timeout_ms: int, as_json: bool) -> int:
     """Make the leader resign in favour of another voter, and wait until a leader is elected. No acknowledged write is lost."""
     with connect(changes=True, timeout_ms=timeout_ms) as client:
-        before = client.describe_quorum().leader_id
+        before = shown(client.describe_quorum().leader_id)
         client.transfer_leadership(controller_id, timeout_ms=timeout_ms)
         leader_id, epoch = _wait_for_leader(client, controller_id, before)
     if leader_id != controller_id:
@@ -186,6 +187,7 @@ def _wait_for_leader(client: AdminClient, wanted: int, before: int) -> tuple[int
     deadline = time.monotonic() + ELECTION_PATIENCE_S
     while True:
         quorum = client.describe_quorum()
-        if quorum.leader_id == wanted or quorum.leader_id != before or time.monotonic() > deadline:
-            return quorum.leader_id, quorum.leader_epoch
+        leader_id = shown(quorum.leader_id)
+        if leader_id == wanted or leader_id != before or time.monotonic() > deadline:
+            return leader_id, quorum.leader_epoch
         time.sleep(_POLL_S)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from kraftlab.common.clock import wall_clock_ms
@@ -14,11 +12,6 @@ from ..option_placement import AddressedGroup
 from ..output import Output, WrongUse, json_option, linearizable_option
 from . import changes as quorum_changes
 from .standalone_command import force_standalone
-
-if TYPE_CHECKING:
-    from kraftlab.admin.v1 import admin_pb2 as pb
-
-    from .text import QuorumView, ReplicaView
 
 
 @click.group(
@@ -61,44 +54,15 @@ def describe(status: bool, replication: bool, human_readable: bool, linearizable
     if status and human_readable:
         raise WrongUse("The option --human-readable is only supported along with --replication")
 
-    from .text import replication_lines, status_lines
+    from .text import document, replication_lines, status_lines
 
     out = Output(as_json)
     with connect(linearizable=linearizable) as client:
-        view = quorum_view(client.describe_quorum())
+        quorum = client.describe_quorum()
     now_ms = wall_clock_ms() if human_readable else None
-    out.lines(status_lines(view) if status else replication_lines(view, now_ms))
-    out.result(view)
+    out.lines(status_lines(quorum) if status else replication_lines(quorum, now_ms))
+    out.result(document(quorum))
     return DONE
-
-
-def quorum_view(response: pb.DescribeQuorumResponse) -> QuorumView:
-    from .text import QuorumView
-
-    return QuorumView(
-        response.cluster_id,
-        response.leader_id,
-        response.leader_epoch,
-        response.high_watermark,
-        tuple(_replica_view(replica) for replica in sorted(response.current_voters, key=lambda replica: replica.replica_id)),
-        tuple(_replica_view(replica) for replica in sorted(response.observers, key=lambda replica: replica.replica_id)),
-        response.kraft_version,
-        response.log_start_offset,
-        response.generation,
-    )
-
-
-def _replica_view(replica: pb.QuorumReplica) -> ReplicaView:
-    from .text import ReplicaView
-
-    return ReplicaView(
-        replica.replica_id,
-        replica.replica_directory_id,
-        replica.log_end_offset,
-        replica.last_fetch_timestamp,
-        replica.last_caught_up_timestamp,
-        tuple(f"{endpoint.name}://{endpoint.host}:{endpoint.port}" for endpoint in replica.endpoints),
-    )
 
 
 metadata_quorum.add_command(quorum_changes.add_controller)

@@ -17,6 +17,7 @@ from kraftlab.client import AdminClient, ClusterUnreachable, MoveOptions, Outcom
 from kraftlab.client.config_parts import config_changes
 from kraftlab.client.errors import api_error
 from kraftlab.client.moves import NO_OPTIONS
+from kraftlab.client.results import Reassignments, Topic
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.config.resources import ResourceType
 
@@ -32,13 +33,14 @@ from .directories import (
 from .plan import ANY, Placement, Plan, TopicPartition, TopicPartitionReplica, format_plan
 from .text import Answer, LogDirMoveState, OngoingReassignment, PartitionState
 
+MovesResponse = pb.AlterPartitionReassignmentsResponse | pb.CancelReassignmentsResponse | pb.RollbackPlanResponse
+
 PrintLines = Callable[[Iterable[str]], None]
 
 
-def describe(client: AdminClient, topics: Iterable[str]) -> dict[str, pb.DescribedTopic]:
+def describe(client: AdminClient, topics: Iterable[str]) -> dict[str, Topic]:
     """Return the existing topics by name."""
-    response = answer_of(lambda: client.describe_topics(topics))
-    return {topic.name: topic for topic in response.topics if not topic.error_code}
+    return answer_of(lambda: client.describe_topics(topics))
 
 
 def ongoing(client: AdminClient) -> dict[TopicPartition, OngoingReassignment]:
@@ -46,30 +48,25 @@ def ongoing(client: AdminClient) -> dict[TopicPartition, OngoingReassignment]:
     return ongoing_of(client.list_partition_reassignments())
 
 
-def ongoing_of(response: pb.ListPartitionReassignmentsResponse) -> dict[TopicPartition, OngoingReassignment]:
+def ongoing_of(listing: Reassignments) -> dict[TopicPartition, OngoingReassignment]:
     """Return the running reassignments of a listing."""
     return {
-        (topic.name, partition.partition_index): OngoingReassignment(
-            tuple(partition.replicas),
-            tuple(partition.adding_replicas),
-            tuple(partition.removing_replicas),
-            tuple(partition.original_replicas),
-            tuple(partition.target_replicas),
+        (entry.topic, entry.partition_index): OngoingReassignment(
+            entry.replicas, entry.adding_replicas, entry.removing_replicas, entry.original_replicas, entry.target_replicas
         )
-        for topic in response.topics
-        for partition in topic.partitions
+        for entry in listing.running
     }
 
 
-def queued_of(response: pb.ListPartitionReassignmentsResponse) -> list[TopicPartition]:
+def queued_of(listing: Reassignments) -> list[TopicPartition]:
     """Return the partitions of a listing whose targets wait for a slot."""
-    return [(entry.topic, entry.partition_index) for entry in response.queued]
+    return [(entry.topic, entry.partition_index) for entry in listing.queued]
 
 
-def _replicas_to_add(response: pb.ListPartitionReassignmentsResponse) -> set[TopicPartitionReplica]:
+def _replicas_to_add(listing: Reassignments) -> set[TopicPartitionReplica]:
     """Return the replicas that running and queued reassignments will add to their brokers."""
-    adding = {(*key, broker) for key, running in ongoing_of(response).items() for broker in running.adding}
-    waiting = {(entry.topic, entry.partition_index, broker) for entry in response.queued for broker in entry.target_replicas}
+    adding = {(*key, broker) for key, running in ongoing_of(listing).items() for broker in running.adding}
+    waiting = {(entry.topic, entry.partition_index, broker) for entry in listing.queued for broker in entry.target_replicas}
     return adding | waiting
 
 
@@ -87,7 +84,7 @@ def current_placements(client: AdminClient, wanted: Mapping[TopicPartition, Sequ
     ]
 
 
-def _current_replicas(topics: Mapping[str, pb.DescribedTopic], plan: Plan) -> dict[TopicPartition, tuple[int, ...]]:
+def _current_replicas(topics: Mapping[str, Topic], plan: Plan) -> dict[TopicPartition, tuple[int, ...]]:
     current: dict[TopicPartition, tuple[int, ...]] = {}
     for name in plan.topics():
         if name not in topics:
@@ -96,7 +93,7 @@ def _current_replicas(topics: Mapping[str, pb.DescribedTopic], plan: Plan) -> di
         partitions = {entry.partition_index: entry for entry in topics[placement.topic].partitions}
         if placement.partition not in partitions:
             raise ReassignmentFailed(f"Unable to find partition: {placement.name}")
-        current[placement.key] = tuple(partitions[placement.partition].replica_nodes)
+        current[placement.key] = partitions[placement.partition].replica_nodes
     return current
 
 
@@ -118,16 +115,13 @@ def generate(
         raise ReassignmentFailed(f"Topic {missing} not found.")
     alive = {broker.broker_id: broker for broker in client.describe_cluster().brokers}
     usable = [alive[broker] for broker in brokers if broker in alive]
-    with_rack = [broker for broker in usable if broker.HasField("rack")]
+    with_rack = [broker for broker in usable if broker.rack is not None]
     if rack_aware and with_rack and len(with_rack) != len(usable):
         raise ReassignmentFailed(
             "Not all brokers have rack information. Add --disable-rack-aware in command line to make replica assignment without "
             "rack information."
         )
-    candidates = [
-        UsableBroker(broker.broker_id, broker.rack if rack_aware and broker.HasField("rack") else None, False)
-        for broker in usable
-    ]
+    candidates = [UsableBroker(broker.broker_id, broker.rack if rack_aware else None, False) for broker in usable]
     current: dict[TopicPartition, Sequence[int]] = {}
     proposed: list[Placement] = []
     running = ongoing_of(client.list_partition_reassignments())
@@ -135,7 +129,7 @@ def generate(
         partitions = sorted(topics[name].partitions, key=lambda entry: entry.partition_index)
         for entry in partitions:
             move = running.get((name, entry.partition_index))
-            current[name, entry.partition_index] = move.before if move is not None else tuple(entry.replica_nodes)
+            current[name, entry.partition_index] = move.before if move is not None else entry.replica_nodes
         first = running.get((name, partitions[0].partition_index))
         factor = len(first.after if first is not None else partitions[0].replica_nodes)
         placed = place(candidates, len(partitions), factor, random.Random(name))
@@ -294,7 +288,7 @@ class Execution:
             self._print([text.move_line(replica, moves[replica])])
 
 
-def partition_errors(response: pb.AlterPartitionReassignmentsResponse) -> dict[TopicPartition, str]:
+def partition_errors(response: MovesResponse) -> dict[TopicPartition, str]:
     """Return the errors of an answer by partition."""
     return {
         (topic.name, entry.partition_index): api_error(entry.error_code, entry.error_message).message or ""
@@ -360,7 +354,7 @@ class Verification:
         for placement in plan.partitions:
             entries = topics[placement.topic].partitions if placement.topic in topics else ()
             found = next((entry for entry in entries if entry.partition_index == placement.partition), None)
-            replicas = tuple(found.replica_nodes) if found is not None else ()
+            replicas = found.replica_nodes if found is not None else ()
             self.partitions[placement.key] = PartitionState(replicas, placement.replicas, placement.key in running)
         moves = plan.moves()
         places, silent = directories(client, moves)
@@ -435,11 +429,13 @@ def preview_cancel(
 
 def _request_cancel(
     client: AdminClient, plan: Plan | None, topics: Sequence[str] | None, options: MoveOptions
-) -> pb.AlterPartitionReassignmentsResponse | None:
+) -> MovesResponse | None:
     """Request the cancel; return None if no reassignment of the plan runs or waits."""
     try:
         if plan is None:
-            return answer_of(lambda: client.cancel_partition_reassignments(topics, options=options))
+            return answer_of(
+                lambda: client.cancel_reassignments(topics, validate_only=options.validate_only, force=options.force)
+            )
         listing = client.list_partition_reassignments()
         busy = [*ongoing_of(listing), *queued_of(listing)]
         wanted = dict.fromkeys(key for key in busy if key in plan.targets())
@@ -448,7 +444,7 @@ def _request_cancel(
         raise ReassignmentFailed(f"Error: {error.message or error}") from None
 
 
-def after_of(response: pb.AlterPartitionReassignmentsResponse) -> dict[TopicPartition, OngoingReassignment]:
+def after_of(response: MovesResponse) -> dict[TopicPartition, OngoingReassignment]:
     """Return the partitions of an answer as they are after the request; as they would be after a validation."""
     return {
         (topic.name, entry.partition_index): OngoingReassignment(

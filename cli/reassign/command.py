@@ -483,14 +483,13 @@ def _list(client: AdminClient, out: Output, options: Options) -> int:
     from .actions import ongoing_of
     from .moves import directory_moves
 
-    response = client.list_partition_reassignments()
-    running = ongoing_of(response)
-    out.lines(text.list_lines(running))
+    listing = client.list_partition_reassignments()
+    out.lines(text.list_lines(ongoing_of(listing)))
     between_directories = directory_moves(client) if options.details else moves_text.NO_MOVES
     if options.details:
-        out.lines(moves_text.detail_lines(response, out.width))
+        out.lines(moves_text.detail_lines(listing, out.width))
         out.lines(moves_text.directory_lines(between_directories.moves, out.width))
-    out.result(moves_text.document(response, between_directories))
+    out.result(moves_text.document(listing, between_directories))
     return out.silent_brokers(between_directories.silent)
 
 

@@ -9,7 +9,16 @@ import msgspec
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, MoveOptions, answer_of
 from kraftlab.client.log_dirs import LogDirFilter, moves_of
-from kraftlab.client.results import AllLogDirs, LogDirMove, LogDirMoves, LogDirReplica
+from kraftlab.client.results import (
+    AllLogDirs,
+    LogDirMove,
+    LogDirMoves,
+    LogDirReplica,
+    MoveBlocker,
+    Partition,
+    QueuedReassignment,
+    Reassignment,
+)
 from kraftlab.common.errors import ApiError
 
 from ..tables import bytes_text
@@ -49,9 +58,9 @@ def roll_back(client: AdminClient, plan_id: str, options: MoveOptions, timeout_m
     return RolledBack(after, [key for key in after if after[key] != before.get(key)], moves)
 
 
-def _request_rollback(client: AdminClient, plan_id: str, options: MoveOptions) -> pb.AlterPartitionReassignmentsResponse:
+def _request_rollback(client: AdminClient, plan_id: str, options: MoveOptions) -> pb.RollbackPlanResponse:
     try:
-        response = answer_of(lambda: client.rollback_reassignment(plan_id, options=options))
+        response = answer_of(lambda: client.rollback_plan(plan_id, options=options))
     except ApiError as error:
         raise ReassignmentFailed(f"Error: {error.message or error}") from None
     errors = partition_errors(response)
@@ -63,16 +72,14 @@ def _request_rollback(client: AdminClient, plan_id: str, options: MoveOptions) -
 def _sets_of(client: AdminClient, topics: Set[str]) -> dict[TopicPartition, OngoingReassignment]:
     """Return the replicas of all partitions of the topics, with adding and removing replicas."""
     return {
-        (name, entry.partition_index): OngoingReassignment(
-            tuple(entry.replica_nodes), tuple(entry.adding_replicas), tuple(entry.removing_replicas)
-        )
+        (name, entry.partition_index): OngoingReassignment(entry.replica_nodes, entry.adding_replicas, entry.removing_replicas)
         for name, topic in describe(client, topics).items()
         for entry in topic.partitions
     }
 
 
 def _directory_moves(
-    client: AdminClient, response: pb.AlterPartitionReassignmentsResponse
+    client: AdminClient, response: pb.RollbackPlanResponse
 ) -> tuple[dict[TopicPartitionReplica, str], dict[TopicPartitionReplica, str]]:
     """Return (target paths by replica, reasons by replica that cannot return to its directory)."""
     wanted = {
@@ -116,8 +123,8 @@ def replica_states(client: AdminClient, plan: Plan) -> dict[TopicPartitionReplic
     partitions = {(name, entry.partition_index): entry for name, topic in topics.items() for entry in topic.partitions}
     wanted = {placement.key: {*placement.replicas} for placement in plan.partitions}
     for key, replicas in wanted.items():
-        if key in partitions:
-            replicas.add(partitions[key].leader_id)
+        if key in partitions and (leader := partitions[key].leader_id) is not None:
+            replicas.add(leader)
     asked = {broker for replicas in wanted.values() for broker in replicas if not brokers.get(broker, True)}
     described = client.all_log_dirs(LogDirFilter(partitions=sorted(wanted)), brokers=asked)
     seen = _Seen(
@@ -128,7 +135,7 @@ def replica_states(client: AdminClient, plan: Plan) -> dict[TopicPartitionReplic
         {_replica_of(move): move for move in moves_of(described).moves if move.replica.is_future_key},
         plan.moves(),
         described.silent.keys(),
-        {(topic.name, entry.partition_index): entry for topic in listed.topics for entry in topic.partitions},
+        {(entry.topic, entry.partition_index): entry for entry in listed.running},
         {(entry.topic, entry.partition_index): entry for entry in listed.queued},
     )
     found = {
@@ -151,14 +158,14 @@ class _Seen(msgspec.Struct, frozen=True):
     """
 
     topics: Set[str]
-    partitions: Mapping[TopicPartition, pb.DescribedPartition]
+    partitions: Mapping[TopicPartition, Partition]
     brokers: Mapping[int, bool]
     logs: Mapping[TopicPartitionReplica, tuple[str, LogDirReplica]]
     moves: Mapping[TopicPartitionReplica, LogDirMove]
     targets: Mapping[TopicPartitionReplica, str]
     silent: Set[int]
-    moving: Mapping[TopicPartition, pb.OngoingPartitionReassignment]
-    queued: Mapping[TopicPartition, pb.QueuedReassignment]
+    moving: Mapping[TopicPartition, Reassignment]
+    queued: Mapping[TopicPartition, QueuedReassignment]
 
 
 def _logs(described: AllLogDirs) -> dict[TopicPartitionReplica, tuple[str, LogDirReplica]]:
@@ -198,7 +205,7 @@ def _state(seen: _Seen, key: TopicPartition, broker: int) -> ReplicaState:
         return ReplicaState(IN_SYNC, 0)
     # A replica with every record that is not in the ISR yet counts as behind by one.
     _, own = seen.logs[*key, broker]
-    _, leader = seen.logs.get((*key, partition.leader_id), ("", own))
+    _, leader = ("", own) if partition.leader_id is None else seen.logs.get((*key, partition.leader_id), ("", own))
     if own.log_end_offset < 0:  # Kafka's brokers report sizes only.
         bytes_behind = max(leader.partition_size - own.partition_size, 1)
         return ReplicaState(f"Behind: {bytes_text(bytes_behind)} behind", bytes_behind=bytes_behind)
@@ -217,7 +224,7 @@ def _with_directory(seen: _Seen, replica: TopicPartitionReplica, state: ReplicaS
     left, rate, eta_ms = move.replica.bytes_left, move.replica.bytes_per_second, move.eta_ms
     where = target if move.log_dir == target else f"{move.log_dir} instead of {target}"
     return ReplicaState(
-        f"Moving to {where}: {bytes_text(-1 if left is None else left)} left",
+        f"Moving to {where}: {bytes_text(left)} left",
         bytes_behind=max(left or 0, 1),
         bytes_per_second=-1 if rate is None else rate,
         eta_ms=-1 if eta_ms is None else eta_ms,
@@ -231,7 +238,7 @@ def _unfinished(seen: _Seen, key: TopicPartition) -> ReplicaState:
     return ReplicaState("In sync, reassignment not complete", waits=True, why=waits_for)
 
 
-def _blockers_text(blockers: Iterable[pb.MoveBlocker]) -> str:
+def _blockers_text(blockers: Iterable[MoveBlocker]) -> str:
     return "; ".join(blocker.text for blocker in blockers)
 
 
@@ -259,4 +266,5 @@ def _with_move(seen: _Seen, key: TopicPartition, broker: int, state: ReplicaStat
     copied = next((progress for progress in entry.progress if progress.broker_id == broker), None)
     if copied is None or state.waits:
         return msgspec.structs.replace(state, why=why)
-    return msgspec.structs.replace(state, bytes_per_second=copied.bytes_per_second, eta_ms=copied.eta_ms, why=why)
+    rate, eta_ms = (-1 if each is None else each for each in (copied.bytes_per_second, copied.eta_ms))
+    return msgspec.structs.replace(state, bytes_per_second=rate, eta_ms=eta_ms, why=why)

@@ -6,10 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from google.protobuf.message import Message
-
-from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.client.results import LogDirMove, LogDirMoves
+from kraftlab.client.results import LogDirMove, LogDirMoves, QueuedReassignment, Reassignment, Reassignments
 
 from ..tables import aligned, bytes_text, time_text, utc_text
 
@@ -42,17 +39,17 @@ def progress_cells(move: LogDirMove) -> tuple[str, str, str]:
     """Return bytes left, rate and time to go."""
     left, rate = move.replica.bytes_left, move.replica.bytes_per_second
     return (
-        bytes_text(-1 if left is None else left),
+        bytes_text(left),
         "?" if rate is None else f"{bytes_text(rate)}/s",
-        time_text(-1 if move.eta_ms is None else move.eta_ms),
+        time_text(move.eta_ms),
     )
 
 
-def detail_lines(response: pb.ListPartitionReassignmentsResponse, width_max: int | None = None) -> list[str]:
+def detail_lines(listing: Reassignments, width_max: int | None = None) -> list[str]:
     """Return the tables of a listing: moves, blockers, queue and plans. Tables wider than `width_max` are stacked."""
     table = partial(aligned, width_max=width_max)
     lines: list[str] = []
-    moving = [(f"{topic.name}-{entry.partition_index}", entry) for topic in response.topics for entry in topic.partitions]
+    moving = [(f"{entry.topic}-{entry.partition_index}", entry) for entry in listing.running]
     if moving:
         header = ("PARTITION", "MOVE", "FROM", "TO", "DONE", "LEFT", "RATE", "ETA", "THROTTLE", "BY", "REASON")
         lines += ["", *table([header, *(_moving_row(name, entry) for name, entry in sorted(moving, key=lambda m: m[0]))])]
@@ -60,15 +57,15 @@ def detail_lines(response: pb.ListPartitionReassignmentsResponse, width_max: int
         if blockers:
             rows = [(name, str(blocker.broker_id), blocker.state, blocker.text) for name, blocker in blockers]
             lines += ["", *table([("WAITS FOR", "BROKER", "STATE", "WHY"), *rows])]
-        if not response.has_progress:
-            lines += ["", ONLY_CONTROLLER if response.header.metadata_offset else ONLY_SIZES]
-    if response.queued:
+        if not listing.has_progress:
+            lines += ["", ONLY_CONTROLLER if listing.metadata_offset else ONLY_SIZES]
+    if listing.queued:
         header_of_queue = ("QUEUE", "PARTITION", "MOVE", "FROM", "TO", "SIZE", "PRIORITY", "WAITS FOR")
-        lines += ["", *table([header_of_queue, *map(_queued_row, response.queued)])]
-    if response.plans:
+        lines += ["", *table([header_of_queue, *map(_queued_row, listing.queued)])]
+    if listing.plans:
         plans = [
             (plan.plan_id, utc_text(plan.created_ms), str(plan.partitions), str(plan.running), str(plan.queued), plan.initiator)
-            for plan in response.plans
+            for plan in listing.plans
         ]
         lines += ["", *table([("PLAN", "CREATED", "PARTITIONS", "RUNNING", "QUEUED", "BY"), *plans])]
     return lines
@@ -78,8 +75,7 @@ def _ids(values: Sequence[int]) -> str:
     return ",".join(map(str, values))
 
 
-def _moving_row(name: str, entry: pb.OngoingPartitionReassignment) -> tuple[str, ...]:
-    has_rate = entry.bytes_done >= 0
+def _moving_row(name: str, entry: Reassignment) -> tuple[str, ...]:
     return (
         name,
         entry.move_id or "-",
@@ -87,15 +83,15 @@ def _moving_row(name: str, entry: pb.OngoingPartitionReassignment) -> tuple[str,
         _ids(entry.target_replicas),
         bytes_text(entry.bytes_done),
         bytes_text(entry.bytes_left),
-        f"{bytes_text(entry.bytes_per_second)}/s" if has_rate else "?",
+        f"{bytes_text(entry.bytes_per_second)}/s" if entry.bytes_done is not None else "?",
         time_text(entry.eta_ms),
-        f"{bytes_text(entry.limit)}/s" if entry.HasField("limit") else "-",
+        f"{bytes_text(entry.limit)}/s" if entry.limit is not None else "-",
         entry.initiator or "-",
         entry.reason or "-",
     )
 
 
-def _queued_row(entry: pb.QueuedReassignment) -> tuple[str, ...]:
+def _queued_row(entry: QueuedReassignment) -> tuple[str, ...]:
     return (
         str(entry.position),
         f"{entry.topic}-{entry.partition_index}",
@@ -108,21 +104,18 @@ def _queued_row(entry: pb.QueuedReassignment) -> tuple[str, ...]:
     )
 
 
-def document(response: pb.ListPartitionReassignmentsResponse, moves: LogDirMoves) -> dict[str, object]:
+def document(listing: Reassignments, moves: LogDirMoves) -> dict[str, object]:
     """Return the listing as a JSON document; `moves` are those between directories."""
     return {
-        "reassignments": sorted(
-            (_moving_document(topic.name, entry) for topic in response.topics for entry in topic.partitions),
-            key=lambda move: (move["topic"], move["partition"]),
-        ),
+        "reassignments": sorted(map(_moving_document, listing.running), key=lambda move: (move["topic"], move["partition"])),
         "queued": [
             {"topic": entry.topic, "partition": entry.partition_index, **_fields(entry, _QUEUED_FIELDS)}
-            for entry in response.queued
+            for entry in listing.queued
         ],
-        "plans": [_fields(plan, _PLAN_FIELDS) for plan in response.plans],
+        "plans": [_fields(plan, _PLAN_FIELDS) for plan in listing.plans],
         "directory_moves": [move_document(move) for move in moves.moves],
         "silent_brokers": silent_document(moves.silent),
-        "metadata_offset": response.header.metadata_offset,
+        "metadata_offset": listing.metadata_offset,
     }
 
 
@@ -154,30 +147,20 @@ _MOVE_FIELDS = ("move_id", "plan_id", "initiator", "reason")
 _QUEUED_FIELDS = ("position", "replicas", "target_replicas", *_MOVE_FIELDS, "queued_ms", "priority", "size_bytes", "waits_for")
 _REPLICA_FIELDS = ("replicas", "adding_replicas", "removing_replicas", "original_replicas", "target_replicas")
 _THROTTLE_FIELDS = ("throttle", "limit", "throttle_until_ms")
-_UNKNOWN_IF_NEGATIVE = ("bytes_done", "bytes_left", "bytes_per_second", "eta_ms", "size_bytes", "started_ms")
 
 
-def _fields(entry: Any, names: Iterable[str]) -> dict[str, Any]:
-    """Return fields of a message or struct by name, None for a field that is not set or not known."""
-    return {name: _plain(entry, name) for name in names}
+def _fields(entry: object, names: Iterable[str]) -> dict[str, Any]:
+    """Return fields of a result by name."""
+    return {name: getattr(entry, name) for name in names}
 
 
-def _plain(entry: Any, name: str) -> Any:
-    value = getattr(entry, name)
-    if isinstance(entry, Message) and entry.DESCRIPTOR.fields_by_name[name].has_presence and not entry.HasField(name):
-        return None
-    if name in _UNKNOWN_IF_NEGATIVE and value < 0:
-        return None
-    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
-
-
-def _moving_document(topic: str, entry: pb.OngoingPartitionReassignment) -> dict[str, Any]:
+def _moving_document(entry: Reassignment) -> dict[str, Any]:
     return {
-        "topic": topic,
+        "topic": entry.topic,
         "partition": entry.partition_index,
         **_fields(entry, (*_REPLICA_FIELDS, *_MOVE_FIELDS, "started_ms", *_THROTTLE_FIELDS, "partition_epoch")),
         **_fields(entry, ("bytes_done", "bytes_left")),
-        "bytes_per_second": entry.bytes_per_second if entry.bytes_done >= 0 else None,
+        "bytes_per_second": entry.bytes_per_second if entry.bytes_done is not None else None,
         **_fields(entry, ("eta_ms",)),
         "progress": [
             {"broker": replica.broker_id, **_fields(replica, ("bytes_done", "bytes_left", "bytes_per_second", "eta_ms"))}

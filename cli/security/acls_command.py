@@ -149,8 +149,9 @@ def _find(client: AdminClient, pattern: Pattern | None) -> Rules:
     """Return the rules of a pattern, of every pattern for None."""
     from kraftlab.admin.v1 import admin_pb2 as pb
 
-    wanted = None if pattern is None else pb.DescribeAclsRequest(**_every_rule(pattern))
-    return described(client.describe_acls(wanted).resources)
+    any_rule = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
+    request = pb.DescribeAclsRequest(**(any_rule if pattern is None else _every_rule(pattern)))
+    return described(client.call(pb.DescribeAclsResponse, request).resources)
 
 
 def _every_rule(pattern: Pattern) -> dict[str, Any]:
@@ -207,7 +208,7 @@ def _add(client: AdminClient, out: Output, options: Options) -> None:
                 )
                 for entry in new
             ]
-            client.create_acls(creations)
+            client.call(pb.CreateAclsResponse, pb.CreateAclsRequest(creations=creations))
             added += [document(pattern, entry) for entry in new]
     out.result({"added": added, "existing": existing})
 
@@ -235,7 +236,7 @@ def _remove(client: AdminClient, out: Output, options: Options) -> None:
             for entry in entries
         ]
         filters = filters or [pb.DeleteAclsFilter(**whole)]
-        results = client.delete_acls(filters).filter_results
+        results = client.call(pb.DeleteAclsResponse, pb.DeleteAclsRequest(filters=filters)).filter_results
         removed += [_document_of(acl) for result in results for acl in result.matching_acls]
     out.result({"removed": removed})
 

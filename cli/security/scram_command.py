@@ -51,7 +51,8 @@ def alter(client: AdminClient, out: Output, entities: Sequence[Entity], changes:
         raise BadArgument(f"SCRAM credentials are changed alone; change {', '.join(others)} with another command")
     upsertions = [_upsertion(user.name, key, value) for key, value in changes.added.items()]
     deletions = [pb.ScramCredentialDeletion(name=user.name, mechanism=MECHANISMS[key]) for key in changes.deleted]
-    client.alter_user_scram_credentials(upsertions, deletions)
+    request = pb.AlterUserScramCredentialsRequest(upsertions=upsertions, deletions=deletions)
+    client.call(pb.AlterUserScramCredentialsResponse, request)
     out.lines([updated_line(user), *([NOT_USED] if upsertions and not client.speaks_kafka else [])])
     out.result({"updated": {"type": user.kind.singular, "name": user.name}})
 
@@ -83,8 +84,10 @@ def find(client: AdminClient, entities: Sequence[Entity]) -> list[Credential]:
     user = entities[0]
     if len(entities) > 1 or user.kind.plural != "users" or (user.name is None and not user.is_any):
         return []
-    users = None if user.name is None else [user.name]
-    response = answer_of(lambda: client.describe_user_scram_credentials(users))
+    request = pb.DescribeUserScramCredentialsRequest()
+    if user.name is not None:
+        request.users.values.add(name=user.name)
+    response = answer_of(lambda: client.call(pb.DescribeUserScramCredentialsResponse, request))
     results = [result for result in response.results if result.error_code != ErrorCode.RESOURCE_NOT_FOUND]
     raise_first_error(results)
     return [

@@ -210,7 +210,7 @@ def _all_names(client: AdminClient, options: Options) -> list[str]:
     """Return the names that --topic and --exclude-internal select, sorted. CommandFailed if --topic selects none."""
     from .text import matching
 
-    described = client.describe_topics().topics
+    described = client.describe_topics().values()
     known = sorted(topic.name for topic in described if not (topic.is_internal and options.exclude_internal))
     if options.topic is None:
         return known
@@ -278,7 +278,7 @@ def _grow_as_assigned(client: AdminClient, names: list[str], count: int, assigne
     from .text import parse_assignment
 
     assignment = list(parse_assignment(assigned).values())
-    counts = {topic.name: len(topic.partitions) for topic in client.describe_topics(names).topics}
+    counts = {name: len(topic.partitions) for name, topic in client.describe_topics(names).items()}
     wanted = {name: NewPartitions(count, assignment[counts[name] :]) for name in names}
     if wanted:
         client.create_partitions(wanted)
@@ -302,13 +302,12 @@ def topic_views(client: AdminClient, names: list[str]) -> list[TopicView]:
 
     from .text import PartitionView, TopicView
 
-    described = [topic for topic in answer_of(lambda: client.describe_topics(names)).topics if not topic.error_code]
-    resources = [pb.DescribeConfigsResource(resource_type=ResourceType.TOPIC, resource_name=topic.name) for topic in described]
-    entries = {result.resource_name: result.configs for result in answer_of(lambda: client.describe_configs(resources)).results}
+    described = answer_of(lambda: client.describe_topics(names)).values()
+    found = answer_of(lambda: client.describe_configs([(ResourceType.TOPIC, topic.name) for topic in described]))
     views = []
     for topic in described:
-        configs = sorted(entries.get(topic.name, ()), key=lambda entry: entry.name)
-        minimum = next((entry.value for entry in configs if entry.name == "min.insync.replicas"), "1")
+        configs = sorted(found.get((ResourceType.TOPIC, topic.name), ()), key=lambda entry: entry.name)
+        values = {entry.name: entry.value or "" for entry in configs}
         views.append(
             TopicView(
                 topic.name,
@@ -316,20 +315,20 @@ def topic_views(client: AdminClient, names: list[str]) -> list[TopicView]:
                 tuple(
                     PartitionView(
                         entry.partition_index,
-                        entry.leader_id,
-                        tuple(entry.replica_nodes),
-                        tuple(entry.isr_nodes),
-                        tuple(entry.adding_replicas),
-                        tuple(entry.removing_replicas),
-                        tuple(entry.eligible_leader_replicas),
-                        tuple(entry.last_known_elr),
+                        -1 if entry.leader_id is None else entry.leader_id,
+                        entry.replica_nodes,
+                        entry.isr_nodes,
+                        entry.adding_replicas,
+                        entry.removing_replicas,
+                        entry.eligible_leader_replicas,
+                        entry.last_known_elr,
                     )
                     for entry in sorted(topic.partitions, key=lambda entry: entry.partition_index)
                 ),
-                {entry.name: entry.value for entry in configs if entry.config_source != pb.CONFIG_SOURCE_DEFAULT_CONFIG},
+                {entry.name: values[entry.name] for entry in configs if entry.config_source != pb.CONFIG_SOURCE_DEFAULT_CONFIG},
                 topic.is_internal,
                 any(entry.config_source == pb.CONFIG_SOURCE_DYNAMIC_TOPIC_CONFIG for entry in configs),
-                int(minimum),
+                int(values.get("min.insync.replicas", "1")),
             )
         )
     return views

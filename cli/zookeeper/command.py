@@ -172,7 +172,7 @@ def _existing(client: AdminClient, topics: Sequence[TopicZnode], plan: Sequence[
     wanted = {(entry.topic, entry.partition): entry for entry in plan}
     names = {znode.topic: len(znode.partitions) for znode in topics}
     existing: set[str] = set()
-    for topic in client.describe_topics().topics:
+    for topic in client.describe_topics().values():
         if topic.name not in names:
             continue
         if len(topic.partitions) != names[topic.name]:

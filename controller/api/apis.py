@@ -132,11 +132,14 @@ HANDLERS: dict[str, Handler] = {
     "DescribeConfigs": Handler(_describe_configs, is_long=config_description.is_long),
     "AlterPartitionReassignments": Handler(
         reassignments.alter,
-        reassignments.is_empty_request,
+        "topics",
         reassignments.name_initiator,
         reassignments.answer_empty_request,
         is_long=reassignments.is_long,
     ),
+    "CancelReassignments": Handler(reassignments.cancel, is_long=reassignments.is_long_cancel),
+    "RollbackPlan": Handler(reassignments.roll_back, prepare=reassignments.name_initiator, is_long=lambda image, request: True),
+    "ForgetPlans": Handler(reassignments.forget_plans, "plan_ids"),
     "ListPartitionReassignments": Handler(_list_reassignments, is_long=is_long_listing),
     "AlterReplicationFactors": Handler(
         kip_179.alter_replication_factors, "topics", reassignments.name_initiator, is_long=kip_179.are_long_factors

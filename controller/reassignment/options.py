@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.common.errors import ApiError, ErrorCode
@@ -15,26 +15,17 @@ THROTTLE_FOR_MAX_MS = 10 * 365 * 24 * 3600 * 1000
 PRIORITY_MAX = 1_000_000
 
 
-class _MoveRequest(Protocol):
-    """Fields that all requests for moves have."""
-
-    validate_only: bool
-    reason: str
-    initiator: str
-    queued: bool
-    priority: int
-    throttle: int
-    throttle_expires_ms: int
-    plan_id: str
-
-    def HasField(self, name: str, /) -> bool: ...
+MoveRequest = (
+    admin_pb2.AlterPartitionReassignmentsRequest | admin_pb2.RollbackPlanRequest | admin_pb2.AlterReplicationFactorsRequest
+)
+"""Requests that start moves."""
 
 
 class ReassignmentOptions(NamedTuple):
     """`throttle` None: not given; 0: remove the throttle."""
 
-    initiator: str
-    reason: str
+    initiator: str = ANONYMOUS
+    reason: str = ""
     plan_id: str | None = None
     throttle: int | None = None
     throttle_for_ms: int | None = None
@@ -45,14 +36,8 @@ class ReassignmentOptions(NamedTuple):
     allows_size_change: bool = True
 
     @classmethod
-    def of_request(cls, request: admin_pb2.AlterPartitionReassignmentsRequest) -> ReassignmentOptions:
+    def of_request(cls, request: MoveRequest) -> ReassignmentOptions:
         """ApiError INVALID_REQUEST for an invalid value."""
-        allows = not request.HasField("allow_replication_factor_change") or request.allow_replication_factor_change
-        return cls.of_common(request)._replace(force=request.force, allows_size_change=allows)
-
-    @classmethod
-    def of_common(cls, request: _MoveRequest | admin_pb2.AlterReplicationFactorsRequest) -> ReassignmentOptions:
-        """Options that all requests for moves have. ApiError INVALID_REQUEST."""
         throttle = request.throttle if request.HasField("throttle") else None
         throttle_for_ms = request.throttle_expires_ms if request.HasField("throttle_expires_ms") else None
         plan_id = request.plan_id if request.HasField("plan_id") else None
@@ -77,6 +62,7 @@ class ReassignmentOptions(NamedTuple):
             throttle_for_ms,
             request.queued,
             request.priority,
+            force=not isinstance(request, admin_pb2.AlterReplicationFactorsRequest) and request.force,
             validate_only=request.validate_only,
         )
 

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments: start, replace, queue, cancel and roll back (KIP-455, KIP-860, and more).
+"""Reassignments: start, replace, queue, cancel and roll back (KIP-455, KIP-860, and more).
 
 Theory of operation. Every entry is judged against the state before the request. Entries that fail do not stop the others, and
 all records of a request form one atomic change. A partition that a request names twice is refused in each entry, since only
@@ -16,7 +16,7 @@ Options beyond Kafka's:
 * *Queue.* `queueing.py` judges queued targets at once, together with the whole queue. Targets that may not start become a
   QueueMoves record, and `upkeep.py` starts them when slots get free.
 * *Plans.* A request with a plan id keeps the previous state of its partitions (`plans.py`). A rollback turns that state into
-  targets, which are handled like any others. Cancels of topics, cancel-all and rollbacks become lists of entries as well.
+  targets, which are handled like any others. CancelReassignments and RollbackPlan become lists of entries as well.
 * *Throttles* belong to the move. Brokers read them from the image; no config is written, so none is left behind.
 
 With `validate_only` all of this is judged and answered, and no record is written.
@@ -35,7 +35,7 @@ from kraftlab.metadata.eligible_leaders import min_isr_if_on
 from kraftlab.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraftlab.metadata.moves import QueuedMoveImage
 from kraftlab.metadata.partitions import partition_after
-from kraftlab.metadata.records import NO_LEADER, PartitionChange
+from kraftlab.metadata.records import NO_LEADER, AnyRecord, PartitionChange
 from kraftlab.quorum.core.batch import MAX_RECORDS
 
 from ..configs.description import unclean_election_enabled
@@ -43,7 +43,7 @@ from ..engine.state import Context, ControllerState, Outcome
 from ..partitions.partition_change import build_cancel, build_change
 from ..partitions.partitions import Eligibility, default_directory
 from . import arithmetic, plans
-from .options import ReassignmentOptions
+from .options import MoveRequest, ReassignmentOptions
 from .policy import SIZE_CHANGE, MovePolicy, policy_of
 from .record_draft import Draft, Slots
 from .requested_change import RequestedChange
@@ -56,28 +56,63 @@ LONG_PARTITIONS = 250
 def alter(
     state: ControllerState, request: admin_pb2.AlterPartitionReassignmentsRequest, context: Context
 ) -> Outcome[admin_pb2.AlterPartitionReassignmentsResponse]:
-    """Execute the request. ApiError for the whole request: POLICY_VIOLATION for too many entries, INVALID_REQUEST for
-    contradictory options, UNKNOWN_TOPIC_OR_PARTITION for an unknown topic to cancel, RESOURCE_NOT_FOUND for an unknown plan,
-    INVALID_UPDATE_VERSION for a plan that cannot be rolled back.
+    """Start and cancel reassignments. ApiError for the whole request: POLICY_VIOLATION for too many entries, INVALID_REQUEST for
+    an invalid option.
+    """
+    options = ReassignmentOptions.of_request(request)._replace(allows_size_change=allows_size_change(request))
+    _check_entries(request)
+    response = admin_pb2.AlterPartitionReassignmentsResponse(allow_replication_factor_change=options.allows_size_change)
+    return Outcome(_judge(state, options, context, _entries(request), response), response, transaction=TRANSACTION)
+
+
+def cancel(
+    state: ControllerState, request: admin_pb2.CancelReassignmentsRequest, context: Context
+) -> Outcome[admin_pb2.CancelReassignmentsResponse]:
+    """Cancel the reassignments of topics, or all. ApiError UNKNOWN_TOPIC_OR_PARTITION for the whole request."""
+    names = list(dict.fromkeys(request.topics.names)) if request.HasField("topics") else None
+    options = ReassignmentOptions(force=request.force, validate_only=request.validate_only)
+    response = admin_pb2.CancelReassignmentsResponse()
+    return Outcome(_judge(state, options, context, list(_cancels(state, names)), response), response, transaction=TRANSACTION)
+
+
+def roll_back(
+    state: ControllerState, request: admin_pb2.RollbackPlanRequest, context: Context
+) -> Outcome[admin_pb2.RollbackPlanResponse]:
+    """Restore the placement before a plan. ApiError for the whole request: RESOURCE_NOT_FOUND for an unknown plan,
+    INVALID_UPDATE_VERSION for a plan that cannot be rolled back, INVALID_REQUEST for an invalid option.
     """
     options = ReassignmentOptions.of_request(request)
-    _check_form(request, options)
-    if request.forget_plans:
-        return Outcome(
-            [] if options.validate_only else plans.forget(state.image.moves, request.forget_plans),
-            admin_pb2.AlterPartitionReassignmentsResponse(),
-            transaction=TRANSACTION,
-        )
+    response = admin_pb2.RollbackPlanResponse()
+    changes = plans.rollback(state.image, request.rollback_plan_id, options.force)
+    return Outcome(_judge(state, options, context, changes, response), response, transaction=TRANSACTION)
+
+
+def forget_plans(
+    state: ControllerState, request: admin_pb2.ForgetPlansRequest, context: Context
+) -> Outcome[admin_pb2.ForgetPlansResponse]:
+    """Forget all of these plans or none. ApiError RESOURCE_NOT_FOUND."""
+    records = plans.forget(state.image.moves, request.plan_ids)
+    return Outcome(records, admin_pb2.ForgetPlansResponse(), transaction=TRANSACTION)
+
+
+def _judge(
+    state: ControllerState,
+    options: ReassignmentOptions,
+    context: Context,
+    requested_changes: Iterable[tuple[str, Iterable[RequestedChange]]],
+    response: admin_pb2.AlterPartitionReassignmentsResponse
+    | admin_pb2.CancelReassignmentsResponse
+    | admin_pb2.RollbackPlanResponse,
+) -> list[AnyRecord]:
+    """Answer the requested changes, topic by topic, and return their records."""
     policy = policy_of(state.image, context.settings)
-    response = admin_pb2.AlterPartitionReassignmentsResponse(allow_replication_factor_change=options.allows_size_change)
     draft = Draft(options, policy, context, Slots(state.image, policy))
     judge = _Judge(state, options, policy, draft, context)
-    for topic_name, changes in _requested_changes(state, request, options):
+    for topic_name, changes in requested_changes:
         answers = response.responses.add(name=topic_name)
         for requested in changes:
             judge.answer(requested, answers.partitions.add(partition_index=requested.partition_index))
-    records = [] if options.validate_only else draft.records(state.image.moves)
-    return Outcome(records, response, transaction=TRANSACTION)
+    return [] if options.validate_only else draft.records(state.image.moves)
 
 
 def allows_size_change(request: admin_pb2.AlterPartitionReassignmentsRequest) -> bool:
@@ -85,23 +120,10 @@ def allows_size_change(request: admin_pb2.AlterPartitionReassignmentsRequest) ->
     return not request.HasField("allow_replication_factor_change") or request.allow_replication_factor_change
 
 
-def name_initiator(
-    request: admin_pb2.AlterPartitionReassignmentsRequest | admin_pb2.AlterReplicationFactorsRequest, principal: str
-) -> None:
+def name_initiator(request: MoveRequest, principal: str) -> None:
     """Set the initiator of moves to the principal, unless the request names one."""
     if not request.HasField("initiator"):
         request.initiator = principal
-
-
-def is_empty_request(request: admin_pb2.AlterPartitionReassignmentsRequest) -> bool:
-    """Return True for a request with neither entries nor plans nor a cancel. Any controller answers it at once."""
-    return not (
-        request.topics
-        or request.cancel_topics
-        or request.cancel_all
-        or request.HasField("rollback_plan_id")
-        or request.forget_plans
-    )
 
 
 def answer_empty_request(
@@ -113,14 +135,19 @@ def answer_empty_request(
 
 
 def is_long(image: MetadataImage, request: admin_pb2.AlterPartitionReassignmentsRequest) -> bool:
-    """Return True for a request of many partitions. For a cancel or rollback of all, the image has their number."""
-    if request.topics:
-        return sum(len(topic.partitions) for topic in request.topics) > LONG_PARTITIONS
-    running = sum(len(numbers) for each in (image.topics.reassigning, image.moves.queued) for numbers in each.values())
-    return request.HasField("rollback_plan_id") or running > LONG_PARTITIONS
+    """Return True for a request of many partitions."""
+    return sum(len(topic.partitions) for topic in request.topics) > LONG_PARTITIONS
 
 
-def _check_form(request: admin_pb2.AlterPartitionReassignmentsRequest, options: ReassignmentOptions) -> None:
+def is_long_cancel(image: MetadataImage, request: admin_pb2.CancelReassignmentsRequest) -> bool:
+    """Return True if many partitions move or are queued."""
+    return (
+        sum(len(numbers) for each in (image.topics.reassigning, image.moves.queued) for numbers in each.values())
+        > LONG_PARTITIONS
+    )
+
+
+def _check_entries(request: admin_pb2.AlterPartitionReassignmentsRequest) -> None:
     entries = sum(len(topic.partitions) for topic in request.topics)
     if entries > MAX_RECORDS:
         raise ApiError(
@@ -128,32 +155,6 @@ def _check_form(request: admin_pb2.AlterPartitionReassignmentsRequest, options: 
             f"The request names {entries} partitions, more than the {MAX_RECORDS} that fit one atomic change; "
             "nothing was changed. Split it.",
         )
-    forms = {
-        "topics": bool(request.topics),
-        "cancel_topics": bool(request.cancel_topics),
-        "cancel_all": request.cancel_all,
-        "rollback_plan_id": request.HasField("rollback_plan_id"),
-        "forget_plans": bool(request.forget_plans),
-    }
-    given = [name for name, is_given in forms.items() if is_given]
-    if len(given) > 1:
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST,
-            f"The request has {' and '.join(given)}; they exclude each other. Send one request for each.",
-        )
-    if options.plan_id is not None and (request.cancel_all or request.cancel_topics):
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"A cancel belongs to no plan; send it without plan_id {options.plan_id}.")
-
-
-def _requested_changes(
-    state: ControllerState, request: admin_pb2.AlterPartitionReassignmentsRequest, options: ReassignmentOptions
-) -> Iterable[tuple[str, Iterable[RequestedChange]]]:
-    """Requested changes, topic by topic in the order of the answer."""
-    if request.HasField("rollback_plan_id"):
-        return plans.rollback(state.image, request.rollback_plan_id, options.force)
-    if request.cancel_all or request.cancel_topics:
-        return list(_cancels(state, None if request.cancel_all else list(dict.fromkeys(request.cancel_topics))))
-    return _entries(request)
 
 
 def _entries(request: admin_pb2.AlterPartitionReassignmentsRequest) -> Iterator[tuple[str, Iterable[RequestedChange]]]:

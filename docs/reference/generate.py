@@ -150,9 +150,9 @@ def calls() -> Iterator[str]:
     text = PROTO.read_text()
     messages = dict(_messages(text))
     yield (
-        "# Calls of the admin API\n\nThe gRPC service `kraftlab.admin.v1.Admin`. `AdminClient` has a method for each call, "
-        "and `topics`, `cluster`, `reassignments`, `log_dirs`, `create_topic` with plain, frozen values (`client/results.py`). "
-        "A method raises `EntriesFailed` for refused topics, partitions and others of a response (`client/entries.py`). "
+        "# Calls of the admin API\n\nThe gRPC service `kraftlab.admin.v1.Admin`. `AdminClient` has methods for "
+        "those that people use most; its reads return frozen values (`client/results.py`). `AdminClient.call` sends any of them. "
+        "`EntriesFailed` names the refused topics, partitions and others of a response (`client/entries.py`). "
         "Requests begin with `RequestHeader header`, responses with `ResponseHeader header`."
     )
     for comment, name, request, response in re.findall(

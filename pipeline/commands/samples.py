@@ -98,5 +98,5 @@ def _describe() -> bytes:
 
     with connect(cluster_to_ask()) as client:
         brokers = sorted(broker.broker_id for broker in client.describe_cluster().brokers)
-        described = {broker: client.log_dirs(broker) for broker in brokers}
+        described = {broker: client.describe_log_dirs(broker) for broker in brokers}
     return msgspec.json.encode(document(described, extended=True))

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from .documents import Broker, ClusterDocument, LogDir, Partition, Topic, validated
 
 if TYPE_CHECKING:
-    from kraftlab.admin.v1 import admin_pb2 as pb
-    from kraftlab.client import AdminClient
+    from kraftlab.client import AdminClient, results
 
 Placed = dict[tuple[str, int, int], tuple[str, int]]
 """(topic, partition, broker) → (path, bytes)."""
@@ -25,58 +24,52 @@ def read_live(client: AdminClient, warn: Callable[[str], None]) -> ClusterDocume
     for broker in sorted(described.brokers, key=lambda one: one.broker_id):
         alive = not broker.is_fenced and not broker.in_controlled_shutdown
         directories = _directories(client, broker, placed, warn) if alive else ()
-        rack = broker.rack if broker.HasField("rack") and broker.rack else None
-        brokers.append(Broker(broker.broker_id, rack, alive, directories))
-    response = client.describe_topics()
+        brokers.append(Broker(broker.broker_id, broker.rack or None, alive, directories))
     topics = tuple(
-        Topic(topic.name, tuple(_partition(topic.name, entry, placed) for entry in topic.partitions))
-        for topic in response.topics
-        if not topic.error_code
+        Topic(name, tuple(_partition(name, entry, placed) for entry in topic.partitions))
+        for name, topic in client.describe_topics(min_offset=described.metadata_offset).items()
     )
-    offset = int(response.header.metadata_offset)
+    offset = described.metadata_offset
     return validated(ClusterDocument(tuple(brokers), topics, cluster_id=described.cluster_id, as_of_offset=offset))
 
 
-def _directories(
-    client: AdminClient, broker: pb.DescribedBroker, placed: Placed, warn: Callable[[str], None]
-) -> tuple[LogDir, ...]:
+def _directories(client: AdminClient, broker: results.Broker, placed: Placed, warn: Callable[[str], None]) -> tuple[LogDir, ...]:
     from kraftlab.client import ClusterUnreachable
     from kraftlab.common.errors import ApiError
 
     try:
-        results = client.describe_log_dirs(broker.broker_id).results
+        found = client.describe_log_dirs(broker.broker_id)
     except (ApiError, ClusterUnreachable) as error:
         warn(f"broker {broker.broker_id} did not describe its log directories, its sizes count as unknown: {error}")
         return ()
-    for result in results:
-        for topic in result.topics:
-            for entry in topic.partitions:
-                if not entry.is_future_key:
-                    placed[topic.name, entry.partition_index, broker.broker_id] = (result.log_dir, entry.partition_size)
+    for each in found:
+        for replica in each.replicas:
+            if not replica.is_future_key:
+                placed[replica.topic, replica.partition_index, broker.broker_id] = (each.log_dir, replica.partition_size)
     return tuple(
         LogDir(
-            path=result.log_dir,
-            id=result.directory_id,
-            total_bytes=result.total_bytes,
-            usable_bytes=result.usable_bytes,
-            online=not result.error_code,
-            cordoned=result.is_cordoned,
+            path=each.log_dir,
+            id=each.directory_id,
+            total_bytes=-1 if each.total_bytes is None else each.total_bytes,
+            usable_bytes=-1 if each.usable_bytes is None else each.usable_bytes,
+            online=not each.error_code,
+            cordoned=each.is_cordoned,
         )
-        for result in results
+        for each in found
     )
 
 
-def _partition(topic: str, entry: pb.DescribedPartition, placed: Placed) -> Partition:
+def _partition(topic: str, entry: results.Partition, placed: Placed) -> Partition:
     here = {broker: placed.get((topic, entry.partition_index, broker)) for broker in entry.replica_nodes}
-    leader = here.get(entry.leader_id)
+    leader = None if entry.leader_id is None else here.get(entry.leader_id)
     sizes = [found[1] for found in here.values() if found is not None]
     size = leader[1] if leader is not None else max(sizes, default=None)
     return Partition(
         partition=entry.partition_index,
-        replicas=tuple(entry.replica_nodes),
-        leader=entry.leader_id,
+        replicas=entry.replica_nodes,
+        leader=-1 if entry.leader_id is None else entry.leader_id,
         size_bytes=size,
         log_dirs=tuple(found[0] if found is not None else None for found in here.values()),
-        adding=tuple(entry.adding_replicas),
-        removing=tuple(entry.removing_replicas),
+        adding=entry.adding_replicas,
+        removing=entry.removing_replicas,
     )

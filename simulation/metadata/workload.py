@@ -150,27 +150,21 @@ class Administrator:
                 if registered and self._random.random() < 0.75:
                     size = self._random.randint(1, min(3, len(registered)))
                     entry.replicas.values.extend(self._random.sample(registered, size))
-        self._say_how(request, sorted(image.moves.plans))
-        return "AlterPartitionReassignments", lambda state, context: reassignments.alter(state, request, context)
-
-    def _say_how(self, request: admin_pb2.AlterPartitionReassignmentsRequest, plans: list[str]) -> None:
-        """Set our own fields of the request: queue, throttles, plans, and requests that concern all moves."""
-        random = self._moves_random
+        random, plans = self._moves_random, sorted(image.moves.plans)
         kind = random.random()
-        if kind < 0.05 or (kind < 0.1 and plans):
-            del request.topics[:]
-            request.force = random.random() < 0.5
-            if kind < 0.05:
-                request.cancel_all = True
-            else:
-                request.rollback_plan_id = random.choice(plans)
-            return
+        if kind < 0.05:
+            cancel = admin_pb2.CancelReassignmentsRequest(force=random.random() < 0.5)
+            return "CancelReassignments", lambda state, context: reassignments.cancel(state, cancel, context)
+        if kind < 0.1 and plans:
+            back = admin_pb2.RollbackPlanRequest(force=random.random() < 0.5, rollback_plan_id=random.choice(plans))
+            return "RollbackPlan", lambda state, context: reassignments.roll_back(state, back, context)
         request.queued = random.random() < 0.5
         request.priority = random.choice((0, 0, 1))
         if random.random() < 0.3:
             request.plan_id = random.choice(("plan", "another plan"))
         if random.random() < 0.3:
             request.throttle, request.throttle_expires_ms = 1000, random.choice((50, 5_000))
+        return "AlterPartitionReassignments", lambda state, context: reassignments.alter(state, request, context)
 
     def _bulk(self, target: TargetController) -> tuple[str, Generate[Any]]:
         key, value = f"bulk.{self._random.randrange(CONFIG_KEYS)}", f"value {self._serial}"

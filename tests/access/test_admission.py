@@ -72,6 +72,9 @@ def test_without_an_authorizer_every_call_is_carried_out_as_it_is(api: str) -> N
 WHOLE = {
     Operation.ALTER: (
         "AlterPartitionReassignments",
+        "CancelReassignments",
+        "RollbackPlan",
+        "ForgetPlans",
         "ElectLeaders",
         "UnregisterBroker",
         "UpdateFeatures",

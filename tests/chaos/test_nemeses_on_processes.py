@@ -145,13 +145,12 @@ def test_a_voter_leaves_and_joins(cluster: LocalCluster, wipe: bool) -> None:
 def test_replicas_move_to_other_directories(cluster: LocalCluster) -> None:
     def places() -> dict[int, str]:
         with cluster.admin() as client:
-            found = client.describe_log_dirs(0).results
+            found = client.describe_log_dirs(0)
         return {
-            partition.partition_index: directory.log_dir
+            replica.partition_index: directory.log_dir
             for directory in found
-            for topic in directory.topics
-            for partition in topic.partitions
-            if not partition.is_future_key
+            for replica in directory.replicas
+            if not replica.is_future_key
         }
 
     before = places()
@@ -172,7 +171,7 @@ def test_acknowledged_writes_survive_a_power_loss_of_all_controllers(tmp_path: P
             assert not struck.error
             assert struck.nodes == (3000, 3001, 3002)
             with cluster.admin() as client:
-                names = {topic.name for topic in client.describe_topics(linearizable=True).topics}
+                names = {*client.describe_topics(linearizable=True)}
             assert names >= {f"topic-{before}" for before in range(round + 1)}
 
 

@@ -140,7 +140,7 @@ def test_a_mutation_quota_throttles_its_user(cluster: LocalCluster, run: Run) ->
         request = pb.CreateTopicsRequest(topics=[pb.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)])
         if version is not None:
             request.header.api_version = version
-        return client.call(pb.CreateTopicsResponse, request)
+        return answer_of(lambda: client.call(pb.CreateTopicsResponse, request))
 
     try:
         with AdminClient(str(cluster.node(0).grpc)) as client:

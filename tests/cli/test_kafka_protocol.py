@@ -135,8 +135,8 @@ def test_other_commands_work(run: Run, command: tuple[str, ...], expected: str) 
         (("topics", "--list", "--linearizable"), "leave --linearizable out"),
         (("snapshot", "list"), "ListSnapshots is a call of kraftlab's own"),
         (("log-dirs", "--online", "/d1", "--broker", "0"), "OnlineLogDir is a call of kraftlab's own"),
-        (("reassign-partitions", "--rollback", "friday"), "no --rollback"),
-        (("reassign-partitions", "--forget", "friday"), "no --forget"),
+        (("reassign-partitions", "--rollback", "friday"), "RollbackPlan is a call of kraftlab's own"),
+        (("reassign-partitions", "--forget", "friday"), "ForgetPlans is a call of kraftlab's own"),
         (("cluster", "unregister", "--id", "9", "--expected-epoch", "1"), "no --expected-epoch"),
     ],
 )
@@ -171,7 +171,7 @@ def test_records_are_deleted_at_the_leader(run: Run, cluster: LocalCluster, tmp_
 def test_the_python_client_speaks_kafka_by_its_scheme(cluster: LocalCluster) -> None:
     with AdminClient(f"kafka://{cluster.kafka_bootstrap_servers}") as client:
         assert client.create_topic("python", partitions=2, replication_factor=2)
-        assert [partition.partition_index for partition in client.topics(["python"])["python"].partitions] == [0, 1]
+        assert [partition.partition_index for partition in client.describe_topics(["python"])["python"].partitions] == [0, 1]
         with pytest.raises(ApiError) as refused:
             client.open_stream()
         assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION

@@ -12,8 +12,9 @@ from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.cli import main
 from kraftlab.cli.partitions import log_dir_reports, log_dir_text
 from kraftlab.cli.partitions.screen import Screen
+from kraftlab.client.entries import read
 from kraftlab.client.log_dirs import LogDirFilter, moves_of
-from kraftlab.client.results import AllLogDirs, BrokerLogDirs, LogDirMove, LogDirReplica, log_dirs_of
+from kraftlab.client.results import AllLogDirs, BrokerLogDirs, LogDirMove, LogDirReplica, cluster_of, log_dirs_of, topics_of
 
 MIB = 1024 * 1024
 
@@ -55,19 +56,16 @@ class Cluster:
 
     def __exit__(self, *_: object) -> None: ...
 
-    def describe_cluster(self, *, include_fenced_brokers: bool) -> pb.DescribeClusterResponse:
+    def describe_cluster(self, *, include_fenced_brokers: bool) -> Any:
         brokers = [pb.DescribedBroker(broker_id=0), pb.DescribedBroker(broker_id=1, is_fenced=True)]
-        return pb.DescribeClusterResponse(brokers=brokers)
+        return cluster_of(pb.DescribeClusterResponse(brokers=brokers))
 
-    def cluster(self) -> Any:
-        return self.describe_cluster(include_fenced_brokers=True)
-
-    def describe_topics(self, names: list[str]) -> pb.DescribeTopicPartitionsResponse:
+    def describe_topics(self, names: list[str]) -> Any:
         known = {"t": [pb.DescribedPartition(partition_index=number) for number in range(2)]}
         topics = [
             pb.DescribedTopic(name=name, error_code=0 if name in known else 3, partitions=known.get(name)) for name in names
         ]
-        return pb.DescribeTopicPartitionsResponse(topics=topics)
+        return read(pb.DescribeTopicPartitionsResponse(topics=topics), topics_of)
 
     def all_log_dirs(self, wanted: LogDirFilter, *, brokers: list[int]) -> AllLogDirs:
         self.asked.append((wanted, brokers))

@@ -9,25 +9,25 @@ from kraftlab.cli.reassign import moves_text, text
 from kraftlab.cli.reassign.text import OngoingReassignment, Progress, ReplicaState
 from kraftlab.cli.tables import bytes_text, time_text
 from kraftlab.cli.topics.text import NOT_THE_LAST, factor_lines
-from kraftlab.client.results import LogDirMove, LogDirMoves, LogDirReplica
+from kraftlab.client.results import LogDirMove, LogDirMoves, LogDirReplica, Reassignments, reassignments_of
 
 
 @pytest.mark.parametrize(
     ("size", "shown"),
-    [(-1, "?"), (0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 * 1024**3, "5.0 GiB"), (1024**5, "1024.0 TiB")],
+    [(None, "?"), (-1, "?"), (0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 * 1024**3, "5.0 GiB"), (1024**5, "1024.0 TiB")],
 )
 def test_bytes_are_shown_in_the_unit_that_reads_best(size: float, shown: str) -> None:
     assert bytes_text(size) == shown
 
 
 @pytest.mark.parametrize(
-    ("milliseconds", "shown"), [(-1, "?"), (0, "0s"), (1, "1s"), (59_000, "59s"), (200_000, "3m20s"), (7_500_000, "2h05m")]
+    ("milliseconds", "shown"), [(None, "?"), (0, "0s"), (1, "1s"), (59_000, "59s"), (200_000, "3m20s"), (7_500_000, "2h05m")]
 )
 def test_times_are_shown_in_two_units_at_most(milliseconds: int, shown: str) -> None:
     assert time_text(milliseconds) == shown
 
 
-def listing() -> pb.ListPartitionReassignmentsResponse:
+def listing() -> Reassignments:
     response = pb.ListPartitionReassignmentsResponse(has_progress=True)
     response.header.metadata_offset = 77
     moving = response.topics.add(name="t").partitions.add(
@@ -51,7 +51,7 @@ def listing() -> pb.ListPartitionReassignmentsResponse:
     )
     response.queued[0].waits_for = "its turn"
     response.plans.add(plan_id="friday", created_ms=0, partitions=2, running=1, queued=1, initiator="User:a")
-    return response
+    return reassignments_of(response)
 
 
 def test_details_are_tables_of_moves_blockers_queue_and_plans() -> None:
@@ -90,7 +90,7 @@ def test_a_table_that_is_wider_than_the_terminal_is_stacked() -> None:
 
 
 def test_nothing_that_moves_has_no_details() -> None:
-    assert moves_text.detail_lines(pb.ListPartitionReassignmentsResponse()) == []
+    assert moves_text.detail_lines(reassignments_of(pb.ListPartitionReassignmentsResponse())) == []
     assert moves_text.directory_lines([]) == []
 
 

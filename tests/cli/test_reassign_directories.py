@@ -15,6 +15,7 @@ from kraftlab.cli.reassign.plan import Placement, Plan
 from kraftlab.cli.reassign.text import Progress, overall, progress_table, verify_lines
 from kraftlab.client import ClusterUnreachable, MoveOptions
 from kraftlab.client.log_dirs import LogDirCalls
+from kraftlab.client.results import cluster_of, reassignments_of, topics_of
 from kraftlab.common.errors import ApiError, ErrorCode
 
 
@@ -24,7 +25,7 @@ class Brokers(LogDirCalls):
     def __init__(self) -> None:
         self.asked: list[tuple[int, Mapping[tuple[str, int], str]]] = []
 
-    def cluster(self, **_: object) -> Any:
+    def describe_cluster(self, **_: object) -> Any:
         raise AssertionError("every question names its brokers")
 
     def call_broker(self, broker_id: int, answer: Any, request: Any, *, timeout_ms: int | None = None) -> Any:
@@ -74,15 +75,15 @@ def test_brokers_forget_directories_of_a_refused_reassignment() -> None:
 class RolledBackBrokers(Brokers):
     """Broker 1 has `/d1` of two directories that replicas were in before the plan."""
 
-    def rollback_reassignment(self, plan_id: str, options: MoveOptions) -> pb.AlterPartitionReassignmentsResponse:
-        response = pb.AlterPartitionReassignmentsResponse()
+    def rollback_plan(self, plan_id: str, options: MoveOptions) -> pb.RollbackPlanResponse:
+        response = pb.RollbackPlanResponse()
         topic = response.responses.add(name="t")
         for number, directory in enumerate(("here", "gone")):
             topic.partitions.add(partition_index=number).directory_moves.add(broker_id=1, directory_id=directory)
         return response
 
-    def describe_topics(self, topics: object) -> pb.DescribeTopicPartitionsResponse:
-        return pb.DescribeTopicPartitionsResponse()
+    def describe_topics(self, topics: object) -> Any:
+        return {}
 
     def describe_log_dirs(self, broker: int) -> pb.DescribeLogDirsResponse:
         response = pb.DescribeLogDirsResponse()
@@ -105,8 +106,8 @@ def test_a_rollback_without_a_previous_directory_reports_it_and_does_the_rest(
 class HalfReachable(RolledBackBrokers):
     """A plan moved replicas on brokers 1 and 3, and broker 3 does not answer."""
 
-    def rollback_reassignment(self, plan_id: str, options: MoveOptions) -> pb.AlterPartitionReassignmentsResponse:
-        response = pb.AlterPartitionReassignmentsResponse()
+    def rollback_plan(self, plan_id: str, options: MoveOptions) -> pb.RollbackPlanResponse:
+        response = pb.RollbackPlanResponse()
         topic = response.responses.add(name="t")
         for number, (broker, directory) in enumerate(((3, "there"), (1, "here"))):
             topic.partitions.add(partition_index=number).directory_moves.add(broker_id=broker, directory_id=directory)
@@ -137,21 +138,21 @@ class QueueingCluster(Brokers):
     def check(self, request: pb.AlterPartitionReassignmentsRequest) -> None:
         """Every option is known."""
 
-    def list_partition_reassignments(self) -> pb.ListPartitionReassignmentsResponse:
-        return pb.ListPartitionReassignmentsResponse()
+    def list_partition_reassignments(self) -> Any:
+        return reassignments_of(pb.ListPartitionReassignmentsResponse())
 
-    def describe_cluster(self, *, include_fenced_brokers: bool = False) -> pb.DescribeClusterResponse:
+    def describe_cluster(self, *, include_fenced_brokers: bool = False) -> Any:
         response = pb.DescribeClusterResponse()
         for broker in range(2):
             response.brokers.add(broker_id=broker)
-        return response
+        return cluster_of(response)
 
-    def describe_topics(self, topics: object) -> pb.DescribeTopicPartitionsResponse:
+    def describe_topics(self, topics: object) -> Any:
         response = pb.DescribeTopicPartitionsResponse()
         topic = response.topics.add(name="t")
         for number in range(2):
             topic.partitions.add(partition_index=number, replica_nodes=[0])
-        return response
+        return topics_of(response)
 
     def alter_replica_log_dirs(self, broker: int, moves: Mapping[tuple[str, int], str]) -> pb.AlterReplicaLogDirsResponse:
         self.asked.append((broker, dict(moves)))
@@ -193,7 +194,7 @@ def test_a_replica_of_a_running_or_queued_move_is_pending() -> None:
     listing = pb.ListPartitionReassignmentsResponse()
     listing.topics.add(name="t").partitions.add(partition_index=0, replicas=[1, 0], adding_replicas=[1], removing_replicas=[0])
     listing.queued.add(topic="t", partition_index=1, replicas=[0], target_replicas=[1])
-    cluster.list_partition_reassignments = lambda: listing
+    cluster.list_partition_reassignments = lambda: reassignments_of(listing)
 
     found = Verification(cluster, Plan(tuple(Placement("t", number, (1,), (f"/d{number}",)) for number in range(2))))
 
@@ -226,10 +227,10 @@ class MovingCluster(QueueingCluster):
         self.place = place
         self.altered: list[str] = []
 
-    def describe_topics(self, topics: object) -> pb.DescribeTopicPartitionsResponse:
+    def describe_topics(self, topics: object) -> Any:
         response = pb.DescribeTopicPartitionsResponse()
         response.topics.add(name="t").partitions.add(partition_index=0, replica_nodes=[1], isr_nodes=[1], leader_id=1)
-        return response
+        return topics_of(response)
 
     def describe_log_dirs(self, broker: int) -> pb.DescribeLogDirsResponse:
         if self.is_down:
@@ -244,13 +245,13 @@ class MovingCluster(QueueingCluster):
                 future.bytes_left, future.bytes_per_second, future.source_log_dir = self.bytes_left, 1024.0, self.place
         return response
 
-    def describe_cluster(self, *, include_fenced_brokers: bool = False) -> pb.DescribeClusterResponse:
+    def describe_cluster(self, *, include_fenced_brokers: bool = False) -> Any:
         """Broker 1 is fenced while it is down."""
         response = pb.DescribeClusterResponse()
         response.brokers.add(broker_id=0)
         if include_fenced_brokers or not self.is_down:
             response.brokers.add(broker_id=1, is_fenced=self.is_down)
-        return response
+        return cluster_of(response)
 
     def incremental_alter_configs(self, resources: Any) -> pb.IncrementalAlterConfigsResponse:
         response = pb.IncrementalAlterConfigsResponse()
@@ -295,7 +296,7 @@ def test_an_in_sync_replica_is_not_done_while_the_reassignment_of_its_partition_
     cluster: Any = MovingCluster(None)
     listing = pb.ListPartitionReassignmentsResponse()
     listing.queued.add(topic="t", partition_index=0, replicas=[1, 0], target_replicas=[1], waits_for="a free slot")
-    cluster.list_partition_reassignments = lambda: listing
+    cluster.list_partition_reassignments = lambda: reassignments_of(listing)
 
     [state] = replica_states(cluster, Plan((Placement("t", 0, (1,), ("any",)),))).values()
 
@@ -307,7 +308,7 @@ def test_an_in_sync_replica_names_the_dead_broker_that_its_partition_waits_for()
     listing = pb.ListPartitionReassignmentsResponse()
     moving = listing.topics.add(name="t").partitions.add(partition_index=0, replicas=[1, 2], adding_replicas=[2])
     moving.blockers.add(broker_id=2, state="FENCED", text="broker 2 is fenced; start it, or choose another target")
-    cluster.list_partition_reassignments = lambda: listing
+    cluster.list_partition_reassignments = lambda: reassignments_of(listing)
 
     [state] = replica_states(cluster, Plan((Placement("t", 0, (1,), ("any",)),))).values()
 

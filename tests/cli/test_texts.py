@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -12,16 +13,15 @@ import pytest
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.cli import main
 from kraftlab.cli.configs import text as configs_text
-from kraftlab.cli.configs.text import KINDS, ConfigView, Entity, SynonymView
+from kraftlab.cli.configs.text import KINDS, Entity
 from kraftlab.cli.output import BadInput, Output
 from kraftlab.cli.partitions import leader_election as leader_election_command
 from kraftlab.cli.partitions import log_dir_text
 from kraftlab.cli.quorum import text as quorum_text
-from kraftlab.cli.quorum.text import QuorumView, ReplicaView
 from kraftlab.cli.reassign.actions import partition_errors
 from kraftlab.cli.topics import text as topics_text
 from kraftlab.cli.topics.text import PartitionView, TopicUsageError, TopicView
-from kraftlab.client.results import log_dirs_of
+from kraftlab.client.results import ConfigSynonym, DescribedConfig, Quorum, QuorumEndpoint, QuorumReplica, log_dirs_of
 
 
 def fields(line: str) -> dict[str, str]:
@@ -122,13 +122,21 @@ def test_replica_assignments_are_parsed_and_judged() -> None:
         topics_text.parse_configs(["a"])
 
 
-def replica(number: int, directory: str, end: int, fetch: int, caught_up: int, endpoint: str | None = None) -> ReplicaView:
-    return ReplicaView(number, directory, end, fetch, caught_up, (endpoint,) if endpoint else ())
+def replica(number: int, directory: str, end: int, fetch: int | None, caught_up: int | None, *endpoints: str) -> QuorumReplica:
+    parts = (re.fullmatch(r"(\w+)://(.*):(\d+)", endpoint) for endpoint in endpoints)
+    at = tuple(QuorumEndpoint(found[1], found[2], int(found[3])) for found in parts if found is not None)
+    return QuorumReplica(number, directory, end, fetch, caught_up, at)
+
+
+def quorum(
+    leader_id: int, high_watermark: int, voters: Iterable[QuorumReplica], observers: Iterable[QuorumReplica] = ()
+) -> Quorum:
+    return Quorum("kraftlab-oracle-000001", leader_id, 1, high_watermark, tuple(voters), tuple(observers), 0, 0, 0)
 
 
 def test_observers_are_shown_without_endpoints_as_kafka_shows_them() -> None:
-    view = QuorumView("c", 1, 1, 9, (replica(1, "d", 9, 1, 1, "CONTROLLER://h:1"),), (replica(2, "e", 9, 1, 1, "PEER://h:2"),))
-    *_, voters, observers = quorum_text.status_lines(view)
+    found = quorum(1, 9, [replica(1, "d", 9, 1, 1, "CONTROLLER://h:1")], [replica(2, "e", 9, 1, 1, "PEER://h:2")])
+    *_, voters, observers = quorum_text.status_lines(found)
     assert json.loads(voters[24:]) == [{"id": 1, "directoryId": "d", "endpoints": ["CONTROLLER://h:1"]}]
     assert json.loads(observers[24:]) == [{"id": 2, "directoryId": "e"}]
 
@@ -137,17 +145,13 @@ def test_quorum_status_is_that_of_kafka(transcript) -> None:
     recorded = transcript("014").stdout
     voters, observers = (json.loads(line[24:]) for line in recorded[6:])
     now = 1_000_000
-    view = QuorumView(
-        "kraftlab-oracle-000001",
+    found = quorum(
         3002,
-        1,
         302,
-        tuple(
-            replica(v["id"], v["directoryId"], 303, now, now if v["id"] == 3002 else now - 167, v["endpoints"][0]) for v in voters
-        ),
-        tuple(replica(o["id"], o["directoryId"], 303, now, now) for o in observers),
+        (replica(v["id"], v["directoryId"], 303, now, now if v["id"] == 3002 else now - 167, v["endpoints"][0]) for v in voters),
+        (replica(o["id"], o["directoryId"], 303, now, now) for o in observers),
     )
-    assert quorum_text.status_lines(view) == recorded
+    assert quorum_text.status_lines(found) == recorded
 
 
 @pytest.mark.parametrize(("name", "human"), [("015", False), ("016", True)])
@@ -160,15 +164,14 @@ def test_the_replication_table_is_that_of_kafka(transcript, name: str, human: bo
         return now - int(cell.removesuffix(" ms ago")) if human else int(cell)
 
     views = [replica(int(r[0]), r[1], int(r[2]), time_of(r[4]), time_of(r[5])) for r in rows]
-    view = QuorumView("c", 3002, 1, 0, tuple(views[:3]), tuple(views[3:]))
-    ours = quorum_text.replication_lines(view, now if human else None)
+    ours = quorum_text.replication_lines(quorum(3002, 0, views[:3], views[3:]), now if human else None)
     assert ours[:4] == recorded[:4]
     assert sorted(ours[4:]) == sorted(recorded[4:])
 
 
 def test_unknown_lags_and_directories_are_marked() -> None:
-    view = QuorumView("c", 1, 1, 0, (replica(1, "AAAAAAAAAAAAAAAAAAAAAA", 5, -1, -1), replica(2, "x", 3, -1, -1)), ())
-    lines = quorum_text.status_lines(view)
+    voters = (replica(1, "AAAAAAAAAAAAAAAAAAAAAA", 5, None, None), replica(2, "x", 3, None, None))
+    lines = quorum_text.status_lines(quorum(1, 0, voters))
     assert lines[4:6] == ["MaxFollowerLag:         2", "MaxFollowerLagTimeMs:   -1"]
     assert '"directoryId": null' in lines[6]
 
@@ -213,19 +216,19 @@ def test_configs_are_described_as_kafka_describes_them(transcript) -> None:
         for line in recorded[1:]:
             key, _, value = line.strip().partition(" ")[0].partition("=")
             source = 2 if kind == "brokers" else 1
-            entries.append(ConfigView(key, value, source, False, [SynonymView(key, value, source)]))
+            entries.append(DescribedConfig(key, value, source, False, (ConfigSynonym(key, value, source),)))
         assert configs_text.described_lines(Entity(KINDS[kind], entity), False, entries) == recorded
 
 
 def test_every_place_that_has_a_say_in_a_config_is_shown() -> None:
-    synonyms = [SynonymView("k", "1", 1), SynonymView("log.k", "2", 3), SynonymView("log.k", "3", 5)]
-    shown = configs_text.described_lines(Entity(KINDS["topics"], "t"), True, [ConfigView("k", "1", 1, False, synonyms)])
+    synonyms = (ConfigSynonym("k", "1", 1), ConfigSynonym("log.k", "2", 3), ConfigSynonym("log.k", "3", 5))
+    shown = configs_text.described_lines(Entity(KINDS["topics"], "t"), True, [DescribedConfig("k", "1", 1, False, synonyms)])
     assert shown == [
         "All configs for topic t are:",
         "  k=1 sensitive=false "
         "synonyms={DYNAMIC_TOPIC_CONFIG:k=1, DYNAMIC_DEFAULT_BROKER_CONFIG:log.k=2, DEFAULT_CONFIG:log.k=3}",
     ]
-    hidden = configs_text.described_lines(Entity(KINDS["brokers"], None), False, [ConfigView("own", None, 3, True)])
+    hidden = configs_text.described_lines(Entity(KINDS["brokers"], None), False, [DescribedConfig("own", None, 3, True)])
     assert hidden == ["Default configs for brokers in the cluster are:", "  own=null sensitive=true synonyms={}"]
 
 

@@ -159,7 +159,7 @@ def test_topics_of_an_old_broker_come_from_metadata_and_are_moving_as_listed(bro
     broker.ranges["ListPartitionReassignments"] = (0, 0)
     broker.answers |= {"Metadata": metadata, "ListPartitionReassignments": listed}
     with client_of(broker) as client:
-        (partition,) = client.topics(["t"])["t"].partitions
+        (partition,) = client.describe_topics(["t"])["t"].partitions
     assert (partition.leader_id, partition.replica_nodes, partition.isr_nodes) == (1, (2, 1), (1,))
     assert (partition.adding_replicas, partition.removing_replicas) == ((2,), (1,))
     assert (partition.original_replicas, partition.target_replicas) == ((1,), (2,))
@@ -194,7 +194,7 @@ def test_a_controller_names_the_controllers_and_the_active_one(broker: Broker) -
         brokers=members if request.endpoint_type == 2 else [], controller_id=3001
     )
     with client_of(broker) as client:
-        found = client.cluster()
+        found = client.describe_cluster(include_fenced_brokers=True)
         assert client.leader == Endpoint("127.0.0.1", 2)
     assert [(each.controller_id, each.port) for each in found.controllers] == [(3000, 1), (3001, 2), (3002, 3)]
     assert (found.brokers, found.leader_id) == ((), 3001)

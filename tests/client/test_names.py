@@ -14,10 +14,8 @@ from kraftlab.client.log_dirs import LogDirFilter
 CALLS: dict[str, Callable[[AdminClient], object]] = {
     "delete_topics": lambda client: client.delete_topics("nope"),
     "describe_topics": lambda client: client.describe_topics("nope"),
-    "topics": lambda client: client.topics("nope"),
-    "cancel_partition_reassignments": lambda client: client.cancel_partition_reassignments("nope"),
+    "cancel_reassignments": lambda client: client.cancel_reassignments("nope"),
     "forget_plans": lambda client: client.forget_plans("nope"),
-    "describe_user_scram_credentials": lambda client: client.describe_user_scram_credentials("nope"),
     "log dirs of topics": lambda client: LogDirFilter(topics="nope").request(),
     "log dirs by path": lambda client: LogDirFilter(log_dirs="nope").request(),
 }

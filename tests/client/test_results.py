@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.client import AdminClient
+from kraftlab.client import AdminClient, answer_of
 from kraftlab.client import results as r
 from kraftlab.common.errors import ApiError, ErrorCode
 
@@ -19,6 +19,7 @@ def structs() -> list[type[r.Result]]:
 def test_fields_have_the_names_of_the_messages(kind: type[r.Result]) -> None:
     messages = {
         "Config": pb.ConfigEntry,
+        "DescribedConfig": pb.ConfigEntry,
         "Partition": pb.DescribedPartition,
         "Topic": pb.DescribedTopic,
         "Broker": pb.DescribedBroker,
@@ -26,6 +27,7 @@ def test_fields_have_the_names_of_the_messages(kind: type[r.Result]) -> None:
         "Cluster": pb.DescribeClusterResponse,
         "Reassignment": pb.OngoingPartitionReassignment,
         "Reassignments": pb.ListPartitionReassignmentsResponse,
+        "Quorum": pb.DescribeQuorumResponse,
         "LogDirReplica": pb.LogDirPartition,
         "LogDir": pb.LogDirResult,
     }
@@ -43,16 +45,17 @@ def test_topics_are_frozen_and_an_unknown_one_is_an_error(cluster) -> None:
     found = [known]
     cluster.nodes[0].answers["DescribeTopicPartitions"] = lambda _: pb.DescribeTopicPartitionsResponse(topics=found)
     with AdminClient(cluster.nodes[0].server) as client:
-        topic = client.topics(["t"])["t"]
+        topic = client.describe_topics(["t"])["t"]
         [partition] = topic.partitions
         assert (partition.leader_id, partition.replica_nodes, partition.isr_nodes) == (None, (1, 2), (2,))
         assert topic.configs == (r.Config("retention.ms", "7"),)
-        assert {topic: 1}[client.topics()["t"]] == 1, "equal values are equal keys"
+        assert {topic: 1}[client.describe_topics()["t"]] == 1, "equal values are equal keys"
         with pytest.raises(AttributeError):
             partition.leader_id = 1  # type: ignore[misc]
         found.append(unknown)
         with pytest.raises(ApiError) as raised:
-            client.topics(["t", "nope"])
+            client.describe_topics(["t", "nope"])
+        assert answer_of(lambda: client.describe_topics(["t", "nope"])) == {"t": topic}
     assert raised.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

@@ -374,6 +374,9 @@ REQUESTS: dict[str, Any] = {
             )
         ]
     ),
+    "CancelReassignments": pb.CancelReassignmentsRequest(),
+    "RollbackPlan": pb.RollbackPlanRequest(rollback_plan_id="friday"),
+    "ForgetPlans": pb.ForgetPlansRequest(plan_ids=["friday"]),
     "AlterReplicationFactors": pb.AlterReplicationFactorsRequest(
         topics=[pb.TopicReplicationFactor(name="t", replication_factor=2)]
     ),
@@ -406,6 +409,10 @@ async def test_every_write_is_answered_once(client: Client, api: str) -> None:
     request = REQUESTS[api]
     if api == "AllocateProducerIds":
         request.broker_epoch = client.cluster.broker(0).epoch
+    if api in ("RollbackPlan", "ForgetPlans"):
+        plan = pb.AlterPartitionReassignmentsRequest(plan_id="friday")
+        plan.topics.add(name="t").partitions.add(partition_index=0).replicas.values.append(8)
+        await client.call("AlterPartitionReassignments", plan, None)
     first = await client.call(api, request, 1)
     assert first.header.error_code == ErrorCode.NONE, first
     assert len(client.outcomes()) == 1

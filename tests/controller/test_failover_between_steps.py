@@ -205,8 +205,8 @@ class Story:
     def partition(self) -> Any:
         return self.cluster.partition("t")
 
-    async def alter(self, request: pb.AlterPartitionReassignmentsRequest) -> int:
-        response = await self.ask(reassignments.alter, request)
+    async def alter(self, request: Any, call: Any = reassignments.alter) -> int:
+        response = await self.ask(call, request)
         if isinstance(response, int):
             return response
         codes = {entry.error_code for topic in response.responses for entry in topic.partitions}
@@ -248,10 +248,10 @@ class Story:
         return await self.alter(request)
 
     async def do_cancel_all(self) -> int:
-        return await self.alter(pb.AlterPartitionReassignmentsRequest(cancel_all=True))
+        return await self.alter(pb.CancelReassignmentsRequest(), reassignments.cancel)
 
     async def do_roll_back(self, plan_id: str) -> int:
-        return await self.alter(pb.AlterPartitionReassignmentsRequest(rollback_plan_id=plan_id))
+        return await self.alter(pb.RollbackPlanRequest(rollback_plan_id=plan_id), reassignments.roll_back)
 
     async def do_in_sync(self, *wanted: int) -> int:
         """The leader requests all replicas in sync that can be. If the completion moves the leadership, the answer has its own

@@ -25,8 +25,8 @@ from kraftlab.metadata.peer_rpc import (
 
 
 async def rollback(cluster: Any, plan_id: str, **options: Any) -> Any:
-    request = admin_pb2.AlterPartitionReassignmentsRequest(rollback_plan_id=plan_id, **options)
-    return (await cluster.write(reassignments.alter, request)).responses
+    request = admin_pb2.RollbackPlanRequest(rollback_plan_id=plan_id, **options)
+    return (await cluster.write(reassignments.roll_back, request)).responses
 
 
 def running(cluster: Any) -> list[int]:
@@ -132,7 +132,7 @@ async def test_a_queued_move_can_be_cancelled_replaced_or_started_at_once(queue:
     assert (running(queue), waiting(queue)) == ([0, 3], [4, 2])
     await queue.move("t", {4: (0,)})
     assert waiting(queue) == [2], "it is where it should be"
-    await queue.write(reassignments.alter, admin_pb2.AlterPartitionReassignmentsRequest(cancel_all=True))
+    await queue.write(reassignments.cancel, admin_pb2.CancelReassignmentsRequest())
     assert (running(queue), waiting(queue)) == ([], [])
 
 
@@ -286,15 +286,11 @@ async def test_plans_are_forgotten_all_or_none_and_their_moves_go_on(five: Any) 
     await five.move("t", {0: (1,)}, plan_id="p")
     await five.move("t", {1: (1,)}, plan_id="q")
 
-    async def forget(*plan_ids: str, **options: Any) -> None:
-        request = admin_pb2.AlterPartitionReassignmentsRequest(forget_plans=plan_ids, **options)
-        await five.write(reassignments.alter, request)
+    async def forget(*plan_ids: str) -> None:
+        await five.write(reassignments.forget_plans, admin_pb2.ForgetPlansRequest(plan_ids=plan_ids))
 
     with pytest.raises(ApiError, match="no plan 'x' to forget; saved plans: p, q"):
         await forget("p", "x")
-    with pytest.raises(ApiError, match="cancel_all and forget_plans"):
-        await forget("p", cancel_all=True)
-    await forget("p", validate_only=True)
     assert set(five.controller.newest.image.moves.plans) == {"p", "q"}
     await forget("p", "p")
     assert set(five.controller.newest.image.moves.plans) == {"q"}

@@ -119,9 +119,9 @@ class History:
             plan_id = self.random.choice(sorted(self.image.moves.plans))
             self.unqueued.update(self.image.moves.plans[plan_id].partitions)
             force = self.random.random() < 0.5
-            request = admin_pb2.AlterPartitionReassignmentsRequest(rollback_plan_id=plan_id, force=force)
+            request = admin_pb2.RollbackPlanRequest(rollback_plan_id=plan_id, force=force)
             try:
-                await self.cluster.write(reassignments.alter, request)
+                await self.cluster.write(reassignments.roll_back, request)
             except ApiError as error:
                 assert not force, error
 
@@ -204,7 +204,7 @@ async def test_in_any_history_all_moves_can_be_cancelled_at_once(five: Any, seed
     await history.run()
     for broker_id in sorted(history.fenced):
         await five.heartbeat(broker_id)
-    response = await five.write(reassignments.alter, admin_pb2.AlterPartitionReassignmentsRequest(cancel_all=True))
+    response = await five.write(reassignments.cancel, admin_pb2.CancelReassignmentsRequest())
     refused = [entry.error_code for topic in response.responses for entry in topic.partitions if entry.error_code]
     assert set(refused) <= {39}
     assert len(refused) == len(history.moving())

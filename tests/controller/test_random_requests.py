@@ -104,6 +104,7 @@ PEER_APIS: dict[int, tuple[type[Any], type[Any]]] = {
 MOVE_CALLS = (
     *["AlterPartitionReassignments"] * 5,
     *("AlterReplicationFactors", "AlterPartitionCounts", "AlterInterBrokerThrottle", "ListPartitionReassignments"),
+    *("CancelReassignments", "RollbackPlan", "ForgetPlans"),
 )
 INTEGER_BITS = {FieldDescriptor.TYPE_INT32: 31, FieldDescriptor.TYPE_INT64: 63, FieldDescriptor.TYPE_UINT64: 64}
 
@@ -161,6 +162,8 @@ class Maker:
         random = self.random
         if name == "cluster_id":
             return random.choice((*[self.cluster.settings.cluster_id] * 9, "another"))
+        if name.endswith("plan_id") and self.image.moves.plans:
+            return random.choice(sorted(self.image.moves.plans))
         if name.endswith("_id") and self.maybe(0.7):
             return to_text(random.choice((self.topic_id(), bytes(16))))
         if "entity_type" in name:
@@ -452,6 +455,7 @@ async def play(tools: Any, seed: int, calls: tuple[str, ...]) -> Counter[str]:
     await cluster.start_brokers(0, 1, 2, 3, 4)
     await cluster.create("t", (0, 1, 2), (1, 2, 3), (3, 4, 0))
     await cluster.create("u", (2, 3), (4, 0))
+    await cluster.move("u", {0: (2, 1)}, plan_id="friday")
     access = AccessSettings(is_enabled=is_guarded, super_users=frozenset({"User:ANONYMOUS"}))
     clients, maker = Clients(tools.ServedController(cluster, local=LOCAL, access=access)), Maker(cluster, seed)
     for _ in range(REQUESTS):

@@ -492,7 +492,7 @@ async def test_the_caller_is_the_initiator_of_a_move_unless_the_request_names_on
 async def test_all_moves_are_cancelled_although_the_request_names_no_topic(client: Client) -> None:
     await client.cluster.create("t", (0,))
     await client.call("AlterPartitionReassignments", move(("t", 0, (1,))))
-    response = await client.call("AlterPartitionReassignments", pb.AlterPartitionReassignmentsRequest(cancel_all=True))
+    response = await client.call("CancelReassignments", pb.CancelReassignmentsRequest())
     assert [entry.error_code for topic in response.responses for entry in topic.partitions] == [0]
     assert client.cluster.listed() == []
 

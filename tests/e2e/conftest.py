@@ -130,7 +130,7 @@ class Workbench(Lab):
     @property
     def active(self) -> int:
         """The active controller."""
-        return self.admin.describe_cluster().controller_id
+        return self.admin.describe_cluster().leader_id
 
     def create_topic(self, name: str, *assignments: list[int], configs: dict[str, str] | None = None) -> None:
         """One partition per assignment; all replicas are there and in sync when it returns."""
@@ -173,7 +173,7 @@ class Workbench(Lab):
 
     def topic_configs(self, topic: str) -> dict[str, str]:
         """Dynamic configs of a topic."""
-        return {entry.name: entry.value for entry in self.admin.describe_topics([topic]).topics[0].configs}
+        return {entry.name: entry.value for entry in self.admin.describe_topics([topic])[topic].configs}
 
     def contents(self, topic: str) -> dict[int, dict[int, verify.Content]]:
         """Return the content of every replica of a topic: partition → broker → content."""
@@ -216,7 +216,7 @@ class Workbench(Lab):
 
     def metadata_is_equal_everywhere(self) -> bool:
         """Return whether all nodes have the same image at one offset, in memory and in their logs."""
-        offset = self.admin.describe_cluster().header.metadata_offset
+        offset = self.admin.describe_cluster().metadata_offset
         digests = set()
         for node in self.cluster.plan.nodes:
             wait_until(f"{node.name} reaches {offset}", lambda at=node.grpc: self.metadata_of(at).offset >= offset)

@@ -26,13 +26,13 @@ def test_a_killed_active_controller_is_replaced_and_nothing_acknowledged_is_lost
     assert lab.active != killed
 
     lab.cluster.start_node(killed)
-    offset = lab.admin.describe_cluster().header.metadata_offset
+    offset = lab.admin.describe_cluster().metadata_offset
     lab.cluster.wait_ready()
     endpoint = lab.cluster.node(killed).grpc
     wait_until("the killed one serves", lambda: answers(lab, endpoint))
     wait_until("the killed one catches up", lambda: lab.metadata_of(endpoint).offset >= offset)
     assert lab.metadata_is_equal_everywhere()
-    names = {topic.name for topic in lab.admin.describe_topics().topics}
+    names = {*lab.admin.describe_topics()}
     assert set(maker.acknowledged) <= names
     lab.admin.delete_topics(sorted(maker.acknowledged))
 

@@ -29,7 +29,7 @@ def place_of_t(cluster: LocalCluster, broker_id: int) -> Path:
 
 
 def is_led(lab: Workbench) -> bool:
-    return lab.partitions()["t", 0].leader_id >= 0
+    return lab.partitions()["t", 0].leader_id is not None
 
 
 def test_acknowledged_records_outlive_damaged_topic_ids_and_unmounted_disks(kraftlab_here: Any) -> None:
@@ -116,7 +116,7 @@ def test_a_killed_leader_without_its_topic_id_is_filled_again_and_keeps_its_old_
             place = place_of_t(cluster, 0)
             cluster.kill_node(0)
             (place / "partition.metadata").write_bytes(b"")
-            wait_until("another broker leads", lambda: lab.partitions()["t", 0].leader_id > 0)
+            wait_until("another broker leads", lambda: lab.partitions()["t", 0].leader_id not in (None, 0))
             assert produce(lab) == RECORDS
             cluster.start_node(0)
             wait_until("all replicas are in sync", lambda: len(lab.partitions()["t", 0].isr_nodes) == 3)
@@ -152,7 +152,7 @@ def test_a_damaged_topic_id_of_a_leader_beside_a_damaged_follower_costs_no_file(
             cluster.wait_ready()
 
             def copies() -> list[tuple[str, int | None]]:
-                found = [copy for each in lab.admin.log_dirs(0) for copy in each.kept_copies]
+                found = [copy for each in lab.admin.describe_log_dirs(0) for copy in each.kept_copies]
                 return [(copy.path, copy.log_end_offset) for copy in found]
 
             wait_until("the copy is named", lambda: len(copies()) == 1)

@@ -26,7 +26,7 @@ def serving(node_files: Any) -> Iterator[AdminClient]:
     process = node_files.start("controller")
     node_files.wait_until_serving("controller")
     with AdminClient(str(node_files.node("controller").grpc), timeout_ms=5000) as admin:
-        wait_until("it leads", lambda: admin.describe_cluster().controller_id >= 0)
+        wait_until("it leads", lambda: admin.describe_cluster().leader_id is not None)
         yield admin
     process.kill()
     process.communicate()
@@ -72,8 +72,8 @@ def cut_last_batch(segment: pathlib.Path) -> None:
 def test_a_torn_tail_is_cut_and_everything_before_it_is_there(node_files: Any, segment: pathlib.Path) -> None:
     cut_last_batch(segment)
     with serving(node_files) as admin:
-        (result,) = admin.describe_configs([pb.DescribeConfigsResource(resource_type=4, resource_name="")]).results
-        assert {entry.name: entry.value for entry in result.configs}[KEY] == str(WRITES)
+        [configs] = admin.describe_configs([(4, "")]).values()
+        assert {entry.name: entry.value for entry in configs}[KEY] == str(WRITES)
 
 
 def test_damage_in_committed_records_stops_the_node_and_changes_nothing(node_files: Any, segment: pathlib.Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.client import AdminClient, ClusterUnreachable
+from kraftlab.client import AdminClient, ClusterUnreachable, answer_of
 from kraftlab.common.errors import ApiError
 from kraftlab.demo.lab import wait_until
 
@@ -89,7 +89,7 @@ def creators(lab: Any) -> Iterator[tuple[Creator, Creator]]:
     through_brokers = ThroughBrokers(lab)
     with AdminClient(lab.cluster.bootstrap_servers, timeout_ms=PATIENCE_MS) as client:
         both = (
-            Creator("once", lambda name: client.call(pb.CreateTopicsResponse, creation(name))),
+            Creator("once", lambda name: answer_of(lambda: client.call(pb.CreateTopicsResponse, creation(name)))),
             Creator("once-through-brokers", through_brokers.create),
         )
         try:
@@ -98,7 +98,7 @@ def creators(lab: Any) -> Iterator[tuple[Creator, Creator]]:
             for creator in both:
                 creator.stop()
             through_brokers.close()
-    names = sorted(topic.name for topic in lab.admin.describe_topics().topics if topic.name.startswith("once"))
+    names = sorted(topic.name for topic in lab.admin.describe_topics().values() if topic.name.startswith("once"))
     lab.admin.delete_topics(names)
 
 
@@ -109,7 +109,7 @@ def test_killed_controllers_make_no_creation_fail_or_happen_twice(lab: Any, crea
     counts = [0, 0]
     for _ in range(KILLS):
         wait_until("both create topics", have_gone_on)
-        killed = lab.admin.describe_cluster(linearizable=True).controller_id
+        killed = lab.admin.describe_cluster(linearizable=True).leader_id
         lab.cluster.kill_node(killed)
         counts = [len(creator.answers) for creator in creators]
         wait_until("both go on", have_gone_on)
@@ -120,7 +120,7 @@ def test_killed_controllers_make_no_creation_fail_or_happen_twice(lab: Any, crea
         creator.stop()
         assert creator.failure is None
         assert {code for _, code in creator.answers} == {0}
-    known = {topic.name for topic in lab.admin.describe_topics(linearizable=True).topics}
+    known = {*lab.admin.describe_topics(linearizable=True)}
     assert {name for creator in creators for name, _ in creator.answers} <= known
     assert lab.metadata_is_equal_everywhere()
 
@@ -131,7 +131,7 @@ def test_an_answer_is_remembered_by_controllers_that_were_all_restarted_from_sna
     controllers = [lab.cluster.node(node_id) for node_id in lab.cluster.controller_ids]
     for node in controllers:
         wait_until("it has the change", lambda at=node.grpc: lab.metadata_of(at).offset >= first.header.metadata_offset)
-        lab.admin.create_snapshot(node.grpc)
+        lab.admin.call_at(node.grpc, pb.CreateSnapshotResponse, pb.CreateSnapshotRequest())
     for node_id in lab.cluster.controller_ids:
         lab.cluster.kill_node(node_id)
     for node_id in lab.cluster.controller_ids:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import ClusterUnreachable, answer_of
 from kraftlab.common.errors import ApiError
 from kraftlab.demo.lab import wait_until
@@ -90,15 +91,18 @@ class Disks:
             self.produce(topic, CHUNK_BYTES)
 
     def error_of(self, log_dir: Path) -> str:
-        results = self.lab.admin.describe_log_dirs(0, []).results
+        results = self.lab.admin.describe_log_dirs(0, [])
         return next(result.error_message for result in results if result.log_dir == str(log_dir))
 
     def leader_of(self, topic: str) -> int:
         return self.lab.partitions()[topic, 0].leader_id
 
+    def bring_online(self) -> None:
+        self.lab.admin.call_broker(0, pb.OnlineLogDirResponse, pb.OnlineLogDirRequest(log_dir=str(self.bad_dir)))
+
     def repair(self) -> None:
         """Bring the directory back; broker 0 leads again."""
-        self.lab.admin.online_log_dir(0, str(self.bad_dir))
+        self.bring_online()
         assert not self.error_of(self.bad_dir)
         for topic in ("bad", "good"):
             wait_until(f"{topic} is in sync", lambda topic=topic: sorted(self.lab.partitions()[topic, 0].isr_nodes) == [0, 1])
@@ -244,7 +248,7 @@ def prepare(disks: Disks, operation: Operation) -> None:
 
 def end(disks: Disks, operation: Operation) -> None:
     """Remove what `prepare` has made, once the directory works again."""
-    disks.lab.admin.online_log_dir(0, str(disks.bad_dir))
+    disks.bring_online()
     if operation.cause is move_in:
         disks.lab.admin.delete_topics(["mover"])
     if operation.cause is move_out:
@@ -261,7 +265,7 @@ def mount_vanishes(disks: Disks) -> None:
     wait_until("the directory is offline", lambda: disks.error_of(disks.bad_dir) != "")
     wait_until("its leaders move", lambda: disks.leader_of("bad") == 1)
     with pytest.raises(ApiError, match="is its disk mounted"):
-        disks.lab.admin.online_log_dir(0, str(disks.bad_dir))
+        disks.bring_online()
     assert not [path for path in disks.bad_dir.iterdir() if path.is_dir()], "no replica is created there"
     shutil.rmtree(disks.bad_dir)
     aside.rename(disks.bad_dir)
@@ -285,7 +289,9 @@ def a_copy_is_kept(disks: Disks, kraftlab_here: Any) -> None:
     source.mkdir()
 
     def kept() -> list[str]:
-        return [copy.path for result in lab.admin.log_dirs(0) for copy in result.kept_copies if copy.topic_name == "alone"]
+        return [
+            copy.path for result in lab.admin.describe_log_dirs(0) for copy in result.kept_copies if copy.topic_name == "alone"
+        ]
 
     wait_until("its copy is kept", lambda: bool(kept()))
     code, said = kraftlab_here("log-dirs", *lab.at, "--describe")

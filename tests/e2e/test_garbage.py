@@ -81,7 +81,7 @@ def test_half_frames_that_never_end_do_not_keep_others_from_being_served(lab: An
 
 
 def any_topic(lab: Any) -> str:
-    if "unmoved" not in {topic.name for topic in lab.admin.describe_topics().topics}:
+    if "unmoved" not in {*lab.admin.describe_topics()}:
         lab.create_topic("unmoved", [0, 1, 2])
     return "unmoved"
 

@@ -67,8 +67,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     ):
         created = admin.create_topics([pb.CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=2)])
         assert [topic.error_code for topic in created.topics] == [0]
-        changed = admin.alter_user_scram_credentials([scram_credential("alice", ScramMechanism.SCRAM_SHA_256, "secret")])
-        assert [user.error_code for user in changed.results] == [0]
+        credential = scram_credential("alice", ScramMechanism.SCRAM_SHA_256, "secret")
+        admin.call(pb.AlterUserScramCredentialsResponse, pb.AlterUserScramCredentialsRequest(upsertions=[credential]))
         yield Guarded(cluster, admin)
 
 
@@ -103,7 +103,7 @@ def test_a_strangers_frames_end_no_node_and_raise_no_epoch(guarded: Guarded) -> 
     assert not cluster.exited()
     after = admin.describe_quorum()
     assert (after.leader_id, after.leader_epoch, after.generation) == (before.leader_id, before.leader_epoch, 0)
-    assert VICTIM not in admin.topics()
+    assert VICTIM not in admin.describe_topics()
 
 
 def test_the_metadata_log_with_its_keys_is_not_for_strangers(guarded: Guarded) -> None:
@@ -123,7 +123,7 @@ def test_the_metadata_log_with_its_keys_is_not_for_strangers(guarded: Guarded) -
 
 def test_records_are_not_for_strangers_either(guarded: Guarded) -> None:
     cluster, admin = guarded
-    topic_id = from_text(admin.describe_topics([TOPIC]).topics[0].topic_id)
+    topic_id = from_text(admin.describe_topics([TOPIC])[TOPIC].topic_id)
     requests: tuple[tuple[int, object, int], ...] = (
         (Api.PRODUCE, ProduceRequest(topic_id, 0, 1, 1000, memoryview(b"")), ErrorCode.TOPIC_AUTHORIZATION_FAILED),
         (Api.LIST_OFFSETS, ListOffsetsRequest((WantedOffset(topic_id, 0, -1, -1),)), ErrorCode.TOPIC_AUTHORIZATION_FAILED),

@@ -175,7 +175,7 @@ class Plan:
         return next(str(path) for path in self.lab.cluster.log_dirs(broker) if str(path) != log_dir)
 
     def is_offline(self, broker: int, log_dir: str) -> bool:
-        results = self.lab.admin.describe_log_dirs(broker, []).results
+        results = self.lab.admin.describe_log_dirs(broker, [])
         return bool(next(result.error_message for result in results if result.log_dir == log_dir))
 
 

@@ -14,7 +14,7 @@ def test_a_survivor_goes_on_alone_and_is_joined_again(quorum_clusters: Any, kraf
         lab.create_topic("before", [0, 1])
         survivor = next(node_id for node_id in cluster.controller_ids if node_id != lab.active)
         lost = [node_id for node_id in cluster.controller_ids if node_id != survivor]
-        offset = lab.admin.describe_cluster().header.metadata_offset
+        offset = lab.admin.describe_cluster().metadata_offset
         wait_until("the survivor has it", lambda: lab.metadata_of(cluster.node(survivor).grpc).offset >= offset)
         force = "metadata-quorum", "force-standalone", "--config", config_of(lab, survivor)
         code, said = kraftlab_here(*force)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.demo.lab import wait_until
 from kraftlab.lab import layout
 from kraftlab.quorum.core.batch import HEADER_BYTES
@@ -58,7 +59,7 @@ def test_a_voter_whose_log_has_rotted_repairs_it_and_votes_again(lab: Any, kraft
     wait_until("it is repaired", lambda: "has repaired its metadata log; it votes again" in log.read_text())
     cluster.wait_ready()
     assert kraftlab_here("storage", "info", "--config", str(config))[0] == 0
-    assert not lab.admin.list_snapshots(cluster.node(victim).grpc).is_repairing
+    assert not lab.admin.call_at(cluster.node(victim).grpc, pb.ListSnapshotsResponse, pb.ListSnapshotsRequest()).is_repairing
     assert not list(cluster.metadata_dir(victim).rglob("*.damaged"))
     assert lab.metadata_is_equal_everywhere()
     lab.transfer(victim)
@@ -92,7 +93,7 @@ def test_a_cluster_starts_from_its_snapshots_and_a_wiped_broker_is_given_one(lab
     shutil.rmtree(cluster.metadata_dir(wiped) / PARTITION_DIRECTORY)
     cluster.start_node(wiped)
     cluster.wait_ready()
-    assert lab.admin.list_snapshots(cluster.node(wiped).grpc).log_start_offset > 0
+    assert lab.admin.call_at(cluster.node(wiped).grpc, pb.ListSnapshotsResponse, pb.ListSnapshotsRequest()).log_start_offset > 0
     assert lab.metadata_is_equal_everywhere()
     wait_until("its replicas are in sync again", lambda: lab.replicas_are_equal("kept"))
     lab.create_topic("even-more", [0, 1])

@@ -87,7 +87,7 @@ def test_a_second_up_on_the_same_directory_is_refused_while_the_first_runs_and_f
 
     with running_up(scratch / "data") as (_, again), AdminClient(again["bootstrap_servers"]) as admin:
         assert again["cluster_id"] == endpoints["cluster_id"]
-        assert [topic.name for topic in admin.describe_topics().topics] == ["kept"]
+        assert [topic.name for topic in admin.describe_topics().values()] == ["kept"]
 
 
 def test_nodes_do_not_outlive_a_parent_that_is_killed(

@@ -179,7 +179,7 @@ def test_nothing_acknowledged_is_lost_while_a_controller_and_a_broker_are_killed
             producer.until(100)
             cluster.kill_node(admin.describe_quorum().leader_id)
             producer.until(producer.acknowledged + 100)
-            cluster.kill_node(admin.topics(["kept"])["kept"].partitions[0].leader_id)
+            cluster.kill_node(admin.describe_topics(["kept"])["kept"].partitions[0].leader_id)
             producer.until(producer.acknowledged + 100)
         acknowledged = producer.acknowledged
         consumer = KafkaConsumer(bootstrap_servers=cluster.kafka_bootstrap_servers, group_id=None, auto_offset_reset="earliest")

@@ -387,4 +387,4 @@ def test_trap_16_a_client_of_the_last_cluster_finds_the_new_one_at_the_same_port
         assert producer.flush(30) == 0
         assert delivered == [None]
         with AdminClient(second.bootstrap_servers) as admin:
-            assert "t16" in admin.topics(["t16"])
+            assert "t16" in admin.describe_topics(["t16"])

@@ -103,7 +103,7 @@ def test_nothing_acknowledged_is_lost(clients: Clients, cluster: LocalCluster) -
     wait_until(lambda: len(producer.values()) > STEP, "the producer begins")
     with cluster.admin() as admin:
         restart_after(cluster, admin.describe_quorum().leader_id, producer)
-        restart_after(cluster, admin.topics([topic])[topic].partitions[0].leader_id, producer)
+        restart_after(cluster, admin.describe_topics([topic])[topic].partitions[0].leader_id, producer)
     producer.stop()
     wanted = set(producer.values())
     wait_until(lambda: wanted <= set(consumer.values()), "the consumer reads every acknowledged record")

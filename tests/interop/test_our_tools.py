@@ -171,7 +171,7 @@ def test_other_commands_work(run: Run, command: str, expected: str) -> None:
         ("topics --alter --topic t --if-exists --replication-factor 2", "AlterReplicationFactors is a call of kraftlab's own"),
         ("snapshot list", "ListSnapshots is a call of kraftlab's own"),
         ("metadata-quorum transfer-leadership --to 3000", "TransferLeadership is a call of kraftlab's own"),
-        ("reassign-partitions --rollback friday", "no --rollback"),
+        ("reassign-partitions --rollback friday", "RollbackPlan is a call of kraftlab's own"),
         ("topics --list --linearizable", "leave --linearizable out"),
         ("cluster unregister --id 77", "Broker ID 77 is not currently registered"),
         ("topics --create --topic bad/name", "Topic name is invalid"),

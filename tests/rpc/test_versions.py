@@ -41,11 +41,14 @@ def test_every_call_that_kafka_has_is_in_the_table_by_its_name() -> None:
         "AlterInterBrokerThrottle",
         "AlterPartitionCounts",
         "AlterReplicationFactors",
+        "CancelReassignments",
         "CreateSnapshot",
         "DescribeImage",
         "DescribeMetadata",
+        "ForgetPlans",
         "ListMetadataRecords",
         "ListSnapshots",
+        "RollbackPlan",
         "TransferLeadership",
     }
     assert ours.isdisjoint(OFFERS)

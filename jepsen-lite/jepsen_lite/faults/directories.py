@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Protocol
 
+from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import answer_of
 
 CHANGE_TIMEOUT_MS = 5_000
@@ -31,7 +32,7 @@ class ProcessDirectories:
 
     def described(self, broker: int) -> Sequence[object]:
         with self._cluster.admin(timeout_ms=CHANGE_TIMEOUT_MS) as client:
-            return tuple(client.describe_log_dirs(broker).results)
+            return tuple(client.call_broker(broker, pb.DescribeLogDirsResponse, pb.DescribeLogDirsRequest()).results)
 
     def moved(self, broker: int, paths: Mapping[Replica, str]) -> None:
         with self._cluster.admin(timeout_ms=CHANGE_TIMEOUT_MS) as client:

@@ -33,7 +33,7 @@ def test_a_plan_from_a_live_cluster_is_executed_and_verified(cluster: LocalClust
     assert proposed.code == checked.code == executed.code == 0, (proposed, checked, executed)
     assert "is completed" in verified.out and "still in progress" not in verified.out
     with cluster.admin() as admin:
-        (topic,) = admin.describe_topics(["skewed"], linearizable=True).topics
+        topic = admin.describe_topics(["skewed"], linearizable=True)["skewed"]
         held = [broker for entry in topic.partitions for broker in entry.replica_nodes]
         leads = [entry.replica_nodes[0] for entry in topic.partitions]
     assert all(3 <= held.count(broker) <= 5 for broker in brokers), proposed.out

@@ -778,40 +778,32 @@ class FeatureUpdateResult(_message.Message):
     def __init__(self, feature: _Optional[str] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ...) -> None: ...
 
 class AlterPartitionReassignmentsRequest(_message.Message):
-    __slots__ = ("header", "allow_replication_factor_change", "topics", "validate_only", "reason", "initiator", "cancel_topics", "cancel_all", "force", "queued", "priority", "throttle", "throttle_expires_ms", "plan_id", "rollback_plan_id", "forget_plans")
+    __slots__ = ("header", "allow_replication_factor_change", "topics", "validate_only", "reason", "initiator", "force", "queued", "priority", "throttle", "throttle_expires_ms", "plan_id")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     ALLOW_REPLICATION_FACTOR_CHANGE_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     INITIATOR_FIELD_NUMBER: _ClassVar[int]
-    CANCEL_TOPICS_FIELD_NUMBER: _ClassVar[int]
-    CANCEL_ALL_FIELD_NUMBER: _ClassVar[int]
     FORCE_FIELD_NUMBER: _ClassVar[int]
     QUEUED_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     THROTTLE_FIELD_NUMBER: _ClassVar[int]
     THROTTLE_EXPIRES_MS_FIELD_NUMBER: _ClassVar[int]
     PLAN_ID_FIELD_NUMBER: _ClassVar[int]
-    ROLLBACK_PLAN_ID_FIELD_NUMBER: _ClassVar[int]
-    FORGET_PLANS_FIELD_NUMBER: _ClassVar[int]
     header: RequestHeader
     allow_replication_factor_change: bool
     topics: _containers.RepeatedCompositeFieldContainer[ReassignableTopic]
     validate_only: bool
     reason: str
     initiator: str
-    cancel_topics: _containers.RepeatedScalarFieldContainer[str]
-    cancel_all: bool
     force: bool
     queued: bool
     priority: int
     throttle: int
     throttle_expires_ms: int
     plan_id: str
-    rollback_plan_id: str
-    forget_plans: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., allow_replication_factor_change: bool = ..., topics: _Optional[_Iterable[_Union[ReassignableTopic, _Mapping]]] = ..., validate_only: bool = ..., reason: _Optional[str] = ..., initiator: _Optional[str] = ..., cancel_topics: _Optional[_Iterable[str]] = ..., cancel_all: bool = ..., force: bool = ..., queued: bool = ..., priority: _Optional[int] = ..., throttle: _Optional[int] = ..., throttle_expires_ms: _Optional[int] = ..., plan_id: _Optional[str] = ..., rollback_plan_id: _Optional[str] = ..., forget_plans: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., allow_replication_factor_change: bool = ..., topics: _Optional[_Iterable[_Union[ReassignableTopic, _Mapping]]] = ..., validate_only: bool = ..., reason: _Optional[str] = ..., initiator: _Optional[str] = ..., force: bool = ..., queued: bool = ..., priority: _Optional[int] = ..., throttle: _Optional[int] = ..., throttle_expires_ms: _Optional[int] = ..., plan_id: _Optional[str] = ...) -> None: ...
 
 class ReassignableTopic(_message.Message):
     __slots__ = ("name", "partitions")
@@ -882,6 +874,74 @@ class ReplicaDirectory(_message.Message):
     broker_id: int
     directory_id: str
     def __init__(self, broker_id: _Optional[int] = ..., directory_id: _Optional[str] = ...) -> None: ...
+
+class CancelReassignmentsRequest(_message.Message):
+    __slots__ = ("header", "topics", "validate_only", "force")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    header: RequestHeader
+    topics: TopicNames
+    validate_only: bool
+    force: bool
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., topics: _Optional[_Union[TopicNames, _Mapping]] = ..., validate_only: bool = ..., force: bool = ...) -> None: ...
+
+class CancelReassignmentsResponse(_message.Message):
+    __slots__ = ("header", "responses")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    RESPONSES_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    responses: _containers.RepeatedCompositeFieldContainer[ReassignableTopicResponse]
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., responses: _Optional[_Iterable[_Union[ReassignableTopicResponse, _Mapping]]] = ...) -> None: ...
+
+class RollbackPlanRequest(_message.Message):
+    __slots__ = ("header", "rollback_plan_id", "validate_only", "reason", "initiator", "force", "queued", "priority", "throttle", "throttle_expires_ms", "plan_id")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    ROLLBACK_PLAN_ID_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    INITIATOR_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    QUEUED_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_EXPIRES_MS_FIELD_NUMBER: _ClassVar[int]
+    PLAN_ID_FIELD_NUMBER: _ClassVar[int]
+    header: RequestHeader
+    rollback_plan_id: str
+    validate_only: bool
+    reason: str
+    initiator: str
+    force: bool
+    queued: bool
+    priority: int
+    throttle: int
+    throttle_expires_ms: int
+    plan_id: str
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., rollback_plan_id: _Optional[str] = ..., validate_only: bool = ..., reason: _Optional[str] = ..., initiator: _Optional[str] = ..., force: bool = ..., queued: bool = ..., priority: _Optional[int] = ..., throttle: _Optional[int] = ..., throttle_expires_ms: _Optional[int] = ..., plan_id: _Optional[str] = ...) -> None: ...
+
+class RollbackPlanResponse(_message.Message):
+    __slots__ = ("header", "responses")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    RESPONSES_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    responses: _containers.RepeatedCompositeFieldContainer[ReassignableTopicResponse]
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., responses: _Optional[_Iterable[_Union[ReassignableTopicResponse, _Mapping]]] = ...) -> None: ...
+
+class ForgetPlansRequest(_message.Message):
+    __slots__ = ("header", "plan_ids")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    PLAN_IDS_FIELD_NUMBER: _ClassVar[int]
+    header: RequestHeader
+    plan_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., plan_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ForgetPlansResponse(_message.Message):
+    __slots__ = ("header",)
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ...) -> None: ...
 
 class ListPartitionReassignmentsRequest(_message.Message):
     __slots__ = ("header", "topics")
@@ -2186,7 +2246,7 @@ class CallResponses(_message.Message):
     def __init__(self, calls: _Optional[_Iterable[_Union[CallResponse, _Mapping]]] = ...) -> None: ...
 
 class CallRequest(_message.Message):
-    __slots__ = ("correlation", "create_topics", "delete_topics", "describe_topic_partitions", "incremental_alter_configs", "describe_configs", "alter_partition_reassignments", "list_partition_reassignments", "describe_cluster", "describe_quorum", "describe_metadata", "alter_replica_log_dirs", "describe_log_dirs", "online_log_dir", "resolve_replica_copy", "add_raft_voter", "remove_raft_voter", "transfer_leadership", "create_snapshot", "list_snapshots", "api_versions", "create_acls", "delete_acls", "describe_acls", "alter_user_scram_credentials", "describe_user_scram_credentials", "alter_configs", "list_config_resources", "alter_client_quotas", "describe_client_quotas", "update_features", "create_partitions", "elect_leaders", "delete_records", "unregister_broker", "allocate_producer_ids", "init_producer_id", "alter_replication_factors", "alter_partition_counts", "alter_inter_broker_throttle", "describe_image", "list_metadata_records")
+    __slots__ = ("correlation", "create_topics", "delete_topics", "describe_topic_partitions", "incremental_alter_configs", "describe_configs", "alter_partition_reassignments", "list_partition_reassignments", "describe_cluster", "describe_quorum", "describe_metadata", "alter_replica_log_dirs", "describe_log_dirs", "online_log_dir", "resolve_replica_copy", "add_raft_voter", "remove_raft_voter", "transfer_leadership", "create_snapshot", "list_snapshots", "api_versions", "create_acls", "delete_acls", "describe_acls", "alter_user_scram_credentials", "describe_user_scram_credentials", "alter_configs", "list_config_resources", "alter_client_quotas", "describe_client_quotas", "update_features", "create_partitions", "elect_leaders", "delete_records", "unregister_broker", "allocate_producer_ids", "init_producer_id", "alter_replication_factors", "alter_partition_counts", "alter_inter_broker_throttle", "cancel_reassignments", "rollback_plan", "forget_plans", "describe_image", "list_metadata_records")
     CORRELATION_FIELD_NUMBER: _ClassVar[int]
     CREATE_TOPICS_FIELD_NUMBER: _ClassVar[int]
     DELETE_TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -2227,6 +2287,9 @@ class CallRequest(_message.Message):
     ALTER_REPLICATION_FACTORS_FIELD_NUMBER: _ClassVar[int]
     ALTER_PARTITION_COUNTS_FIELD_NUMBER: _ClassVar[int]
     ALTER_INTER_BROKER_THROTTLE_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_REASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
+    ROLLBACK_PLAN_FIELD_NUMBER: _ClassVar[int]
+    FORGET_PLANS_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_IMAGE_FIELD_NUMBER: _ClassVar[int]
     LIST_METADATA_RECORDS_FIELD_NUMBER: _ClassVar[int]
     correlation: int
@@ -2269,12 +2332,15 @@ class CallRequest(_message.Message):
     alter_replication_factors: AlterReplicationFactorsRequest
     alter_partition_counts: AlterPartitionCountsRequest
     alter_inter_broker_throttle: AlterInterBrokerThrottleRequest
+    cancel_reassignments: CancelReassignmentsRequest
+    rollback_plan: RollbackPlanRequest
+    forget_plans: ForgetPlansRequest
     describe_image: DescribeImageRequest
     list_metadata_records: ListMetadataRecordsRequest
-    def __init__(self, correlation: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsRequest, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsRequest, _Mapping]] = ..., describe_topic_partitions: _Optional[_Union[DescribeTopicPartitionsRequest, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsRequest, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsRequest, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsRequest, _Mapping]] = ..., list_partition_reassignments: _Optional[_Union[ListPartitionReassignmentsRequest, _Mapping]] = ..., describe_cluster: _Optional[_Union[DescribeClusterRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ..., describe_metadata: _Optional[_Union[DescribeMetadataRequest, _Mapping]] = ..., alter_replica_log_dirs: _Optional[_Union[AlterReplicaLogDirsRequest, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsRequest, _Mapping]] = ..., online_log_dir: _Optional[_Union[OnlineLogDirRequest, _Mapping]] = ..., resolve_replica_copy: _Optional[_Union[ResolveReplicaCopyRequest, _Mapping]] = ..., add_raft_voter: _Optional[_Union[AddRaftVoterRequest, _Mapping]] = ..., remove_raft_voter: _Optional[_Union[RemoveRaftVoterRequest, _Mapping]] = ..., transfer_leadership: _Optional[_Union[TransferLeadershipRequest, _Mapping]] = ..., create_snapshot: _Optional[_Union[CreateSnapshotRequest, _Mapping]] = ..., list_snapshots: _Optional[_Union[ListSnapshotsRequest, _Mapping]] = ..., api_versions: _Optional[_Union[ApiVersionsRequest, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAclsRequest, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAclsRequest, _Mapping]] = ..., describe_acls: _Optional[_Union[DescribeAclsRequest, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentialsRequest, _Mapping]] = ..., describe_user_scram_credentials: _Optional[_Union[DescribeUserScramCredentialsRequest, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigsRequest, _Mapping]] = ..., list_config_resources: _Optional[_Union[ListConfigResourcesRequest, _Mapping]] = ..., alter_client_quotas: _Optional[_Union[AlterClientQuotasRequest, _Mapping]] = ..., describe_client_quotas: _Optional[_Union[DescribeClientQuotasRequest, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeaturesRequest, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsRequest, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersRequest, _Mapping]] = ..., delete_records: _Optional[_Union[DeleteRecordsRequest, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerRequest, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsRequest, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdRequest, _Mapping]] = ..., alter_replication_factors: _Optional[_Union[AlterReplicationFactorsRequest, _Mapping]] = ..., alter_partition_counts: _Optional[_Union[AlterPartitionCountsRequest, _Mapping]] = ..., alter_inter_broker_throttle: _Optional[_Union[AlterInterBrokerThrottleRequest, _Mapping]] = ..., describe_image: _Optional[_Union[DescribeImageRequest, _Mapping]] = ..., list_metadata_records: _Optional[_Union[ListMetadataRecordsRequest, _Mapping]] = ...) -> None: ...
+    def __init__(self, correlation: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsRequest, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsRequest, _Mapping]] = ..., describe_topic_partitions: _Optional[_Union[DescribeTopicPartitionsRequest, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsRequest, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsRequest, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsRequest, _Mapping]] = ..., list_partition_reassignments: _Optional[_Union[ListPartitionReassignmentsRequest, _Mapping]] = ..., describe_cluster: _Optional[_Union[DescribeClusterRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ..., describe_metadata: _Optional[_Union[DescribeMetadataRequest, _Mapping]] = ..., alter_replica_log_dirs: _Optional[_Union[AlterReplicaLogDirsRequest, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsRequest, _Mapping]] = ..., online_log_dir: _Optional[_Union[OnlineLogDirRequest, _Mapping]] = ..., resolve_replica_copy: _Optional[_Union[ResolveReplicaCopyRequest, _Mapping]] = ..., add_raft_voter: _Optional[_Union[AddRaftVoterRequest, _Mapping]] = ..., remove_raft_voter: _Optional[_Union[RemoveRaftVoterRequest, _Mapping]] = ..., transfer_leadership: _Optional[_Union[TransferLeadershipRequest, _Mapping]] = ..., create_snapshot: _Optional[_Union[CreateSnapshotRequest, _Mapping]] = ..., list_snapshots: _Optional[_Union[ListSnapshotsRequest, _Mapping]] = ..., api_versions: _Optional[_Union[ApiVersionsRequest, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAclsRequest, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAclsRequest, _Mapping]] = ..., describe_acls: _Optional[_Union[DescribeAclsRequest, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentialsRequest, _Mapping]] = ..., describe_user_scram_credentials: _Optional[_Union[DescribeUserScramCredentialsRequest, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigsRequest, _Mapping]] = ..., list_config_resources: _Optional[_Union[ListConfigResourcesRequest, _Mapping]] = ..., alter_client_quotas: _Optional[_Union[AlterClientQuotasRequest, _Mapping]] = ..., describe_client_quotas: _Optional[_Union[DescribeClientQuotasRequest, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeaturesRequest, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsRequest, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersRequest, _Mapping]] = ..., delete_records: _Optional[_Union[DeleteRecordsRequest, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerRequest, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsRequest, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdRequest, _Mapping]] = ..., alter_replication_factors: _Optional[_Union[AlterReplicationFactorsRequest, _Mapping]] = ..., alter_partition_counts: _Optional[_Union[AlterPartitionCountsRequest, _Mapping]] = ..., alter_inter_broker_throttle: _Optional[_Union[AlterInterBrokerThrottleRequest, _Mapping]] = ..., cancel_reassignments: _Optional[_Union[CancelReassignmentsRequest, _Mapping]] = ..., rollback_plan: _Optional[_Union[RollbackPlanRequest, _Mapping]] = ..., forget_plans: _Optional[_Union[ForgetPlansRequest, _Mapping]] = ..., describe_image: _Optional[_Union[DescribeImageRequest, _Mapping]] = ..., list_metadata_records: _Optional[_Union[ListMetadataRecordsRequest, _Mapping]] = ...) -> None: ...
 
 class CallResponse(_message.Message):
-    __slots__ = ("correlation", "create_topics", "delete_topics", "describe_topic_partitions", "incremental_alter_configs", "describe_configs", "alter_partition_reassignments", "list_partition_reassignments", "describe_cluster", "describe_quorum", "describe_metadata", "alter_replica_log_dirs", "describe_log_dirs", "online_log_dir", "resolve_replica_copy", "add_raft_voter", "remove_raft_voter", "transfer_leadership", "create_snapshot", "list_snapshots", "api_versions", "create_acls", "delete_acls", "describe_acls", "alter_user_scram_credentials", "describe_user_scram_credentials", "alter_configs", "list_config_resources", "alter_client_quotas", "describe_client_quotas", "update_features", "create_partitions", "elect_leaders", "delete_records", "unregister_broker", "allocate_producer_ids", "init_producer_id", "alter_replication_factors", "alter_partition_counts", "alter_inter_broker_throttle", "describe_image", "list_metadata_records", "fault")
+    __slots__ = ("correlation", "create_topics", "delete_topics", "describe_topic_partitions", "incremental_alter_configs", "describe_configs", "alter_partition_reassignments", "list_partition_reassignments", "describe_cluster", "describe_quorum", "describe_metadata", "alter_replica_log_dirs", "describe_log_dirs", "online_log_dir", "resolve_replica_copy", "add_raft_voter", "remove_raft_voter", "transfer_leadership", "create_snapshot", "list_snapshots", "api_versions", "create_acls", "delete_acls", "describe_acls", "alter_user_scram_credentials", "describe_user_scram_credentials", "alter_configs", "list_config_resources", "alter_client_quotas", "describe_client_quotas", "update_features", "create_partitions", "elect_leaders", "delete_records", "unregister_broker", "allocate_producer_ids", "init_producer_id", "alter_replication_factors", "alter_partition_counts", "alter_inter_broker_throttle", "cancel_reassignments", "rollback_plan", "forget_plans", "describe_image", "list_metadata_records", "fault")
     CORRELATION_FIELD_NUMBER: _ClassVar[int]
     CREATE_TOPICS_FIELD_NUMBER: _ClassVar[int]
     DELETE_TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -2315,6 +2381,9 @@ class CallResponse(_message.Message):
     ALTER_REPLICATION_FACTORS_FIELD_NUMBER: _ClassVar[int]
     ALTER_PARTITION_COUNTS_FIELD_NUMBER: _ClassVar[int]
     ALTER_INTER_BROKER_THROTTLE_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_REASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
+    ROLLBACK_PLAN_FIELD_NUMBER: _ClassVar[int]
+    FORGET_PLANS_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_IMAGE_FIELD_NUMBER: _ClassVar[int]
     LIST_METADATA_RECORDS_FIELD_NUMBER: _ClassVar[int]
     FAULT_FIELD_NUMBER: _ClassVar[int]
@@ -2358,8 +2427,11 @@ class CallResponse(_message.Message):
     alter_replication_factors: AlterReplicationFactorsResponse
     alter_partition_counts: AlterPartitionCountsResponse
     alter_inter_broker_throttle: AlterInterBrokerThrottleResponse
+    cancel_reassignments: CancelReassignmentsResponse
+    rollback_plan: RollbackPlanResponse
+    forget_plans: ForgetPlansResponse
     describe_image: DescribeImageResponse
     list_metadata_records: ListMetadataRecordsResponse
     fault: ResponseHeader
-    def __init__(self, correlation: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsResponse, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsResponse, _Mapping]] = ..., describe_topic_partitions: _Optional[_Union[DescribeTopicPartitionsResponse, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsResponse, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsResponse, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsResponse, _Mapping]] = ..., list_partition_reassignments: _Optional[_Union[ListPartitionReassignmentsResponse, _Mapping]] = ..., describe_cluster: _Optional[_Union[DescribeClusterResponse, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumResponse, _Mapping]] = ..., describe_metadata: _Optional[_Union[DescribeMetadataResponse, _Mapping]] = ..., alter_replica_log_dirs: _Optional[_Union[AlterReplicaLogDirsResponse, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsResponse, _Mapping]] = ..., online_log_dir: _Optional[_Union[OnlineLogDirResponse, _Mapping]] = ..., resolve_replica_copy: _Optional[_Union[ResolveReplicaCopyResponse, _Mapping]] = ..., add_raft_voter: _Optional[_Union[AddRaftVoterResponse, _Mapping]] = ..., remove_raft_voter: _Optional[_Union[RemoveRaftVoterResponse, _Mapping]] = ..., transfer_leadership: _Optional[_Union[TransferLeadershipResponse, _Mapping]] = ..., create_snapshot: _Optional[_Union[CreateSnapshotResponse, _Mapping]] = ..., list_snapshots: _Optional[_Union[ListSnapshotsResponse, _Mapping]] = ..., api_versions: _Optional[_Union[ApiVersionsResponse, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAclsResponse, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAclsResponse, _Mapping]] = ..., describe_acls: _Optional[_Union[DescribeAclsResponse, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentialsResponse, _Mapping]] = ..., describe_user_scram_credentials: _Optional[_Union[DescribeUserScramCredentialsResponse, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigsResponse, _Mapping]] = ..., list_config_resources: _Optional[_Union[ListConfigResourcesResponse, _Mapping]] = ..., alter_client_quotas: _Optional[_Union[AlterClientQuotasResponse, _Mapping]] = ..., describe_client_quotas: _Optional[_Union[DescribeClientQuotasResponse, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeaturesResponse, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsResponse, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersResponse, _Mapping]] = ..., delete_records: _Optional[_Union[DeleteRecordsResponse, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerResponse, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsResponse, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdResponse, _Mapping]] = ..., alter_replication_factors: _Optional[_Union[AlterReplicationFactorsResponse, _Mapping]] = ..., alter_partition_counts: _Optional[_Union[AlterPartitionCountsResponse, _Mapping]] = ..., alter_inter_broker_throttle: _Optional[_Union[AlterInterBrokerThrottleResponse, _Mapping]] = ..., describe_image: _Optional[_Union[DescribeImageResponse, _Mapping]] = ..., list_metadata_records: _Optional[_Union[ListMetadataRecordsResponse, _Mapping]] = ..., fault: _Optional[_Union[ResponseHeader, _Mapping]] = ...) -> None: ...
-# generated from sha256:f143632d2cdb4a65820bb437e5fe0a7ba79fb8d450f6a205f4ae8646d9bec220
+    def __init__(self, correlation: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsResponse, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsResponse, _Mapping]] = ..., describe_topic_partitions: _Optional[_Union[DescribeTopicPartitionsResponse, _Mapping]] = ..., incremental_alter_configs: _Optional[_Union[IncrementalAlterConfigsResponse, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsResponse, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsResponse, _Mapping]] = ..., list_partition_reassignments: _Optional[_Union[ListPartitionReassignmentsResponse, _Mapping]] = ..., describe_cluster: _Optional[_Union[DescribeClusterResponse, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumResponse, _Mapping]] = ..., describe_metadata: _Optional[_Union[DescribeMetadataResponse, _Mapping]] = ..., alter_replica_log_dirs: _Optional[_Union[AlterReplicaLogDirsResponse, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsResponse, _Mapping]] = ..., online_log_dir: _Optional[_Union[OnlineLogDirResponse, _Mapping]] = ..., resolve_replica_copy: _Optional[_Union[ResolveReplicaCopyResponse, _Mapping]] = ..., add_raft_voter: _Optional[_Union[AddRaftVoterResponse, _Mapping]] = ..., remove_raft_voter: _Optional[_Union[RemoveRaftVoterResponse, _Mapping]] = ..., transfer_leadership: _Optional[_Union[TransferLeadershipResponse, _Mapping]] = ..., create_snapshot: _Optional[_Union[CreateSnapshotResponse, _Mapping]] = ..., list_snapshots: _Optional[_Union[ListSnapshotsResponse, _Mapping]] = ..., api_versions: _Optional[_Union[ApiVersionsResponse, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAclsResponse, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAclsResponse, _Mapping]] = ..., describe_acls: _Optional[_Union[DescribeAclsResponse, _Mapping]] = ..., alter_user_scram_credentials: _Optional[_Union[AlterUserScramCredentialsResponse, _Mapping]] = ..., describe_user_scram_credentials: _Optional[_Union[DescribeUserScramCredentialsResponse, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigsResponse, _Mapping]] = ..., list_config_resources: _Optional[_Union[ListConfigResourcesResponse, _Mapping]] = ..., alter_client_quotas: _Optional[_Union[AlterClientQuotasResponse, _Mapping]] = ..., describe_client_quotas: _Optional[_Union[DescribeClientQuotasResponse, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeaturesResponse, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsResponse, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersResponse, _Mapping]] = ..., delete_records: _Optional[_Union[DeleteRecordsResponse, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerResponse, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsResponse, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdResponse, _Mapping]] = ..., alter_replication_factors: _Optional[_Union[AlterReplicationFactorsResponse, _Mapping]] = ..., alter_partition_counts: _Optional[_Union[AlterPartitionCountsResponse, _Mapping]] = ..., alter_inter_broker_throttle: _Optional[_Union[AlterInterBrokerThrottleResponse, _Mapping]] = ..., cancel_reassignments: _Optional[_Union[CancelReassignmentsResponse, _Mapping]] = ..., rollback_plan: _Optional[_Union[RollbackPlanResponse, _Mapping]] = ..., forget_plans: _Optional[_Union[ForgetPlansResponse, _Mapping]] = ..., describe_image: _Optional[_Union[DescribeImageResponse, _Mapping]] = ..., list_metadata_records: _Optional[_Union[ListMetadataRecordsResponse, _Mapping]] = ..., fault: _Optional[_Union[ResponseHeader, _Mapping]] = ...) -> None: ...
+# generated from sha256:62ed91e723e3b00b49e88fe3b94b5d62625539bf30b2065ac721094460264592

@@ -79,6 +79,21 @@ class AdminStub(object):
                 request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.AlterPartitionReassignmentsRequest.SerializeToString,
                 response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.AlterPartitionReassignmentsResponse.FromString,
                 _registered_method=True)
+        self.CancelReassignments = channel.unary_unary(
+                '/kraftlab.admin.v1.Admin/CancelReassignments',
+                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.CancelReassignmentsRequest.SerializeToString,
+                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.CancelReassignmentsResponse.FromString,
+                _registered_method=True)
+        self.RollbackPlan = channel.unary_unary(
+                '/kraftlab.admin.v1.Admin/RollbackPlan',
+                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.RollbackPlanRequest.SerializeToString,
+                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.RollbackPlanResponse.FromString,
+                _registered_method=True)
+        self.ForgetPlans = channel.unary_unary(
+                '/kraftlab.admin.v1.Admin/ForgetPlans',
+                request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ForgetPlansRequest.SerializeToString,
+                response_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ForgetPlansResponse.FromString,
+                _registered_method=True)
         self.ListPartitionReassignments = channel.unary_unary(
                 '/kraftlab.admin.v1.Admin/ListPartitionReassignments',
                 request_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ListPartitionReassignmentsRequest.SerializeToString,
@@ -299,6 +314,24 @@ class AdminServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def AlterPartitionReassignments(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelReassignments(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RollbackPlan(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ForgetPlans(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -561,6 +594,21 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.AlterPartitionReassignments,
                     request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.AlterPartitionReassignmentsRequest.FromString,
                     response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.AlterPartitionReassignmentsResponse.SerializeToString,
+            ),
+            'CancelReassignments': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelReassignments,
+                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.CancelReassignmentsRequest.FromString,
+                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.CancelReassignmentsResponse.SerializeToString,
+            ),
+            'RollbackPlan': grpc.unary_unary_rpc_method_handler(
+                    servicer.RollbackPlan,
+                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.RollbackPlanRequest.FromString,
+                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.RollbackPlanResponse.SerializeToString,
+            ),
+            'ForgetPlans': grpc.unary_unary_rpc_method_handler(
+                    servicer.ForgetPlans,
+                    request_deserializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ForgetPlansRequest.FromString,
+                    response_serializer=kraftlab_dot_admin_dot_v1_dot_admin__pb2.ForgetPlansResponse.SerializeToString,
             ),
             'ListPartitionReassignments': grpc.unary_unary_rpc_method_handler(
                     servicer.ListPartitionReassignments,
@@ -971,6 +1019,87 @@ class Admin(object):
             '/kraftlab.admin.v1.Admin/AlterPartitionReassignments',
             kraftlab_dot_admin_dot_v1_dot_admin__pb2.AlterPartitionReassignmentsRequest.SerializeToString,
             kraftlab_dot_admin_dot_v1_dot_admin__pb2.AlterPartitionReassignmentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelReassignments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftlab.admin.v1.Admin/CancelReassignments',
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.CancelReassignmentsRequest.SerializeToString,
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.CancelReassignmentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RollbackPlan(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftlab.admin.v1.Admin/RollbackPlan',
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.RollbackPlanRequest.SerializeToString,
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.RollbackPlanResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ForgetPlans(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kraftlab.admin.v1.Admin/ForgetPlans',
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.ForgetPlansRequest.SerializeToString,
+            kraftlab_dot_admin_dot_v1_dot_admin__pb2.ForgetPlansResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1871,4 +2000,4 @@ class Admin(object):
             timeout,
             metadata,
             _registered_method=True)
-# generated from sha256:41ef4d6a8b3d9fe59112ba2713654d626db7055dfbc025952778031d533c5005
+# generated from sha256:532c20b721370c1c697d697c55028d3dbb1b69ee8a1caf74bc594df004ce1197
