@@ -54,9 +54,9 @@ CLOCK = "autojump_clock"
 CLUSTER = "cluster"
 SPARK = "spark"
 STARTS_CLUSTERS = "starts_clusters"
-EARLY_MODULES = ("quorum_driver/", "rpc/", "client/", "broker/", "quorum_storage/", "cli/", "demo/")
+EARLY_MODULES = ("quorum/driver/", "rpc/", "client/", "broker/", "quorum/storage/", "cli/", "demo/")
 """Modules that run beside clusters: they wait for sockets, threads and processes, with deadlines in real time."""
-LONG_MODULES = ("chaos/", "simulation/", "controller/", "controller_kernels/")
+LONG_MODULES = ("jepsen_lite/", "simulation/", "controller/")
 """Modules that come next: a long module at the end would keep one worker busy alone."""
 QUEUE = (*EARLY_MODULES, *LONG_MODULES)
 

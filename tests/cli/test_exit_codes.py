@@ -1,6 +1,6 @@
 """One language of exit codes, docs/exit-codes.md, spoken by all commands.
 
-Elsewhere: 2 of `reassign-partitions` in test_moves_end_to_end.py, 70 of `chaos` in tests/chaos/test_test_command.py and of
+Elsewhere: 2 of `reassign-partitions` in test_moves_end_to_end.py, 70 of `chaos` in tests/jepsen_lite/commands/test_test.py and of
 `pipeline` in tests/pipeline/commands/test_command_group.py, 130 in test_commands.py.
 """
 

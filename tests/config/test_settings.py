@@ -22,7 +22,7 @@ TESTS = Path(__file__).resolve().parents[1]
 KEYS = BROKER_KEYS | TOPIC_KEYS
 
 SEEN: dict[str, dict[str, tuple[str, ...]]] = {
-    "broker/test_cleaner.py": {
+    "broker/upkeep/test_cleaner.py": {
         "test_a_cleaner_that_is_switched_off_compacts_nothing": ("log.cleaner.enable",),
         "test_a_throttled_cleaner_reads_and_writes_no_faster_than_the_limit": ("log.cleaner.io.max.bytes.per.second",),
         "test_as_many_logs_as_there_are_cleaner_threads_are_compacted_at_a_time": ("log.cleaner.threads",),
@@ -34,7 +34,7 @@ SEEN: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "test_the_cleaner_looks_for_logs_as_often_as_its_back_off_says": ("log.cleaner.backoff.ms",),
     },
-    "broker/test_delete_records.py": {
+    "broker/api/test_delete_records.py": {
         "test_retention_looks_for_old_segments_as_often_as_the_file_says": ("log.retention.check.interval.ms",),
         "test_segments_that_lie_below_go_from_the_disk": ("segment.bytes",),
     },
@@ -42,7 +42,7 @@ SEEN: dict[str, dict[str, tuple[str, ...]]] = {
         "test_a_broker_asks_for_a_controlled_shutdown_unless_the_file_forbids_it": ("controlled.shutdown.enable",),
         "test_high_watermarks_are_written_as_often_as_the_file_says": ("replica.high.watermark.checkpoint.interval.ms",),
     },
-    "broker/test_fetch_lanes.py": {
+    "broker/replication/test_fetch_lanes.py": {
         "test_a_fetch_is_given_up_after_the_sockets_timeout": ("replica.socket.timeout.ms",),
         "test_a_leader_waits_for_enough_bytes_but_not_longer_than_asked": ("replica.fetch.min.bytes",),
         "test_a_parked_fetch_waits_as_long_as_configured": ("replica.fetch.wait.max.ms",),
@@ -53,7 +53,7 @@ SEEN: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "test_the_number_of_fetchers_changes_while_replicas_are_copied": ("num.replica.fetchers",),
     },
-    "broker/test_topic_creation.py": {
+    "broker/api/test_topic_creation.py": {
         "test_a_topic_that_a_client_asks_for_is_created_unless_that_is_switched_off": ("auto.create.topics.enable",),
     },
     "gateway/test_listener.py": {
@@ -63,21 +63,21 @@ SEEN: dict[str, dict[str, tuple[str, ...]]] = {
         "test_connections_are_limited_per_address": ("max.connections.per.ip",),
         "test_more_connections_than_the_limit_are_closed": ("max.connections",),
     },
-    "broker/test_lifecycle.py": {
+    "broker/control/test_lifecycle.py": {
         "test_a_broker_that_cannot_report_a_failed_directory_in_time_stops": ("log.dir.failure.timeout.ms",),
         "test_the_file_says_how_long_a_broker_tries_to_register": ("initial.broker.registration.timeout.ms",),
         "test_the_file_says_how_often_a_broker_sends_a_heartbeat": ("broker.heartbeat.interval.ms",),
     },
-    "broker/test_moves.py": {
+    "broker/moves/test_moves.py": {
         "test_as_many_replicas_are_copied_at_a_time_as_there_are_threads": ("num.replica.alter.log.dirs.threads",),
     },
-    "broker/test_placing.py": {
+    "broker/moves/test_placing.py": {
         "test_limits_of_the_brokers_own_file_hold_for_logs_that_were_there_at_the_start": (
             "log.retention.bytes",
             "replica.alter.log.dirs.io.max.bytes.per.second",
         ),
     },
-    "broker/test_reassignment_traffic.py": {
+    "broker/replication/test_reassignment_traffic.py": {
         "test_a_replica_whose_throttle_goes_does_not_wait_until_its_debt_is_paid": ("follower.replication.throttled.replicas",),
         "test_lifting_the_throttle_takes_effect_at_once": (
             "follower.replication.throttled.rate",
@@ -85,51 +85,51 @@ SEEN: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "test_the_throttle_holds_over_a_small_copy": ("leader.replication.throttled.replicas",),
     },
-    "broker/test_replication.py": {
+    "broker/replication/test_replication.py": {
         "test_a_topic_stores_the_time_of_the_producer_or_of_the_leader": ("message.timestamp.type",),
         "test_acks_all_is_refused_with_too_few_in_sync_and_acks_one_is_not": ("min.insync.replicas",),
         "test_the_leaders_file_says_how_long_a_follower_may_lag": ("replica.lag.time.max.ms",),
         "test_producers_expire_as_configured_now": ("producer.id.expiration.ms",),
     },
-    "broker_log/test_compacting.py": {
+    "broker/log/test_compacting.py": {
         "test_a_log_is_due_by_its_dirty_ratio_or_its_age": (
             "max.compaction.lag.ms",
             "min.cleanable.dirty.ratio",
         ),
         "test_nothing_above_the_high_watermark_or_within_the_lag_is_compacted": ("min.compaction.lag.ms",),
     },
-    "broker_log/test_compaction_filter.py": {
+    "broker/log/test_compaction_filter.py": {
         "test_a_tombstone_goes_after_its_delete_horizon": ("delete.retention.ms",),
     },
-    "broker_log/test_flushing.py": {
+    "broker/log/test_flushing.py": {
         "test_flush_messages_flushes_within_the_append_that_reaches_the_number": ("flush.messages",),
         "test_flush_ms_is_seen_to_at_every_look": ("flush.ms", "log.flush.scheduler.interval.ms"),
         "test_num_recovery_threads_per_data_dir_logs_are_opened_at_a_time": ("num.recovery.threads.per.data.dir",),
     },
-    "broker_log/test_indexes.py": {
+    "broker/log/test_indexes.py": {
         "test_the_interval_of_entries_is_the_topics": ("index.interval.bytes",),
     },
-    "broker_log/test_partition_log.py": {
+    "broker/log/test_partition_log.py": {
         "test_retention_by_size_and_by_time_spares_what_is_above_the_high_watermark": (
             "retention.bytes",
             "retention.ms",
         ),
     },
-    "broker_log/test_recompression.py": {
+    "broker/log/test_recompression.py": {
         "test_a_higher_level_makes_smaller_batches": (
             "compression.gzip.level",
             "compression.zstd.level",
         ),
         "test_a_leader_stores_the_topics_codec_whatever_the_producers": ("compression.type",),
     },
-    "broker_log/test_record_checks.py": {
+    "broker/log/test_record_checks.py": {
         "test_a_batch_may_be_as_large_as_the_topic_takes": ("max.message.bytes",),
         "test_keys_and_timestamps_are_read_whatever_the_codec": (
             "message.timestamp.after.max.ms",
             "message.timestamp.before.max.ms",
         ),
     },
-    "broker_log/test_segment_rules.py": {
+    "broker/log/test_segment_rules.py": {
         "test_a_segment_ends_when_a_batch_comes_segment_ms_after_its_first": ("segment.ms",),
         "test_a_segment_ends_when_an_index_is_full": ("segment.index.bytes",),
         "test_deleted_segments_are_removed_after_the_topics_delay": ("file.delete.delay.ms",),
@@ -180,16 +180,16 @@ SEEN: dict[str, dict[str, tuple[str, ...]]] = {
             "offsets.topic.replication.factor",
         ),
     },
-    "controller/test_access.py": {
+    "controller/security/test_access.py": {
         "test_before_the_first_complete_state_only_super_users_are_answered": ("super.users",),
     },
-    "controller/test_brokers.py": {
+    "controller/cluster/test_brokers.py": {
         "test_where_unclean_elections_are_allowed_a_lost_directory_leads_to_one_at_once": ("unclean.leader.election.enable",),
     },
-    "controller/test_configs.py": {
+    "controller/configs/test_configs.py": {
         "test_a_policy_of_the_server_may_refuse": ("alter.config.policy.class.name",),
     },
-    "controller/test_exactly_once.py": {
+    "controller/engine/test_exactly_once_calls.py": {
         "test_a_caller_without_rights_is_refused_and_not_remembered": ("authorizer.class.name",),
     },
     "controller/test_main.py": {
@@ -210,16 +210,16 @@ SEEN: dict[str, dict[str, tuple[str, ...]]] = {
             "unclean.leader.election.interval.ms",
         ),
     },
-    "controller/test_move_queue.py": {
+    "controller/reassignment/test_move_queue.py": {
         "test_caps_hold_while_everything_is_moved": ("reassignment.max.moves.per.cluster",),
         "test_only_the_last_plans_are_kept": ("reassignment.plans.kept",),
         "test_the_listing_names_the_reason_to_wait": ("reassignment.max.moves.per.broker",),
         "test_the_smallest_starts_first_once_leaders_have_said_how_large_they_are": ("reassignment.queue.order",),
     },
-    "controller/test_moves.py": {
+    "controller/reassignment/test_moves.py": {
         "test_the_cluster_can_forbid_changes_of_the_replication_factor": ("reassignment.replication.factor.change.enable",),
     },
-    "controller/test_topics.py": {
+    "controller/topics/test_topics.py": {
         "test_a_policy_of_the_server_refuses_topics_one_by_one": ("create.topic.policy.class.name",),
         "test_brokers_whose_directories_are_all_cordoned_get_replicas_only_if_assigned": ("cordoned.log.dirs",),
         "test_deletion_can_be_disabled": ("delete.topic.enable",),

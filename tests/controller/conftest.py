@@ -52,6 +52,8 @@ from kraftlab.rpc.server import Call
 from kraftlab.wire.senders import named_node
 from kraftlab.wire.transport import Connection, DirectHandler, PeerError, PeerRequest
 
+from ..helpers.partitions import directory_of, partition  # noqa: F401 (fixtures)
+
 T = TypeVar("T")
 Targets = Mapping[int, tuple[int, ...] | None]
 """Partition → target of its move, None: cancel it."""

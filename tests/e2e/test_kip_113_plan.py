@@ -7,24 +7,24 @@ The rows that go beyond the KIP's plan, and the tests that cover them:
 
 | row | tests |
 | --- | --- |
-| kill -9 at each step of a swap, and a restart | broker_log/test_log_dir_moves, broker_crash_images (each disk image) |
-| each row of the start-up table | broker_log/test_startup (all combinations of up to three directories) |
-| cancel by `any`, by the current directory, by another one | broker/test_moves |
-| destination remembered before the replica exists | T1 below, broker_log/test_destinations, broker/test_moves |
-| throttle with N movers | broker/test_throttle, broker/test_moves, `python -m bench moves` |
+| kill -9 at each step of a swap, and a restart | broker/log/test_log_dir_moves, simulation/crash_images (each disk image) |
+| each row of the start-up table | broker/log/test_startup (all combinations of up to three directories) |
+| cancel by `any`, by the current directory, by another one | broker/moves/test_moves |
+| destination remembered before the replica exists | T1 below, broker/log/test_destinations, broker/moves/test_moves |
+| throttle with N movers | broker/replication/test_throttle, broker/moves/test_moves, `python -m bench moves` |
 | move of a leader under load | T1 below |
-| move of a follower while the leader changes, while it is truncated | `…_while_leaders_change` below, broker/test_moves |
-| retention passes the future log's end | broker/test_moves (records deleted during a move) |
-| ENOSPC in the target, in the source | e2e/test_failing_directories (move in, append), broker_log/test_log_dir_moves |
-| topic deleted during a move | broker/test_moves |
+| move of a follower while the leader changes, while it is truncated | `…_while_leaders_change` below, broker/moves/test_moves |
+| retention passes the future log's end | broker/moves/test_moves (records deleted during a move) |
+| ENOSPC in the target, in the source | e2e/test_failing_directories (move in, append), broker/log/test_log_dir_moves |
+| topic deleted during a move | broker/moves/test_moves |
 | partition reassigned away during a move | `…_leaves_its_broker_…` below |
-| two directories swapped by the operator | broker_log/test_log_dir_starts |
-| duplicate directory.id | broker_log/test_log_manager (a copied directory), controller/test_brokers |
-| controller silent while a move is queued | broker/test_moves, broker/test_requests_to_the_controller |
-| answer to an accepted request lost | broker/test_requests_to_the_controller (sent again) |
-| topic of 249 characters | broker_log/test_log_dir_moves |
-| offset lag and is_future in each phase | broker/test_moves (progress), `…_leaves_its_broker_…` below |
-| total and usable bytes of a shared volume | broker_log/test_placement |
+| two directories swapped by the operator | broker/log/test_log_dir_starts |
+| duplicate directory.id | broker/log/test_log_manager (a copied directory), controller/cluster/test_brokers |
+| controller silent while a move is queued | broker/moves/test_moves, broker/control/test_requests_to_the_controller |
+| answer to an accepted request lost | broker/control/test_requests_to_the_controller (sent again) |
+| topic of 249 characters | broker/log/test_log_dir_moves |
+| offset lag and is_future in each phase | broker/moves/test_moves (progress), `…_leaves_its_broker_…` below |
+| total and usable bytes of a shared volume | broker/log/test_placement |
 """
 
 from __future__ import annotations
