@@ -26,7 +26,7 @@ from kraftlab.wire.parts import Part
 
 from .admin_calls import AdminCalls, Unanswerable, encoded
 from .codec import Header, KafkaRequest, encode_response
-from .translation import client_code
+from .translation import client_code, says_error_by_field
 
 OFFERS: dict[int, Row] = {row.key: row for row in BROKER_OFFERS if row.place is not None}
 """The requests that a broker serves, by API key."""
@@ -150,6 +150,6 @@ def _lists_of(kind: type[Structure]) -> tuple[str, ...]:
 def _refused(name: str, head: Header, error: ApiError) -> Message:
     """Return a response that says only that the whole request failed. Unanswerable if it has no field for that."""
     kind = response_class(head.key)
-    if not any(field.name == "error_code" and field.is_in(head.version) for field in kind.FIELDS):
+    if not says_error_by_field(kind, head.version):
         raise Unanswerable(f"{name} failed: {error}") from error
     return kind(error_code=client_code(error.code))

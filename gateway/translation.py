@@ -1,16 +1,17 @@
 """Kafka's messages to protobuf messages of the Admin service and back, by the names of their fields.
 
 Theory of operation. Messages of the Admin service have Kafka's field names, so one walk over the rows of a schema serves every
-call, both at a listener and in a client of a Kafka cluster. The differences are the same everywhere: an absent `optional` field
-is null; a message with nothing but one repeated field is a list that can be null; error, throttle time, timeout and cluster id
-are in the message's header; ids are 22 characters. Fields that are not Kafka's keep their zero in a message, or the number in
-`UNKNOWN`; a client asks `lost_fields` before it sends a request. Fields that the version lacks are left out.
+call, both at a listener and in a client of a Kafka cluster. The walk gives functions that copy one field each, and is done once
+for each message and version. The differences are the same everywhere: an absent `optional` field is null; a message with nothing
+but one repeated field is a list that can be null; error, throttle time, timeout and cluster id are in the message's header; ids
+are 22 characters. Fields that are not Kafka's keep their zero in a message, or the number in `UNKNOWN`; a client asks
+`lost_fields` before it sends a request. Fields that the version lacks are left out.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -39,24 +40,9 @@ def _fields(kind: type[Structure], version: int) -> tuple[Field, ...]:
     return tuple(field for field in kind.FIELDS if field.is_in(version))
 
 
-@functools.cache
 def _field_of(message: Descriptor, name: str) -> FieldDescriptor | None:
     """Return the message's field for a field of Kafka's, None if the message does not have it."""
     return message.fields_by_name.get(name) if name != "header" else None
-
-
-# --- Kafka's messages to those of the Admin service -------------------------------------------------------------------------
-
-
-def to_message(value: Message, version: int, message: AdminRequest) -> None:
-    """Fill a request of the Admin service from a request of Kafka's."""
-    message.header.api_version = version
-    _fill_with_header(message, value, version)
-
-
-def to_response(value: Message, version: int, message: AdminResponse) -> None:
-    """Fill a response of the Admin service from a response of Kafka's."""
-    _fill_with_header(message, value, version)
 
 
 def lost_fields(message: AdminRequest, kind: type[Message], version: int) -> list[str]:
@@ -82,97 +68,209 @@ def _lost(message: Any, kind: type[Structure], version: int) -> set[str]:
     return lost
 
 
-def _fill_with_header(message: Any, value: Message, version: int) -> None:
-    for field in _fields(type(value), version):
-        for target in (message, message.header):
-            if (known := _field_of(target.DESCRIPTOR, field.name)) is not None:
-                _set(target, known, field, getattr(value, field.name), version)
-                break
+# --- Kafka's messages to those of the Admin service -------------------------------------------------------------------------
+
+_Setter = Callable[[Any, Any], None]
+"""Sets one field of a message of the Admin service."""
 
 
-def _fill(message: Any, value: Structure, version: int) -> None:
-    message.SetInParent()
-    for name, unknown in UNKNOWN.get(message.DESCRIPTOR.name, {}).items():
-        setattr(message, name, unknown)
-    for field in _fields(type(value), version):
-        if (known := _field_of(message.DESCRIPTOR, field.name)) is not None:
-            _set(message, known, field, getattr(value, field.name), version)
+def to_message(value: Message, version: int, message: AdminRequest) -> None:
+    """Fill a request of the Admin service from a request of Kafka's."""
+    message.header.api_version = version
+    _fill_with_header(value, version, message)
 
 
-def _set(message: Any, known: FieldDescriptor, field: Field, value: Any, version: int) -> None:
-    if value is None or (field.kind == "uuid" and value == NO_ID):
-        return
+def to_response(value: Message, version: int, message: AdminResponse) -> None:
+    """Fill a response of the Admin service from a response of Kafka's."""
+    _fill_with_header(value, version, message)
+
+
+def _fill_with_header(value: Message, version: int, message: Any) -> None:
+    descriptor = message.DESCRIPTOR
+    for name, set_field in _setters(type(value), version, descriptor):
+        set_field(message, getattr(value, name))
+    header = descriptor.fields_by_name["header"].message_type
+    for name, set_field in _setters(type(value), version, header, descriptor):
+        set_field(message.header, getattr(value, name))
+
+
+@functools.cache
+def _setters(
+    kind: type[Structure], version: int, target: Descriptor, without: Descriptor | None = None
+) -> tuple[tuple[str, _Setter], ...]:
+    """Return the setters of all fields that both sides have, by name. Fields of `without` are left out."""
+    return tuple(
+        (field.name, _setter(known, field, version))
+        for field in _fields(kind, version)
+        if (known := _field_of(target, field.name)) is not None and (without is None or _field_of(without, field.name) is None)
+    )
+
+
+def _setter(known: FieldDescriptor, field: Field, version: int) -> _Setter:
+    name = known.name
     if known.is_repeated:
-        _extend(message, known, field, value, version)
-    elif known.message_type is not None:
-        inner = getattr(message, known.name)
-        inner.SetInParent()
-        if field.is_array:
-            _extend(inner, known.message_type.fields[0], field, value, version)
-        else:
-            _fill(inner, value, version)
-    else:
-        setattr(message, known.name, _to_scalar(field.kind, value))
+        extend = _extender(known, field, version)
+
+        def set_list(message: Any, values: Any) -> None:
+            if values is not None:
+                extend(getattr(message, name), values)
+
+        return set_list
+    if known.message_type is None:
+        return _set_id(name) if field.kind == "uuid" else _set_plain(name)
+    if field.is_array:
+        (wrapped,) = known.message_type.fields
+        extend_wrapped, inner_name = _extender(wrapped, field, version), wrapped.name
+
+        def set_wrapped(message: Any, values: Any) -> None:
+            if values is not None:
+                inner = getattr(message, name)
+                inner.SetInParent()
+                extend_wrapped(getattr(inner, inner_name), values)
+
+        return set_wrapped
+    fill = _filler(field.kind, version, known.message_type)
+
+    def set_structure(message: Any, value: Any) -> None:
+        if value is not None:
+            fill(getattr(message, name), value)
+
+    return set_structure
 
 
-def _extend(message: Any, known: FieldDescriptor, field: Field, values: Any, version: int) -> None:
-    target = getattr(message, known.name)
-    for value in values:
-        if known.message_type is not None:
-            _fill(target.add(), value, version)
-        elif isinstance(field.kind, str):
-            target.append(_to_scalar(field.kind, value))
-        else:
-            # A list of structures with nothing but a name is a list of names.
-            only = field.kind.FIELDS[0]
-            target.append(_to_scalar(only.kind, getattr(value, only.name)))
+def _set_plain(name: str) -> _Setter:
+    def set_plain(message: Any, value: Any) -> None:
+        if value is not None:
+            setattr(message, name, value)
+
+    return set_plain
 
 
-def _to_scalar(kind: Any, value: Any) -> Any:
-    return to_text(value) if kind == "uuid" else value
+def _set_id(name: str) -> _Setter:
+    def set_id(message: Any, value: Any) -> None:
+        if value is not None and value != NO_ID:
+            setattr(message, name, to_text(value))
+
+    return set_id
+
+
+def _extender(known: FieldDescriptor, field: Field, version: int) -> _Setter:
+    """Return a function that adds Kafka's values to a repeated field."""
+    if known.message_type is not None:
+        fill = _filler(field.kind, version, known.message_type)
+
+        def add_structures(target: Any, values: Any) -> None:
+            for value in values:
+                fill(target.add(), value)
+
+        return add_structures
+    if isinstance(field.kind, str):
+        return _extend_with_ids if field.kind == "uuid" else lambda target, values: target.extend(values)
+    # A list of structures with nothing but a name is a list of names.
+    only = field.kind.FIELDS[0]
+    extend = _extend_with_ids if only.kind == "uuid" else lambda target, values: target.extend(values)
+    return lambda target, values: extend(target, [getattr(value, only.name) for value in values])
+
+
+def _extend_with_ids(target: Any, values: Any) -> None:
+    target.extend([to_text(value) for value in values])
+
+
+def _filler(kind: Any, version: int, target: Descriptor) -> _Setter:
+    """Return a function that fills a message from a structure."""
+    setters, unknown = _setters(kind, version, target), tuple(UNKNOWN.get(target.name, {}).items())
+
+    def fill(message: Any, value: Any) -> None:
+        message.SetInParent()
+        for name, number in unknown:
+            setattr(message, name, number)
+        for name, set_field in setters:
+            set_field(message, getattr(value, name))
+
+    return fill
 
 
 # --- messages of the Admin service to Kafka's -------------------------------------------------------------------------------
 
+_Getter = Callable[[Any], Any]
+"""Returns Kafka's value of one field of a message of the Admin service."""
+
 
 def to_value(message: AdminRequest | AdminResponse, kind: type[M], version: int) -> M:
     """Return a message of Kafka's from one of the Admin service: a response, or a client's request."""
-    value: M = _value((message, message.header), kind, version)
-    return value
+    source: Any = message
+    header, descriptor = message.header, source.DESCRIPTOR
+    given = {name: get(source) for name, get in _getters(kind, version, descriptor)}
+    of_header = descriptor.fields_by_name["header"].message_type
+    given.update((name, get(header)) for name, get in _getters(kind, version, of_header, descriptor))
+    return kind(**given)
+
+
+@functools.cache
+def says_error_by_field(kind: type[Message], version: int) -> bool:
+    """Return True if a response of Kafka's has a field for the error of the whole request."""
+    return any(field.name == "error_code" for field in _fields(kind, version))
 
 
 def says_error(message: AdminMessage, kind: type[Message], version: int) -> bool:
     """Return True if a response of Kafka's can show that the request failed: by a field, or by its entries."""
-    is_repeated = any(field.is_repeated for field, _ in message.ListFields())
-    return is_repeated or any(field.name == "error_code" for field in _fields(kind, version))
+    return says_error_by_field(kind, version) or any(field.is_repeated for field, _ in message.ListFields())
 
 
-def _value(sources: tuple[Any, ...], kind: type[Structure], version: int) -> Any:
-    given: dict[str, Any] = {}
-    for field in _fields(kind, version):
-        for source in sources:
-            if (known := _field_of(source.DESCRIPTOR, field.name)) is not None:
-                given[field.name] = _from(source, known, field, kind, version)
-                break
-    return kind(**given)
+@functools.cache
+def _getters(
+    kind: type[Structure], version: int, source: Descriptor, without: Descriptor | None = None
+) -> tuple[tuple[str, _Getter], ...]:
+    """Return the getters of all fields that both sides have, by name. Fields of `without` are left out."""
+    return tuple(
+        (field.name, _getter(known, field, kind, version))
+        for field in _fields(kind, version)
+        if (known := _field_of(source, field.name)) is not None and (without is None or _field_of(without, field.name) is None)
+    )
 
 
-def _from(source: Any, known: FieldDescriptor, field: Field, kind: type[Structure], version: int) -> Any:
-    if not known.is_repeated and known.has_presence and not source.HasField(known.name):
-        return None if field.null_since <= version else defaults(kind)[field.name]
-    value = getattr(source, known.name)
+def _getter(known: FieldDescriptor, field: Field, kind: type[Structure], version: int) -> _Getter:
+    name, get = known.name, _getter_of_present(known, field, version)
+    if known.is_repeated or not known.has_presence:
+        return get
+    absent = None if field.null_since <= version else defaults(kind)[field.name]
+    return lambda source: get(source) if source.HasField(name) else absent
+
+
+def _getter_of_present(known: FieldDescriptor, field: Field, version: int) -> _Getter:
+    name = known.name
     if not field.is_array:
-        return _to_kind(field, value) if isinstance(field.kind, str) else _value((value,), field.kind, version)
-    if not known.is_repeated:
-        assert known.message_type is not None, "a list that can be null is in a message"
-        known = known.message_type.fields[0]
-        value = getattr(value, known.name)
+        if isinstance(field.kind, str):
+            convert = _converter(field)
+            return (lambda source: getattr(source, name)) if convert is None else lambda source: convert(getattr(source, name))
+        make = _maker(field.kind, version, known.message_type)
+        return lambda source: make(getattr(source, name))
+    if known.is_repeated:
+        entries = _list_getter(known, field, version)
+        return lambda source: entries(getattr(source, name))
+    assert known.message_type is not None, "a list that can be null is in a message"
+    (wrapped,) = known.message_type.fields
+    of_wrapped, inner_name = _list_getter(wrapped, field, version), wrapped.name
+    return lambda source: of_wrapped(getattr(getattr(source, name), inner_name))
+
+
+def _list_getter(known: FieldDescriptor, field: Field, version: int) -> _Getter:
     if isinstance(field.kind, str):
-        return tuple([_to_kind(field, each) for each in value])
-    if known.message_type is None:
-        only = field.kind.FIELDS[0]
-        return tuple([field.kind(**{only.name: _to_kind(only, each)}) for each in value])
-    return tuple([_value((each,), field.kind, version) for each in value])
+        convert = _converter(field)
+        return tuple if convert is None else lambda values: tuple([convert(value) for value in values])
+    if known.message_type is not None:
+        make = _maker(field.kind, version, known.message_type)
+        return lambda values: tuple([make(value) for value in values])
+    kind, only = field.kind, field.kind.FIELDS[0]
+    convert_only = _converter(only) or (lambda value: value)
+    return lambda values: tuple([kind(**{only.name: convert_only(value)}) for value in values])
+
+
+def _maker(kind: type[Structure], version: int, source: Descriptor | None) -> _Getter:
+    """Return a function that makes a structure from a message."""
+    assert source is not None, "a structure is a message"
+    getters = _getters(kind, version, source)
+    return lambda message: kind(**{name: get(message) for name, get in getters})
 
 
 def client_code(code: int) -> int:
@@ -180,9 +278,8 @@ def client_code(code: int) -> int:
     return code if code < OWN_ERRORS_FROM else UNKNOWN_SERVER_ERROR
 
 
-def _to_kind(field: Field, value: Any) -> Any:
+def _converter(field: Field) -> Callable[[Any], Any] | None:
+    """Return the function that converts a scalar to Kafka's, None if it is the same."""
     if field.name == "error_code":
-        return client_code(value)
-    if field.kind == "uuid":
-        return from_text(value) if value else NO_ID
-    return value
+        return client_code
+    return (lambda text: from_text(text) if text else NO_ID) if field.kind == "uuid" else None
