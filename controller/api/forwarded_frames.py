@@ -13,7 +13,8 @@ from kraftlab.gateway.admin_calls import AdminCalls, Unanswerable
 from kraftlab.gateway.codec import KafkaRequest, LargeRequest, MalformedRequest, decode_request, peek
 from kraftlab.metadata.peer_rpc import EnvelopeRequest, EnvelopeResponse
 from kraftlab.rpc.caller import Caller
-from kraftlab.rpc.calls import CALLS
+from kraftlab.rpc.calls import OFFERS
+from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Dispatch
 from kraftlab.rpc.turns import ELEMENTS_AT_ONCE
 from kraftlab.wire.parts import InMemory
@@ -30,7 +31,7 @@ class ForwardedFrames:
     async def answer(self, envelope: EnvelopeRequest) -> EnvelopeResponse:
         """Return the frame of the response, or the error if it has no place there. NOT_CONTROLLER: the broker looks again."""
         try:
-            head, row = peek(envelope.request), CALLS.get(envelope.api)
+            head, row = peek(envelope.request), OFFERS.get(envelope.api) if envelope.api in METHODS else None
             if row is None or row.key != head.key or not row.lowest <= head.version <= row.highest:
                 raise MalformedRequest(f"API {head.key} version {head.version} is no {envelope.api}")
             request = await self._decoded(envelope.request)

@@ -259,7 +259,7 @@ class Maker:
         try:
             body: Any = to_value(self.admin(api), request_class(offer.key), version)
             frame = bytearray(encode_request(self.random.choice(SMALL), "client", body, version)[4:])
-        except Unwritable:
+        except (Unwritable, ValueError):  # a number or an id that no frame can hold
             return self.random.randbytes(40)
         if self.maybe(0.2):
             frame[self.random.randrange(len(frame))] = self.random.randrange(256)

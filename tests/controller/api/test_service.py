@@ -458,6 +458,9 @@ async def test_an_error_without_a_place_in_the_response_is_named_beside_it(clien
         ("CreateTopics", b"\x7f\xff" + creation_frame()[2:]),
         ("DeleteTopics", creation_frame()),
         ("NoSuchCall", creation_frame()),
+        ("CreateSnapshot", b"\xff\xff\0\0" + creation_frame()[4:]),
+        ("Vote", b"\0\x34\0\0" + creation_frame()[4:]),
+        ("Fetch", b"\0\x01\0\x0c" + creation_frame()[4:]),
         ("CreateTopics", creation_frame()[:16] + b"\xff\xff\xff\x7f"),
     ],
 )
