@@ -36,6 +36,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
 
@@ -94,6 +95,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if has_a_clock_that_stands_still(item):
             raise pytest.UsageError(f"{item.nodeid} has {CLOCK} by a fixture only; name it as a parameter of the test")
     items.sort(key=lambda item: (rank(item), module_of(item).partition("/")[0]))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Refuse to run beside other workers if their tests are not grouped."""
+    if hasattr(session.config, "workerinput") and not all("@" in item.nodeid for item in session.items[:1]):
+        found = f"pytest {version('pytest')} and pytest-xdist {version('pytest-xdist')}"
+        raise pytest.UsageError(f"{found} put tests in no groups, so clusters would run beside each other; install pytest<9.2")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
