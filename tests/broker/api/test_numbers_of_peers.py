@@ -36,7 +36,7 @@ def tree(kind: Any, values: dict[str, Any]) -> Any:
     if typing.get_origin(kind) is typing.Annotated:
         return tree(typing.get_args(kind)[0], values)
     arguments = typing.get_args(kind)
-    if isinstance(kind, types.UnionType):
+    if typing.get_origin(kind) in (types.UnionType, typing.Union):
         return tree(next(each for each in arguments if each is not types.NoneType), values)
     if typing.get_origin(kind) is tuple:
         return [tree(each, values) for each in arguments if each is not ...]
