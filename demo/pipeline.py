@@ -36,7 +36,7 @@ from .story import BROKERS, OVERRIDES, Story
 
 KAFKA_LOG = pathlib.Path(__file__).parents[1] / "examples" / "metadata-log" / "00000000000000000000.log.xz"
 DRAINED = 0
-PLOT = 'class="plotly-graph-div"'
+PLOT = 'class="plot"'
 QUICK = "-XX:TieredStopAtLevel=1"
 """The JVM's quick compiler: there is little data."""
 CANCELLED = 2

@@ -22,7 +22,9 @@ from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance
 from kraftlab.metadata.records import AnyRecord
 from kraftlab.metadata.replay_error import ReplayError
 from kraftlab.metadata.snapshot import image_from
-from kraftlab.quorum.core.batch import NO_PREVIOUS_CRC, BatchHeader
+from kraftlab.quorum.core.batch import NO_PREVIOUS_CRC, BatchHeader, ControlRecord, decode_control
+from kraftlab.quorum.core.errors import CorruptBatch
+from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.quorum.storage.committed_mark import read_committed
 from kraftlab.quorum.storage.errors import StorageError
 from kraftlab.quorum.storage.file_system import FileReader, RealFileReader
@@ -65,10 +67,11 @@ class PastImage(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One batch of the log: its records (none of a control batch) and the image after it."""
+    """One batch of the log: its records, or those of consensus if it is a control batch, and the image after it."""
 
     header: BatchHeader
     records: tuple[AnyRecord, ...]
+    control: tuple[ControlRecord, ...]
     image: MetadataImage
 
 
@@ -98,6 +101,15 @@ class History:
             image = step.image
             if not start.reaches(step.header.end_offset, step.header.append_time_ms):
                 yield step
+
+    def first(self) -> OffsetAndEpoch:
+        """Return the earliest position with an image: the log's beginning, or the end of the oldest snapshot. OSError."""
+        return while_files_vanish(self._first)
+
+    def _first(self) -> OffsetAndEpoch:
+        snapshots = snapshots_in(self.partition, self._files)
+        reaches_back = any(base == 0 for base, _ in segments_in(self.partition, self._files))
+        return snapshots[-1][0] if snapshots and not reaches_back else OffsetAndEpoch(0, 0)
 
     def known_committed(self) -> int:
         """Return the largest offset that is certainly committed, by the ends of snapshots and the stamps of leaders."""
@@ -148,7 +160,7 @@ class History:
                 return
             try:
                 step = _step(image, entry)
-            except (ReplayError, UnreadableRecords) as error:
+            except (ReplayError, UnreadableRecords, CorruptBatch) as error:
                 yield f"{entry.path} position {entry.position}: {error}"
                 return
             image = step.image
@@ -189,11 +201,15 @@ def read_snapshot(path: str, moment: Moment = NEWEST, files: FileReader | None =
 def _step(image: MetadataImage, found: FoundBatch) -> Step:
     header = found.header
     records: list[AnyRecord] = []
+    control: list[ControlRecord] = []
     delta = MetadataDelta(image)
-    if not header.is_control:
+    if header.is_control:
+        control = decode_control(found.body)
+    else:
         records = codec.decode(found.body, header.base_offset, header.record_count)
         delta.replay_all(records, header.base_offset)
-    return Step(header, tuple(records), delta.apply(Provenance(header.end_offset, header.epoch, header.append_time_ms)))
+    after = delta.apply(Provenance(header.end_offset, header.epoch, header.append_time_ms))
+    return Step(header, tuple(records), tuple(control), after)
 
 
 def while_files_vanish(read: Callable[[], T]) -> T:

@@ -27,6 +27,7 @@ from kraftlab.metadata import codec
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.records import AnyRecord, Config, RequestOutcome, UserScramCredential
 from kraftlab.metadata.snapshot import image_records
+from kraftlab.quorum.core.batch import encode_control
 from kraftlab.quorum.driver.environment import Threads
 from kraftlab.quorum.storage.file_system import FileReader
 from kraftlab.quorum.storage.identity import partition_directory
@@ -149,7 +150,10 @@ class TimeTravel:
             if isinstance(step, str):
                 raise NoHistory(step)
             header, reached = step.header, step.header.end_offset
-            body = codec.encode([masked(record, self._key) for record in step.records])[0] if step.records else b""
+            if header.is_control:
+                body = encode_control(list(step.control))
+            else:
+                body = codec.encode([masked(record, self._key) for record in step.records])[0]
             response.batches.add(
                 base_offset=header.base_offset,
                 epoch=header.epoch,

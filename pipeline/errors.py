@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-EXTRA = frozenset({"pyspark", "py4j", "pyarrow", "deltalake", "pandas", "numpy", "scipy", "plotly", "jinja2"})
+EXTRA = frozenset({"pyspark", "py4j", "pyarrow", "deltalake", "pandas", "numpy", "scipy", "jinja2"})
 """Import names of the packages that the extra `pipeline` installs and that its code needs."""
 
 

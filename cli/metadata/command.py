@@ -12,8 +12,19 @@ from kraftlab.metadata.tree import ALIASES, Directory, Node, image_tree, plain_d
 from kraftlab.node.history import NEWEST, Moment
 
 from ..option_placement import AddressedGroup
-from ..output import CommandFailed, Output, json_option
-from .sources import SnapshotSource, Source, moment_options, open_source, parse_moment, parse_point, source_options
+from ..output import CommandFailed, Output, WrongUse, json_option
+from .history import history_lines, parse_subject, subject_changes
+from .sources import (
+    EpochEdge,
+    SnapshotSource,
+    Source,
+    moment_of,
+    moment_options,
+    open_source,
+    parse_moment,
+    parse_point,
+    source_options,
+)
 from .text import (
     batch_documents,
     batch_lines,
@@ -36,7 +47,8 @@ _offset, _time = moment_options
 Examples:
   kraftlab metadata at --time 2026-11-21T17:06:35Z --metadata-dir /var/lib/kraftlab/metadata
   kraftlab metadata at --offset 4711 topics/byName/orders
-  kraftlab metadata diff --from 4000 --to newest --records --metadata-dir /var/lib/kraftlab/metadata""",
+  kraftlab metadata diff --from 4000 --to newest --records --metadata-dir /var/lib/kraftlab/metadata
+  kraftlab metadata history orders-0         # why a partition has these replicas, this leader and this ISR""",
 )
 def metadata() -> None:
     """Show past states of the metadata, from the log and snapshots of a running, stopped or broken node."""
@@ -61,7 +73,7 @@ Exit code 1 if the log cannot be read that far; the readable part is shown.""",
 @click.argument("paths", nargs=-1, metavar="[PATH…]")
 @json_option
 def at(
-    offset: int | None,
+    offset: Moment | EpochEdge | None,
     time: str | None,
     metadata_dir: str | None,
     node_id: int | None,
@@ -69,9 +81,10 @@ def at(
     as_json: bool,
 ) -> int:
     """Show all metadata, or the parts at PATHs (as in the metadata shell, without /image); by default the newest state."""
-    moment = parse_moment(offset, time)
+    point = parse_moment(offset, time)
     out = Output(as_json)
     with open_source(metadata_dir, node_id) as source:
+        moment = moment_of(source, point)
         image, stopped, notes = source.at(moment)
         committed = source.known_committed()
         tree = image_tree(image, is_secret)
@@ -118,21 +131,23 @@ def _once(path: str, node: Node) -> Node:
 Examples:
   kraftlab metadata diff --from 4000 --to 4711 --metadata-dir /var/lib/kraftlab/metadata
   kraftlab metadata diff --from 2026-11-21T17:00:00Z --to newest --records
+  kraftlab metadata diff --from epoch:3      # what happened in epoch 3
   kraftlab metadata diff --from A/00000000000000004000-0000000003.checkpoint --to B/00000000000000004711-0000000003.checkpoint
 
 \b
-A moment is an offset, newest, a time (2026-11-21T17:06:35Z or @MILLISECONDS), or a snapshot file.
+A moment is an offset, newest, a time (2026-11-21T17:06:35Z or @MILLISECONDS), epoch:3 (before the first record of epoch 3),
+epoch:3+ (after its last one), or a snapshot file.
 + added, - removed, ~ changed. Secrets are compared and not shown.""",
 )
 @click.option("--from", "start", required=True, metavar="MOMENT", help="The earlier moment; see below.")
-@click.option("--to", "end", default="newest", show_default=True, metavar="MOMENT", help="The later moment.")
+@click.option("--to", "end", metavar="MOMENT", help="The later moment (default: newest; from epoch:N, the end of that epoch).")
 @source_options
 @click.option("--records", "with_records", is_flag=True, help="Also print the records between the moments.")
 @click.option("--all", "with_bookkeeping", is_flag=True, help="Also compare the saved answers to requests that carry an id.")
 @json_option
 def diff(
     start: str,
-    end: str,
+    end: str | None,
     metadata_dir: str | None,
     node_id: int | None,
     with_records: bool,
@@ -140,20 +155,28 @@ def diff(
     as_json: bool,
 ) -> int:
     """Compare the metadata of two moments: topics, partitions, brokers, configs, ACLs, quotas, features, moves, and the rest."""
-    points = parse_point(start), parse_point(end)
-    if all(isinstance(point, SnapshotSource) for point in points) and not with_records:
-        first, last = points
-        assert isinstance(first, SnapshotSource) and isinstance(last, SnapshotSource)
+    first, last = points = _points(start, end)
+    if isinstance(first, SnapshotSource) and isinstance(last, SnapshotSource) and not with_records:
         with open_source(None, None, snapshot=first.name) as source:
             return _diff(source, points, False, with_bookkeeping, as_json)
     with open_source(metadata_dir, node_id) as source:
         return _diff(source, points, with_records, with_bookkeeping, as_json)
 
 
-def _diff(
-    source: Source, points: tuple[Moment | Source, Moment | Source], with_records: bool, with_bookkeeping: bool, as_json: bool
-) -> int:
+Point = Moment | EpochEdge | SnapshotSource
+
+
+def _points(start: str, end: str | None) -> tuple[Point, Point]:
+    """Return both moments; by default the second one is the newest, or the end of the epoch that the first one names."""
+    first = parse_point(start)
+    if end is not None:
+        return first, parse_point(end)
+    return first, EpochEdge(first.epoch, True) if isinstance(first, EpochEdge) and not first.is_end else NEWEST
+
+
+def _diff(source: Source, ends: tuple[Point, Point], with_records: bool, with_bookkeeping: bool, as_json: bool) -> int:
     out = Output(as_json)
+    points = [point if isinstance(point, SnapshotSource) else moment_of(source, point) for point in ends]
     found = [source.at(point) if isinstance(point, Moment) else point.at(Moment()) for point in points]
     before, after = (entry.image for entry in found)
     committed = source.known_committed()
@@ -189,3 +212,61 @@ def _diff(
         document["batches"] = batch_documents(batches, is_secret)
     out.result(document)
     return FAILED if any(entry.stopped is not None for entry in found) else DONE
+
+
+@metadata.command(
+    "history",
+    short_help="Show each change of a partition, topic, broker or the quorum.",
+    epilog="""\b
+Examples:
+  kraftlab metadata history orders-4               # each record that changed the partition, with plan and reason
+  kraftlab metadata history orders --from epoch:3 --to epoch:3+
+  kraftlab metadata history broker 2 --metadata-dir /var/lib/kraftlab/metadata
+  kraftlab metadata history quorum --json
+
+\b
+A moment is as in `kraftlab metadata diff`, without snapshot files. Names mean topics first, then partitions.
+Exit code 1 if the name is nowhere in the log, or the log cannot be read that far.""",
+)
+@click.argument("words", nargs=-1, required=True, metavar="TOPIC-PARTITION|TOPIC|broker ID|quorum")
+@click.option("--from", "start", metavar="MOMENT", help="The earlier moment (default: as far as the log reaches back).")
+@click.option("--to", "end", metavar="MOMENT", help="The later moment (default: newest; from epoch:N, the end of that epoch).")
+@source_options
+@json_option
+def history(
+    words: tuple[str, ...], start: str | None, end: str | None, metadata_dir: str | None, node_id: int | None, as_json: bool
+) -> int:
+    """List the records that changed a partition, a topic, a broker's registration, or the leader and voters of the quorum."""
+    subject = parse_subject(words)
+    first, last = _points(start or "0", end)
+    if isinstance(first, SnapshotSource) or isinstance(last, SnapshotSource):
+        raise WrongUse("Error: a snapshot has no history; give offsets, times or epochs with --from and --to")
+    out = Output(as_json)
+    with open_source(metadata_dir, node_id) as source:
+        earliest = source.first().offset
+        low = source.at(moment_of(source, first) if start else Moment(offset=earliest))
+        high = source.at(moment_of(source, last))
+        begin, until = low.image.provenance, high.image.provenance
+        if begin.offset > until.offset:
+            raise WrongUse(f"Error: --from is offset {begin.offset}, after --to at {until.offset}; swap the two")
+        batches = list(source.batches(begin.offset, until.offset))
+        stopped = [found for found in (*batches, high.stopped) if isinstance(found, str)]
+        try:
+            changes = subject_changes(subject, low.image, [found for found in batches if not isinstance(found, str)])
+        except LookupError as error:
+            raise CommandFailed(f"Error: {error.args[0]} between offset {begin.offset} and {until.offset}") from None
+        faults = list(dict.fromkeys([*warnings(high.image, None, high.notes, source.known_committed()), *stopped]))
+        out.lines([f"{subject} in the metadata log of {source.name}, offsets {begin.offset} to {until.offset}", *faults])
+        if begin.offset and begin.offset == earliest:
+            out.lines([f"EARLIER       the log begins at offset {begin.offset}, with a snapshot; no earlier changes are known"])
+        out.lines(history_lines(changes) if changes else ["Nothing has changed."])
+        out.result(
+            {
+                "subject": str(subject),
+                "from": place_document(begin),
+                "to": place_document(until),
+                "not_readable": stopped,
+                "changes": changes,
+            }
+        )
+    return FAILED if stopped else DONE

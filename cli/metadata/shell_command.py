@@ -16,7 +16,7 @@ from kraftlab.node.history import NEWEST, Moment
 
 from ..output import CommandFailed, WrongUse
 from .shell_tree import Shell, ShellError, ShellExit
-from .sources import Source, moment_options, open_source, parse_moment, source_options
+from .sources import EpochEdge, Source, moment_of, moment_options, open_source, parse_moment, source_options
 from .text import place_text, warnings
 
 _offset, _time = moment_options
@@ -48,7 +48,7 @@ def metadata_shell(
     context: click.Context,
     /,
     snapshot: str | None,
-    offset: int | None,
+    offset: Moment | EpochEdge | None,
     time: str | None,
     metadata_dir: str | None,
     node_id: int | None,
@@ -75,9 +75,9 @@ def metadata_shell(
         return _once(shell, list(command))
 
 
-def _open(source: Source, moment: Moment) -> tuple[Shell, list[str]]:
+def _open(source: Source, moment: Moment | EpochEdge) -> tuple[Shell, list[str]]:
     """Return a shell on the source's image, and remarks for the user about the image."""
-    image, stopped, notes = source.at(moment)
+    image, stopped, notes = source.at(moment_of(source, moment))
     remarks = list(warnings(image, stopped, notes, source.known_committed()))
     tops: dict[str, Node] = {
         "image": image_tree(image, is_secret),

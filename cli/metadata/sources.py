@@ -26,6 +26,7 @@ from kraftlab.node.history import (
     read_snapshot,
     while_files_vanish,
 )
+from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.quorum.storage.survey import metadata_partition
 
 from ..connection import caller_options, connect, controller_option, endpoint_of, named_servers, server_option
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
     from kraftlab.client import AdminClient
     from kraftlab.common.endpoint import Endpoint
     from kraftlab.metadata.records import AnyRecord
+    from kraftlab.quorum.core.batch import ControlRecord
+
+EPOCHS_SHOWN = 20
+"""Number of epochs in the error for an unknown one."""
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -43,13 +48,21 @@ NOW = "now"
 
 
 class LoggedBatch(NamedTuple):
-    """A batch of the log with its records; a control batch has an empty tuple."""
+    """A batch of the log with its records, or those of consensus if it is a control batch."""
 
     base_offset: int
     epoch: int
     append_time_ms: int
     record_count: int
     records: tuple[AnyRecord, ...]
+    control: tuple[ControlRecord, ...] = ()
+
+
+class EpochEdge(NamedTuple):
+    """The moment before an epoch's first record; with `is_end` after its last one."""
+
+    epoch: int
+    is_end: bool
 
 
 class Source(Protocol):
@@ -58,6 +71,9 @@ class Source(Protocol):
     name: str
 
     def at(self, moment: Moment) -> PastImage: ...
+
+    def first(self) -> OffsetAndEpoch:
+        """Return the earliest position with an image: (0, 0), or the end of a snapshot."""
 
     def batches(self, start: int, end: int) -> Iterator[LoggedBatch | str]:
         """Yield the batches between two offsets, and a text at the end if the log cannot be read that far."""
@@ -76,6 +92,9 @@ class DirectorySource:
     def at(self, moment: Moment) -> PastImage:
         return self._history.at(moment)
 
+    def first(self) -> OffsetAndEpoch:
+        return self._history.first()
+
     def batches(self, start: int, end: int) -> Iterator[LoggedBatch | str]:
         def steps() -> list[LoggedBatch | str]:
             found = self._history.steps(Moment(offset=start), Moment(offset=end))
@@ -89,7 +108,7 @@ class DirectorySource:
 
 def _logged(step: Step) -> LoggedBatch:
     header = step.header
-    return LoggedBatch(header.base_offset, header.epoch, header.append_time_ms, header.record_count, step.records)
+    return LoggedBatch(header.base_offset, header.epoch, header.append_time_ms, header.record_count, step.records, step.control)
 
 
 class SnapshotSource:
@@ -105,8 +124,12 @@ class SnapshotSource:
         assert found is not None, "every snapshot is older than the newest moment"
         return PastImage(found[0], None, ())
 
-    def batches(self, start: int, end: int) -> Iterator[LoggedBatch | str]:
+    def first(self) -> OffsetAndEpoch:
         raise WrongUse(f"Error: {self.name} is a snapshot, which has no log; name the directory with --metadata-dir")
+
+    def batches(self, start: int, end: int) -> Iterator[LoggedBatch | str]:
+        self.first()
+        yield from ()
 
     def known_committed(self) -> int | None:
         return None
@@ -130,13 +153,23 @@ class LiveSource:
         provenance = Provenance(answer.offset, answer.epoch, answer.append_time_ms)
         return PastImage(MetadataDelta(image_from(bodies)).apply(provenance), None, ())
 
+    def first(self) -> OffsetAndEpoch:
+        from kraftlab.admin.v1 import admin_pb2 as pb
+
+        answer = self._client.call_at(self._endpoint, pb.ListSnapshotsResponse, pb.ListSnapshotsRequest())
+        oldest = answer.snapshots[0] if answer.snapshots and answer.log_start_offset else pb.MetadataSnapshot()
+        return OffsetAndEpoch(oldest.end_offset, oldest.epoch)
+
     def batches(self, start: int, end: int) -> Iterator[LoggedBatch | str]:
         from kraftlab.client.time_travel import list_metadata_records
         from kraftlab.metadata import codec
+        from kraftlab.quorum.core.batch import decode_control
 
         for found in list_metadata_records(self._client, self._endpoint, start, end):
-            records = tuple(codec.decode(found.body, found.base_offset)) if found.body else ()
-            yield LoggedBatch(found.base_offset, found.epoch, found.append_time_ms, found.record_count, records)
+            control = decode_control(found.body) if found.is_control else ()
+            records = () if found.is_control else codec.decode(found.body, found.base_offset)
+            place = found.base_offset, found.epoch, found.append_time_ms, found.record_count
+            yield LoggedBatch(*place, tuple(records), tuple(control))
 
     def known_committed(self) -> int | None:
         return None
@@ -206,15 +239,21 @@ def parse_time(text: str) -> int:
     return round(moment.timestamp() * 1000)
 
 
-def parse_moment(offset: int | None, time: str | None) -> Moment:
+def parse_moment(offset: Moment | EpochEdge | None, time: str | None) -> Moment | EpochEdge:
     """Return the moment of `--offset` or `--time`, the newest moment without either. WrongUse for both."""
     if offset is not None and time is not None:
         raise WrongUse("Error: --offset and --time exclude each other; give one of them")
-    return NEWEST if time == NOW else Moment(offset, None if time is None else parse_time(time))
+    if offset is not None:
+        return offset
+    return NEWEST if time in (None, NOW) else Moment(time_ms=parse_time(time))
 
 
-def parse_point(text: str) -> Moment | Source:
-    """Parse an end of a comparison: an offset `4711`, `newest` or `now`, `@1795255398632` or an ISO time, or a snapshot file."""
+def parse_point(text: str) -> Moment | EpochEdge | SnapshotSource:
+    """Parse an end of a comparison: an offset `4711`, `epoch:3` or `epoch:3+`, `newest` or `now`, `@1795255398632` or an ISO
+    time, or a snapshot file.
+    """
+    if epoch := re.fullmatch(r"epoch:([0-9]{1,9})(\+?)", text):
+        return EpochEdge(int(epoch[1]), bool(epoch[2]))
     if re.fullmatch(r"[0-9]{1,18}", text):
         return Moment(offset=int(text))
     if text in ("newest", NOW):
@@ -227,12 +266,53 @@ def parse_point(text: str) -> Moment | Source:
         return Moment(time_ms=parse_time(text))
     except WrongUse:
         raise WrongUse(
-            f"Error: invalid moment {text!r}: expected an offset, newest, a time as 2026-11-21T17:06:35Z or @MILLISECONDS, or "
-            "the path of a snapshot file"
+            f"Error: invalid moment {text!r}: expected an offset, newest, a time as 2026-11-21T17:06:35Z or @MILLISECONDS, "
+            "epoch:3 (the start of an epoch) or epoch:3+ (its end), or the path of a snapshot file"
         ) from None
 
 
+def moment_of(source: Source, point: Moment | EpochEdge) -> Moment:
+    """Return the moment of an epoch's edge in this source. CommandFailed for an epoch without records there."""
+    if isinstance(point, Moment):
+        return point
+    first = source.first()
+    starts = {first.epoch: first.offset} if first.offset else {}
+    for found in source.batches(first.offset, source.at(NEWEST).image.provenance.offset):
+        if isinstance(found, str):
+            break
+        starts.setdefault(found.epoch, found.base_offset)
+    if point.epoch not in starts:
+        known = [str(epoch) for epoch in starts]
+        shown = ", ".join(known if len(known) <= EPOCHS_SHOWN else [known[0], "…", *known[-EPOCHS_SHOWN:]])
+        begin = f", which begins at offset {first.offset}" if first.offset else ""
+        raise CommandFailed(
+            f"Error: epoch {point.epoch} has no records in {source.name}{begin}; there are epochs {shown or 'none'}"
+        )
+    if point.is_end:
+        return min((Moment(offset=start) for epoch, start in starts.items() if epoch > point.epoch), default=NEWEST)
+    if first.offset and point.epoch == first.epoch:
+        raise CommandFailed(
+            f"Error: epoch {point.epoch} began before offset {first.offset}, where the log of {source.name} begins; "
+            f"give the moment {first.offset}"
+        )
+    return Moment(offset=starts[point.epoch])
+
+
+def _offset(context: click.Context, option: click.Parameter, text: str | None) -> Moment | EpochEdge | None:
+    """Parse `--offset`: an offset, or an epoch's edge."""
+    if text is None:
+        return None
+    if text.startswith("epoch:") and isinstance(edge := parse_point(text), EpochEdge):
+        return edge
+    return Moment(offset=click.IntRange(min=0)(text, option, context))
+
+
 moment_options = (
-    click.option("--offset", type=click.IntRange(min=0), metavar="N", help="State before the record at this offset."),
+    click.option(
+        "--offset",
+        callback=_offset,
+        metavar="N",
+        help="State before the record at this offset; epoch:3 is the first offset of epoch 3, epoch:3+ the one after its last.",
+    ),
     click.option("--time", metavar="T", help="State at this time: 2026-11-21T17:06:35Z, milliseconds since 1970, or now."),
 )

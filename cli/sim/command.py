@@ -104,7 +104,7 @@ Examples:
 @click.option(
     "--coverage", "with_coverage", is_flag=True, help="Show which transitions were covered, and which faults in which states."
 )
-@click.option("--trace", is_flag=True, help="With --seed or --plan: print every step.")
+@click.option("--trace", is_flag=True, help="With --seed or --plan: print every step, below a line that names the columns.")
 @click.option(
     "--ndjson", type=click.Path(path_type=Path), metavar="FILE", help="With --seed or --plan: write the trace to FILE as NDJSON."
 )
@@ -238,6 +238,8 @@ def _play_many(choice: Choice, seeds: range, jobs: int | None, with_coverage: bo
 def _trace(ndjson: Path | None, to_stdout: bool) -> Iterator[dict[str, Any]]:
     """Yield the arguments of run_seed and run_plan for the lines of one run: to stdout, to an NDJSON file, both or nowhere."""
     arguments: dict[str, Any] = {"write": _write_line if to_stdout else None}
+    if to_stdout:
+        _write_line(sim_text.TRACE_COLUMNS)
     if ndjson is None:
         yield arguments
         return

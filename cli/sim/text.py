@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from kraftlab.simulation.consensus.coverage import Coverage
     from kraftlab.simulation.consensus.runner import SeedResult
 
+TRACE_COLUMNS = (
+    "# seconds  node (** is the world)  state, epoch e, leader L, log end/high watermark  event  => effects of the node"
+)
 QUIET_LINE_S = 10.0
 """Interval of progress lines without a terminal."""
 
@@ -31,7 +34,10 @@ def replay_command(result: SeedResult, *, chosen_faults: tuple[str, ...] | None 
 
 def failure_lines(result: SeedResult, replay: str, *, with_tail: bool) -> list[str]:
     """Return the violations of a seed, optionally its last steps, and the commands that replay and shrink it."""
+    from kraftlab.simulation.rules import RULES
+
     lines = [f"seed {result.seed} FAILED: {violation}" for violation in result.violations]
+    lines += [f"{result.rule} means: {RULES[result.rule]}"] if result.rule in RULES else []
     if with_tail:
         lines += [f"    {line}" for line in result.tail]
     return [*lines, f"replay: {replay} --trace", f"shrink: {replay} --shrink"]

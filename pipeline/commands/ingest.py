@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -31,7 +33,8 @@ Examples:
 
 \b
 Give the directories of all controllers (or brokers) of one cluster, ours or Kafka's, in one run. Segments
-and snapshots are read. Without --from it continues after the last run; without --to it stops where the logs are known
+and snapshots are read; those packed with xz (FILE.xz) are unpacked. Without --from it
+continues after the last run; without --to it stops where the logs are known
 to be committed. A repeated range replaces the old one.
 
 \b
@@ -72,12 +75,19 @@ def ingest(
 ) -> int:
     """Read segments and snapshots of the metadata log into bronze.batches, bronze.quarantine and bronze.offset_gaps."""
     from ..lake.commits import Lake
+    from ..runs.ingest import detect
     from ..runs.ingest import ingest as run
+    from ..sources.packed import unpacked
+    from ..sources.survey import find_files
     from .spark import spark_session
 
     lake = Lake(lake_uri)
-    with spark_session() as spark:
-        report = run(spark, lake, places, format_name=format_name, lo=lo, hi=hi, mode=mode, cluster_id=cluster_id)
+    with tempfile.TemporaryDirectory(prefix="kraftlab-unpacked-") as directory:
+        logs = unpacked(places, Path(directory))
+        find_files(logs)
+        form = format_name or detect(logs).name  # before Spark starts, which takes seconds
+        with spark_session() as spark:
+            report = run(spark, lake, logs, format_name=form, lo=lo, hi=hi, mode=mode, cluster_id=cluster_id)
     output = Output(as_json)
     output.lines(_lines(report, is_first_given=lo is not None))
     output.lines([f"next: kraftlab pipeline report --lake {lake_uri}      # builds silver and gold, and writes a page"])

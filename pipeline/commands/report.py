@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     epilog="""\b
 Examples:
   kraftlab pipeline report /tmp/lab/controller-*/metadata --out report.html      # from logs to the page; no lake is kept
+  kraftlab pipeline report examples/metadata-log      # a recording; files packed with xz are unpacked
   kraftlab pipeline report --lake /tmp/lake --out report.html
   kraftlab pipeline report --lake /tmp/lake --json | jq .statuses
 
@@ -95,14 +96,18 @@ def _lake(place: str | None, logs: Sequence[str]) -> Iterator[Lake]:
 def _build(lake: Lake, logs: Sequence[str]) -> None:
     """Ingest the logs and build silver and gold, with progress on stderr."""
     from ..runs import build, gold, ingest
+    from ..sources.packed import unpacked
     from .spark import spark_session
 
-    with spark_session() as spark:
-        if logs:
-            _progress(f"ingesting {len(logs)} logs …")
-            ingest.ingest(spark, lake, logs)
-        for layer in (build, gold):
-            layer.build(spark, lake, progress=lambda table: _progress(f"building {table} …"))
+    with tempfile.TemporaryDirectory(prefix="kraftlab-unpacked-") as directory:
+        places = unpacked(logs, Path(directory))
+        form = ingest.detect(places).name if logs else None  # before Spark starts, which takes seconds
+        with spark_session() as spark:
+            if logs:
+                _progress(f"ingesting {len(logs)} logs …")
+                ingest.ingest(spark, lake, places, format_name=form)
+            for layer in (build, gold):
+                layer.build(spark, lake, progress=lambda table: _progress(f"building {table} …"))
 
 
 def _progress(text: str) -> None:

@@ -99,10 +99,14 @@ class Epoch(msgspec.Struct, frozen=True):
 class ReassignmentReport(msgspec.Struct, frozen=True, kw_only=True):
     """All contents of a report. `under_way` is a step curve: (ms, reassignments that ran from then on). `dirs` are log dirs at
     the first and the last sample (ms, loads). `missing` names the tables that were not built; numbers from them are null or
-    empty.
+    empty. The batches were appended from `from_ms` to `to_ms` and end at `end_offset`.
     """
 
     lake: str
+    cluster_id: str | None
+    from_ms: int | None
+    to_ms: int | None
+    end_offset: int
     rows: dict[str, int]
     missing: tuple[str, ...]
     statuses: dict[str, int]
@@ -134,12 +138,20 @@ class ReassignmentReport(msgspec.Struct, frozen=True, kw_only=True):
 
 def gather(lake: Lake) -> ReassignmentReport:
     """Read a lake. CorruptInput for tables that cannot be read."""
+    from pyarrow import compute
+
     built = set(lake.tables())
     wanted = (QUARANTINE, GAPS, *BUILT_OF_LOGS, BROKER_LOAD, DIR_SKEW)
     moves = lake.arrow(REASSIGNMENTS)
     drift = lake.arrow(DRIFT)
+    ranges = lake.active(BATCHES)
+    appended = compute.min_max(lake.arrow(BATCHES, ["append_ms"]).column("append_ms")).as_py()
     return ReassignmentReport(
         lake=lake.place(),
+        cluster_id=next((each.details["cluster_id"] for each in ranges if "cluster_id" in each.details), None),
+        from_ms=appended["min"],
+        to_ms=appended["max"],
+        end_offset=max((each.hi for each in ranges), default=0),
         rows={table: sum(each.rows for each in lake.active(table)) for table in sorted(built)},
         missing=tuple(table for table in wanted if table not in built),
         statuses=_counts(moves, "status"),

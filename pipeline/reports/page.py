@@ -1,4 +1,4 @@
-"""The page: one file that works without a network. Figures are Plotly's; the page contains Plotly's code once."""
+"""The page: one file below 1 MB that works without a network and without scripts."""
 
 from __future__ import annotations
 
@@ -10,26 +10,44 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-import plotly.io
-from plotly.offline import get_plotlyjs
 
+from ..audits.life_cycles import OPEN
 from .content import LISTED, ReassignmentReport
 from .figures import COLOURS, figures
+
+TERMS = {
+    "completed": "all replicas of the target list are in sync, and the old ones are removed",
+    "cancelled": "the partition went back to its former replicas",
+    "superseded": "another target replaced this one before it was reached",
+    "instant": "the list changed at once: another order, or replicas that were in sync already",
+    "deleted": "the topic was deleted meanwhile",
+    "unknown": "the beginning is not in the log",
+    "open": "still under way where the log ends",
+    "union_race": "a tool read the replicas during a move and requested old and new ones together (KIP-860)",
+    "rf_change": "a move ended with another number of replicas than the partition had",
+    "sibling_mismatch": "the partition has another number of replicas than most of its topic",
+    "bad_magic": "bytes that do not begin like a batch",
+    "bad_crc": "a batch that does not match its checksum",
+    "bad_length": "a batch with an impossible length",
+    "bad_header": "a header that contradicts itself",
+    "truncated": "a file that ends within a batch, or a snapshot without its footer",
+    "undecodable": "a batch that is compressed, which metadata logs never are",
+    "unknown_version": "a file of a newer program",
+    "quarantine": "offsets beside a quarantined region",
+    "compacted": "offsets before the first segment, which a snapshot replaces; no damage",
+    "missing_segment": "a segment is missing between two others",
+    "log_matching": "different batches at one offset in one epoch, which is impossible in a correct quorum",
+    "tail": "uncommitted batches of a former leader at the end of one log; no damage",
+}
+"""Sentences for the terms of a page, which stand where a term does."""
 
 
 def render(report: ReassignmentReport) -> str:
     """Return the page's HTML. The same report gives the same bytes."""
-    plots = {
-        name: plotly.io.to_html(
-            figure,
-            include_plotlyjs=False,
-            full_html=False,
-            div_id=f"plot-{name}",
-            config={"displaylogo": False, "responsive": True},
-        )
-        for name, figure in figures(report).items()
-    }
-    return _template().render(report=report, plots=plots, plotly_js=get_plotlyjs(), colours=COLOURS, listed=LISTED)
+    open_moves = [move for move in report.moves if move.status == OPEN]
+    return _template().render(
+        report=report, plots=figures(report), colours=COLOURS, listed=LISTED, open_moves=open_moves, terms=TERMS
+    )
 
 
 def write(report: ReassignmentReport, path: Path) -> None:

@@ -153,6 +153,11 @@ def _place(name: str) -> tuple[str, int] | None:
     return (SNAPSHOT, -1) if name == BOOTSTRAP else None
 
 
+def is_log_name(name: str) -> bool:
+    """Return whether a segment or snapshot can have this name."""
+    return _place(name) is not None
+
+
 def _identity(directory: str) -> tuple[int | None, str | None]:
     """Return (node id, cluster id) from the `meta.properties` of the directory or its parent."""
     from pyarrow.fs import FileType

@@ -167,6 +167,12 @@ def test_damage_before_a_snapshot_hides_only_the_records_between(lab: Lab) -> No
         assert lab.history.at(Moment(offset=offset)).image == lab.images[offset // 2]
 
 
+def test_history_begins_at_the_oldest_snapshot_once_the_log_before_it_is_deleted(lab: Lab) -> None:
+    assert lab.history.first() == OffsetAndEpoch(0, 0)
+    Path(segments_in(lab.partition)[0][1]).unlink()
+    assert lab.history.first() == OffsetAndEpoch(20, 1)
+
+
 def test_a_damaged_snapshot_is_named_and_an_older_one_is_used(lab: Lab) -> None:
     (_, newest), (_, older) = snapshots_in(lab.partition)
     lab.damage(newest, 200)

@@ -194,7 +194,7 @@ def gather(directory: RunDirectory) -> RunReport:
             functions=functions,
             kinds=tuple(dict.fromkeys(strike.kind for strike in sorted(done, key=lambda strike: strike.begin_ns))),
             leaders=_leaders(run),
-            faults=fault_lanes(run.strikes, span_ns),
+            faults=fault_lanes(run.strikes, span_ns, names),
             nodes=nodes,
             node_names=names,
             curves=offset_curves(run.observations),

@@ -6,7 +6,7 @@ Pure. Overlapping intervals get separate lanes; a lane is free again at the end 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -49,8 +49,10 @@ def packed(intervals: Sequence[tuple[int, int]]) -> list[int]:
     return lanes
 
 
-def fault_lanes(strikes: Iterable[Strike], span_ns: int) -> tuple[Lane, ...]:
-    """Return one lane per kind in the order of their first strikes, and more where strikes of a kind overlap."""
+def fault_lanes(strikes: Iterable[Strike], span_ns: int, names: Mapping[int, str] = {}) -> tuple[Lane, ...]:
+    """Return one lane per kind in the order of their first strikes, and more where strikes of a kind overlap. Spans name
+    the nodes that were hit, also if their links were cut; links alone are named as links.
+    """
     kinds: dict[str, list[Strike]] = {}
     for strike in sorted(strikes, key=lambda strike: strike.begin_ns):
         if not strike.error:
@@ -60,14 +62,15 @@ def fault_lanes(strikes: Iterable[Strike], span_ns: int) -> tuple[Lane, ...]:
         ends = [span_ns if strike.end_ns is None else strike.end_ns for strike in struck]
         places = packed([(strike.begin_ns, end) for strike, end in zip(struck, ends, strict=True)])
         for lane in range(max(places) + 1):
-            spans = tuple(_span_of(strike) for strike, place in zip(struck, places, strict=True) if place == lane)
+            spans = tuple(_span_of(strike, names) for strike, place in zip(struck, places, strict=True) if place == lane)
             lanes.append(Lane(kind if lane == 0 else "", spans))
     return tuple(lanes)
 
 
-def _span_of(strike: Strike) -> Span:
+def _span_of(strike: Strike, names: Mapping[int, str]) -> Span:
     end_us = None if strike.end_ns is None else strike.end_ns // 1000
-    return Span(strike.begin_ns // 1000, end_us, strike.kind, text_of(strike), targets_of(strike))
+    short = ", ".join(names.get(node, str(node)) for node in strike.nodes) or targets_of(strike)
+    return Span(strike.begin_ns // 1000, end_us, strike.kind, text_of(strike), short)
 
 
 def targets_of(strike: Strike) -> str:

@@ -62,6 +62,7 @@ def render(report: RunReport) -> str:
         outcomes=OUTCOMES,
         options=msgspec.to_builtins(report.record.options),
         slowest_bins=SLOWEST_BINS,
+        proves=words.PROVES,
         scene_json=script_data(report.scene),
     )
 

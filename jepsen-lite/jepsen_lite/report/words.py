@@ -14,6 +14,32 @@ from ..verdicts import CRASH, LIVENESS, NOT_KNOWN, SAFETY, UNKNOWN, VALID, Verdi
 LONG = 120
 """Characters of a value that are shown."""
 
+PROVES = {
+    "stats": "each kind of operation succeeded at least once, so the other checkers had something to judge",
+    "witness": "acknowledged writes are in the committed log once, refused ones are not, and reads are those of the log",
+    "linearizable": "the operations of each key could have happened one at a time, in real time",
+    "list-append": "an order of all transactions explains every list that was read",
+    "set-full": "no element that was acknowledged or read is missing from a later read, and none was invented",
+    "exactly-once": "each request took effect at most once, and all its attempts got one response",
+    "logged reads": "each topic that a client saw was committed once, though perhaps long ago",
+    "images agree": "each image of the metadata that a node reported is the one that the log gives at its offset",
+    "replayed image": "the committed log can be replayed, and keeps the invariants of the metadata",
+    "blocks": "no number was given out twice",
+    "log-agreement": "an epoch had one leader, and neither epochs nor high watermarks fell",
+    "node-crashes": "no node stopped by itself",
+    "node-logs": "no node logged an exception or a broken invariant",
+    "course": "no rule of the world broke, and the cluster was ready in time after the faults",
+    "availability": "operations succeeded again soon after the last fault",
+    "kept-records": "acknowledged records are there once, in their producer's order, or gave way by retention or compaction",
+    "moved-data": "acknowledged records are at their offsets, once, and each broker has one current copy of each replica",
+    "group-progress": "every record below the offsets that a group committed was polled, and no confirmed commit is lost",
+    "lives of brokers": "in the log, epochs of brokers only rise, and no record has an epoch that is over",
+    "lives of partitions": "in the log, replicas, in-sync sets and leaders change only as a reassignment and an election may",
+    "lives of the quorum": "an epoch had one leader, elected by a majority, and voters changed one at a time",
+    "lives of topics": "in the log, a topic id is created once, and its records lie between creation and removal",
+}
+"""Sentences about a valid verdict by checker. docs/chaos-checkers.md says what each checker does not see."""
+
 
 class Word(NamedTuple):
     """A verdict as a word for filters, as words for people, as a mark, and as a colour."""

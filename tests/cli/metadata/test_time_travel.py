@@ -143,6 +143,34 @@ def test_now_is_the_newest_moment(run: Run, lab: Lab) -> None:
     assert (ran.code, ran.lines[-1]) == (0, "Nothing differs.")
 
 
+def test_an_epoch_is_a_moment_and_its_difference_is_all_that_happened_in_it(run: Run, lab: Lab) -> None:
+    for source in (("--metadata-dir", lab.copy), ("--bootstrap-server", lab.server)):
+        assert "+ topics/byName/orders  " in run("metadata", "diff", "--from", "epoch:1", "--to", "epoch:1+", *source).out
+        assert run("metadata", "diff", "--from", "epoch:1", *source).lines[0].startswith("--- offset 0, before anything")
+        assert "+ topics" not in run("metadata", "diff", "--from", "epoch:1+", *source).out
+        assert run("metadata", "at", "--offset", "epoch:1", *source, "topics").lines[0].endswith("before anything was appended")
+        future = run("metadata", "at", "--offset", "epoch:99", *source)
+        assert (future.code, "epoch 99 has no records in" in future.err, "there are epochs 1\n" in future.err) == (1, True, True)
+    assert run(
+        "metadata-shell", "--metadata-dir", lab.copy, "--offset", "epoch:1+", "cat", "/image/topics/byName/orders/name"
+    ).out
+    refused = run("metadata", "at", "--offset", "-1", "--metadata-dir", lab.copy)
+    assert (refused.code, "-1 is not in the range" in refused.err) == (64, True)
+
+
+def test_the_history_of_a_partition_and_of_the_quorum_is_told_by_directories_and_nodes(run: Run, lab: Lab) -> None:
+    for source in (("--metadata-dir", lab.copy), ("--bootstrap-server", lab.server)):
+        ran = run("metadata", "history", "orders-0", *source)
+        assert (ran.code, "is created: replicas [0,1], isr [0,1], leader 0" in ran.out) == (0, True)
+        (first, *_) = run("metadata", "history", "quorum", *source, "--json").json["changes"]
+        assert (first["type"], first["change"][:29]) == ("LeaderChange", "controller 3000 leads epoch 1")
+        assert "broker 1 is unfenced" in run("metadata", "history", "broker", "1", *source).out
+        wrong = run("metadata", "history", "orders-9", *source)
+        assert (wrong.code, "topic orders has no partition 9; it has 0 between offset 0 and" in wrong.err) == (1, True)
+    swapped = run("metadata", "history", "orders", "--from", "newest", "--to", 5, "--metadata-dir", lab.copy)
+    assert (swapped.code, "swap the two" in swapped.err) == (64, True)
+
+
 def test_the_same_moment_differs_in_nothing(run: Run, lab: Lab) -> None:
     ran = run("metadata", "diff", "--from", 5, "--to", 5, "--bootstrap-server", lab.server, "--node", 3000)
     assert ran.lines[-1] == "Nothing differs."

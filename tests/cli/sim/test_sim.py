@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -16,8 +17,10 @@ from kraftlab.cli.tables import aligned
 from kraftlab.quorum.trace import EVENTS
 from kraftlab.simulation.consensus.coverage import EPOCH_RELATIONS
 from kraftlab.simulation.consensus.faults import FAULTS
+from kraftlab.simulation.rules import RULES
 
 BUG = "vote-before-store"
+ROOT = Path(__file__).parents[3]
 
 
 def run(*arguments: str) -> int:
@@ -61,7 +64,9 @@ def test_people_see_the_coverage(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_trace_has_a_line_for_every_step(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--seed", "3", "--trace") == 0
-    assert len(capsys.readouterr().out.splitlines()) > 100
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 100
+    assert lines[0].startswith("# seconds  node (** is the world)  state, epoch e")
 
 
 def test_a_violation_has_its_replay_and_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,7 +76,16 @@ def test_a_violation_has_its_replay_and_exit_code_1(capsys: pytest.CaptureFixtur
     assert violation["replay"] == f"kraftlab sim --seed {violation['seed']} --faults kill,power-cut --mutant {BUG}"
     assert set(violation["faults"]) <= {"kill", "power-cut"}
     assert main.run(violation["replay"].split()[1:]) == 1
-    assert "FAILED: S17" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "FAILED: S17" in shown
+    assert "S17 means: no message leaves before its promise is on disk\n" in shown
+
+
+def test_every_rule_that_the_simulator_breaks_has_its_sentence() -> None:
+    sources = [path.read_text(encoding="utf-8") for path in ROOT.glob("simulation/**/*.py")]
+    named = {name for text in sources for name in re.findall(r'(?<=")[SLDMH]\d+(?= )', text)}
+    assert {"S0", "S17", "L1", "M14", "H1"} <= named
+    assert named <= set(RULES)
 
 
 def test_a_violation_of_the_model_is_replayed_against_the_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,6 +46,12 @@ def test_faults_have_a_lane_for_each_kind_and_another_where_a_kind_overlaps_itse
     )
 
 
+def test_an_isolated_node_is_named_on_its_bar_instead_of_its_links() -> None:
+    isolated = _strike("isolate-leader", 1, 2, nodes=(3000,), links=((3000, 3001), (3001, 3000)), detail="from all others")
+    ((span,),) = (lane.spans for lane in lanes.fault_lanes([isolated], 100 * MS, {3000: "controller 3000"}))
+    assert (span.short, span.text) == ("controller 3000", "isolate-leader 3000→3001, 3001→3000 (from all others)")
+
+
 def _seen(at_ms: int, node: int, leader: int, epoch: int, *, is_up: bool = True) -> Observation:
     return Observation(at_ns=at_ms * MS, node=node, is_up=is_up, leader=leader, epoch=epoch)
 

@@ -14,6 +14,7 @@ from jepsen_lite import evidence
 from jepsen_lite.evidence import Cycle, Edge
 from jepsen_lite.history import Op
 from jepsen_lite.report import content, page
+from jepsen_lite.report.words import PROVES
 from jepsen_lite.store import RunDirectory, StoreError
 from jepsen_lite.verdicts import Verdict
 
@@ -64,6 +65,13 @@ class Page(html.parser.HTMLParser):
         return [str(found[name]) for _, found in self.tags for name in ("href", "src") if name in found]
 
 
+def test_each_checker_has_a_sentence_about_what_it_proves() -> None:
+    sources = [path.read_text(encoding="utf-8") for path in Path(content.__file__).parents[1].glob("checkers/*.py")]
+    sources += [path.read_text(encoding="utf-8") for path in Path(content.__file__).parents[1].glob("workloads/*.py")]
+    names = {name for text in sources for name in re.findall(r'^    name = "(.+)"$', text, re.MULTILINE)}
+    assert {"witness", "course", "moved-data"} <= names == set(PROVES)
+
+
 def written(directory: RunDirectory) -> Page:
     return Page(page.write_page(directory).read_text())
 
@@ -83,6 +91,7 @@ def test_the_banner_says_what_was_found_why_and_how_to_play_it_again(illegal_run
     assert "safety violated" in banner
     assert "linearizable: key 'x': these operations cannot have happened one at a time" in banner
     assert f"kraftlab chaos replay {illegal_run.name}" in banner
+    assert "fail: it has refused it, so the operation had no effect" in banner
     for words in (
         "operations 6",
         "ok 4",

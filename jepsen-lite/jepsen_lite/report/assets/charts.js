@@ -195,6 +195,12 @@ const kraftlab = (() => {
   };
 
   // --- lanes ------------------------------------------------------------------------------------------------------------
+  // Text on a bar if it fits there, otherwise beside the bar if it fits before `until`; null if it fits in neither place.
+  const barText = (text, x, width, until, y) => {
+    const long = text.length * 6.6 + 8;
+    if (long < width) return draw("text", { class: "inside", x: x + 5, y }, text);
+    return x + width + long < until ? draw("text", { x: x + width + 4, y, style: "fill:var(--ink)" }, text) : null;
+  };
   const laneChart = (id, lanes, height, paintOf, label, below = 0) => {
     const fits = Math.floor((GUTTER - 12) / 6.2);
     const chart = new Chart(id, lanes.length * (height + 5) + 4 + below, (self) => {
@@ -203,17 +209,19 @@ const kraftlab = (() => {
         const name = draw("text", { class: "label", x: GUTTER - 10, y: y + height / 2 + 4 }, lane.label.length > fits ? `${lane.label.slice(0, fits - 1)}…` : lane.label);
         if (lane.label.length > fits) name.append(draw("title", {}, lane.label));
         self.back.append(name);
-        for (const each of lane.spans) {
+        lane.spans.forEach((each, place) => {
           const end = each.end_us === null ? span : each.end_us;
-          if (each.begin_us > view.to || end < view.from) continue;
+          if (each.begin_us > view.to || end < view.from) return;
           const from = Math.max(self.x(each.begin_us), GUTTER), width = Math.max(Math.min(self.x(end), GUTTER + self.width) - from, 2);
           const look = paintOf(each);
           const shape = { x: from, y, width, height, rx: Math.min(3, width / 2) };
           if (look.opacity < 1) self.plot.append(draw("rect", { ...shape, fill: "var(--card)" }));
           self.plot.append(draw("rect", { ...shape, ...look }));
           if (each.end_us === null) self.plot.append(draw("path", { d: `M${from + width - 8},${y + 4}l5,${height / 2 - 4}l-5,${height / 2 - 4}`, fill: "none", stroke: "#fff", "stroke-width": 2 }));
-          if (each.short && each.short.length * 6.6 + 8 < width) self.plot.append(draw("text", { class: "inside", x: from + 5, y: y + height / 2 + 4 }, each.short));
-        }
+          const next = lane.spans[place + 1], until = next ? Math.min(self.x(next.begin_us), GUTTER + self.width) : GUTTER + self.width;
+          const text = each.short && barText(each.short, from, width, until, y + height / 2 + 4);
+          if (text) self.plot.append(text);
+        });
       });
     }, label);
     if (!chart.host) return;
@@ -421,17 +429,19 @@ const kraftlab = (() => {
       lanes.forEach((lane, number) => {
         const y = number * (height + 3) + 3;
         if (height > 12 || number % 2 === 0) self.back.append(draw("text", { class: "label", x: GUTTER - 10, y: y + height - 4 }, `lane ${number}`));
-        for (const op of lane) {
-          if (op[BEGIN] > view.to || op[END] < view.from) continue;
+        lane.forEach((op, place) => {
+          if (op[BEGIN] > view.to || op[END] < view.from) return;
           const x = Math.max(self.x(op[BEGIN]), GUTTER - 4), width = Math.max(Math.min(self.x(op[END]), GUTTER + self.width + 4) - x, 1);
           paths[op[OUTCOME]].push(`M${x.toFixed(1)},${y}h${width.toFixed(1)}v${height}h${(-width).toFixed(1)}z`);
           if (named.has(op[INDEX])) self.front.append(draw("rect", { x, y: y - 1, width: Math.max(width, 3), height: height + 2, class: "named" }));
           if (op[INDEX] === chosen) self.front.append(draw("rect", { x: x - 1, y: y - 2, width: width + 2, height: height + 4, class: "chosen" }));
-          if (width > 46 && height > 12) {
-            const fits = Math.floor((width - 8) / 6.4), text = op[TEXT].length > fits ? `${op[TEXT].slice(0, fits - 1)}…` : op[TEXT];
-            self.front.append(draw("text", { class: "inside", x: x + 4, y: y + height - 5 }, text));
+          if (height > 12) {
+            const until = Math.min(place + 1 < lane.length ? self.x(lane[place + 1][BEGIN]) : Infinity, GUTTER + self.width);
+            const whole = barText(op[TEXT], x, width, until, y + height - 5), fits = Math.floor((width - 8) / 6.4);
+            if (whole) self.front.append(whole);
+            else if (width > 46) self.front.append(draw("text", { class: "inside", x: x + 4, y: y + height - 5 }, `${op[TEXT].slice(0, fits - 1)}…`));
           }
-        }
+        });
       });
       for (const [letter, parts] of Object.entries(paths)) self.plot.append(draw("path", { d: parts.join(""), fill: `var(--${OUTCOMES[letter]})`, stroke: "var(--card)", "stroke-width": 0.5 }));
     }, "Operations of each process over time");

@@ -434,4 +434,4 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ADMIN']._serialized_start=36235
   _globals['_ADMIN']._serialized_end=41197
 # @@protoc_insertion_point(module_scope)
-# generated from sha256:c580c4bce739de0b923ec042389727270edce2ab0e26922068a4f74f994d57b4
+# generated from sha256:b879a3119671c8d7f1b5a0133c17d9ff120de95f977c4e0abd263b9d366739a9

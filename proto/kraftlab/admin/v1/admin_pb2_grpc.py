@@ -2000,4 +2000,4 @@ class Admin(object):
             timeout,
             metadata,
             _registered_method=True)
-# generated from sha256:532c20b721370c1c697d697c55028d3dbb1b69ee8a1caf74bc594df004ce1197
+# generated from sha256:0ea2647f15a03ed8ddf1cc61860e208066de4bb52e1d58fd621c4cd1cc6f2a27
