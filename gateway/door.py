@@ -43,7 +43,7 @@ LocalAnswer = Callable[[KafkaRequest, Caller], Awaitable[Message | None]]
 """Answers a request with a message of Kafka; None: the client expects no answer."""
 
 
-class Forwarding(Protocol):
+class ActiveController(Protocol):
     """The way to the active controller."""
 
     def forwards(self, row: Row, request: KafkaRequest, /) -> bool:
@@ -67,7 +67,7 @@ class Door:
         published: Callable[[int], Awaitable[None]],
         local: Mapping[str, LocalAnswer],
         offers: Mapping[int, Row] = OFFERS,
-        forwarding: Forwarding | None = None,
+        forwarding: ActiveController | None = None,
     ) -> None:
         self._admin = AdminCalls(dispatch)
         self._published = published
@@ -101,7 +101,7 @@ class Door:
         is_large = request.is_large or elements_of(value) > ELEMENTS_AT_ONCE
         return await self._admin.off_loop(encode_response, head, value) if is_large else encode_response(head, value)
 
-    async def _forwarded(self, forwarding: Forwarding, row: Row, request: KafkaRequest, caller: Caller) -> Sequence[Part]:
+    async def _forwarded(self, forwarding: ActiveController, row: Row, request: KafkaRequest, caller: Caller) -> Sequence[Part]:
         try:
             answer = await forwarding.forward_frame(row, request, caller)
         except ApiError as error:

@@ -35,7 +35,7 @@ from kraftlab.rpc.request_ids import changes, is_repeatable
 from kraftlab.rpc.server import Call
 
 from ..control.metadata_publisher import MetadataPublisher
-from .forwarding import Channel, Forwarded, OutcomeUnknown, forward
+from .forwarding import CallOnItsWay, Channel, OutcomeUnknown, forward
 
 if TYPE_CHECKING:
     from kraftlab.gateway.codec import KafkaRequest
@@ -138,7 +138,7 @@ class AdminService(Service):
                 header.timeout_ms = rest_ms
             return self._envelope_of(call)
 
-        forwarded = Forwarded(call.api, envelope, changes(call.api, call.request), is_repeatable(call.api, call.request))
+        forwarded = CallOnItsWay(call.api, envelope, changes(call.api, call.request), is_repeatable(call.api, call.request))
         try:
             answer = await forward(self._channel, forwarded, trio.current_time() + PATIENCE_S if is_over else deadline)
         except ApiError as error:
@@ -171,7 +171,7 @@ class AdminService(Service):
                 timeout_ms=None if is_over else rest_ms,
             )
 
-        forwarded = Forwarded(row.name, envelope, changes(row.name, request.body), not row.once)
+        forwarded = CallOnItsWay(row.name, envelope, changes(row.name, request.body), not row.once)
         return await forward(self._channel, forwarded, trio.current_time() + (PATIENCE_S if is_over else timeout_ms / 1000))
 
     def _naming_voters(self, call: Call, refusal: Message) -> Message:

@@ -1,7 +1,7 @@
 """The way of an admin call to the active controller: in an Envelope over peer frames, until it is answered or its time is over.
 
 While there is no active controller, or the controller has just moved, the broker looks for it again until the call's deadline. If
-a change may have reached a controller meanwhile, its outcome is unknown. A change that must not be carried out twice is sent
+a change may have reached a controller meanwhile, its outcome is unknown. A change that must not be executed twice is sent
 again only if it cannot have arrived.
 """
 
@@ -40,11 +40,11 @@ class Channel(Protocol):
 
 
 class OutcomeUnknown(ApiError):
-    """A change may have been carried out, or may still be."""
+    """A change may have been executed, or may still be."""
 
 
-class Forwarded(NamedTuple):
-    """A call on its way. `envelope` wraps it for an attempt, with the milliseconds that are left: a call must not be carried out
+class CallOnItsWay(NamedTuple):
+    """A call on its way. `envelope` wraps it for an attempt, with the milliseconds that are left: a call must not be executed
     after its client's deadline.
     """
 
@@ -54,8 +54,8 @@ class Forwarded(NamedTuple):
     is_repeatable: bool
 
 
-async def forward(channel: Channel, call: Forwarded, deadline: float) -> EnvelopeResponse:
-    """Return the active controller's answer. ApiError: there is none, or the call could not be carried out; OutcomeUnknown."""
+async def forward(channel: Channel, call: CallOnItsWay, deadline: float) -> EnvelopeResponse:
+    """Return the active controller's answer. ApiError: there is none, or the call could not be executed; OutcomeUnknown."""
     reason, is_open = "no controller is known to lead; make sure that a majority of the controllers runs", False
     while (rest_s := deadline - trio.current_time()) > 0:
         if channel.controller_id < 0:
@@ -101,7 +101,7 @@ async def forward(channel: Channel, call: Forwarded, deadline: float) -> Envelop
     raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{call.api} could not be passed on to the active controller in time: {reason}")
 
 
-def _lost(call: Forwarded, reason: str) -> OutcomeUnknown:
+def _lost(call: CallOnItsWay, reason: str) -> OutcomeUnknown:
     """The answer to a change that may not be forwarded again."""
     return OutcomeUnknown(ErrorCode.NETWORK_EXCEPTION, f"{reason}; whether {call.api} was carried out is unknown")
 

@@ -166,7 +166,7 @@ class Opening:
             case Verb.KEEP, PartitionLog():
                 self._maps.unserved.kept.append(log)
             case _:
-                raise AssertionError(f"no way to carry out {action!r}")
+                raise AssertionError(f"no way to apply {action!r}")
 
     # A directory that comes back
 

@@ -73,7 +73,7 @@ def load_document(path: Path) -> Document | None:
 def load_folder(directory: Path, fallback: Path) -> Folder:
     """Return the recordings of a folder, with the volatile.json of the folder or of `fallback`."""
     if not directory.is_dir():
-        raise BadRecording(f"{directory} is no folder; give one that holds recordings (*.json)")
+        raise BadRecording(f"{directory} is not a folder; give one that holds recordings (*.json)")
     found = [load_document(path) for path in sorted(directory.glob("*.json")) if path.name != VOLATILE_FILE]
     documents = tuple(document for document in found if document is not None)
     if not documents:

@@ -2,7 +2,7 @@
 
 Theory of operation. The steps before an answer say which replicas a partition was created with, which targets were asked for
 since, and whether they were cancelled; `History` follows them as far as the recording says that they were accepted. From that
-follows what we answer where Kafka answers something else: adding replicas are told against the original ones, a target that
+follows what we answer where Kafka answers something else: adding replicas are counted against the original ones, a target that
 drops an adding broker ends when all of it is in sync, a cancel gives back the original replicas in their order, and a partition
 that a request names twice is left alone.
 """

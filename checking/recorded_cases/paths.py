@@ -43,7 +43,7 @@ def parse(text: str) -> Path:
             at += 1
         found = _PART.match(text, at)
         if found is None:
-            raise ValueError(f"{text!r} is no path: nothing that begins at character {at} is a name or an index")
+            raise ValueError(f"{text!r} is not a path: nothing that begins at character {at} is a name or an index")
         index, name = found.groups()
         parts.append(ANY_INDEX if index == "*" else int(index) if index is not None else name)
         at = found.end()

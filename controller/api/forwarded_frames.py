@@ -33,7 +33,7 @@ class ForwardedFrames:
         try:
             head, row = peek(envelope.request), OFFERS.get(envelope.api) if envelope.api in METHODS else None
             if row is None or row.key != head.key or not row.lowest <= head.version <= row.highest:
-                raise MalformedRequest(f"API {head.key} version {head.version} is no {envelope.api}")
+                raise MalformedRequest(f"API {head.key} version {head.version} is not {envelope.api}")
             request = await self._decoded(envelope.request)
         except MalformedRequest as error:
             return EnvelopeResponse(ErrorCode.INVALID_REQUEST, f"the frame of {envelope.api} cannot be read: {error}")

@@ -72,7 +72,7 @@ def test_a_pattern_covers_the_paths_below() -> None:
 
 
 def test_an_invalid_path_is_named() -> None:
-    with pytest.raises(ValueError, match=r"'a\[\]' is no path"):
+    with pytest.raises(ValueError, match=r"'a\[\]' is not a path"):
         paths.parse("a[]")
 
 
@@ -399,7 +399,7 @@ def test_a_folder_without_recordings_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("{")
     with pytest.raises(BadRecording, match=r"a\.json is not JSON"):
         load_folder(tmp_path, tmp_path)
-    with pytest.raises(BadRecording, match="is no folder"):
+    with pytest.raises(BadRecording, match="is not a folder"):
         load_folder(tmp_path / "none", tmp_path)
 
 

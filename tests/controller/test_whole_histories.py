@@ -130,7 +130,8 @@ def something(api: str) -> Any:
     request: Any = METHODS[api].request()
     entries = HANDLERS[api].entries
     if HANDLERS[api].is_empty_request(request):
-        getattr(request, entries if isinstance(entries, str) else "topics").add()
+        field = getattr(request, entries if isinstance(entries, str) else "topics")
+        field.append("x") if api == "ForgetPlans" else field.add()
     return request
 
 
