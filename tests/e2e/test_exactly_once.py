@@ -127,7 +127,7 @@ def test_killed_controllers_make_no_creation_fail_or_happen_twice(lab: Any, crea
 
 def test_an_answer_is_remembered_by_controllers_that_were_all_restarted_from_snapshots(lab: Any) -> None:
     request_id = pb.RequestId(client_id=uuid.uuid4().bytes, sequence=1)
-    first = lab.admin.call(pb.CreateTopicsResponse, creation("remembered", request_id=request_id))
+    first = lab.admin.call(pb.CreateTopicsResponse, creation("answered", request_id=request_id))
     controllers = [lab.cluster.node(node_id) for node_id in lab.cluster.controller_ids]
     for node in controllers:
         wait_until("it has the change", lambda at=node.grpc: lab.metadata_of(at).offset >= first.header.metadata_offset)
@@ -136,7 +136,7 @@ def test_an_answer_is_remembered_by_controllers_that_were_all_restarted_from_sna
         lab.cluster.kill_node(node_id)
     for node_id in lab.cluster.controller_ids:
         lab.cluster.start_node(node_id)
-    again = lab.admin.call(pb.CreateTopicsResponse, creation("remembered", request_id=request_id))
+    again = lab.admin.call(pb.CreateTopicsResponse, creation("answered", request_id=request_id))
     assert again.topics == first.topics
     assert again.header.metadata_offset == first.header.metadata_offset
-    lab.admin.delete_topics(["remembered"])
+    lab.admin.delete_topics(["answered"])
