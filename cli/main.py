@@ -29,6 +29,10 @@ COMMANDS = {
     ),
     "console-producer": ("kraftlab.cli.console.command:console_producer", "Write lines to a topic as records."),
     "console-consumer": ("kraftlab.cli.console.command:console_consumer", "Print the records of a topic."),
+    "consumer-groups": (
+        "kraftlab.cli.groups.command:consumer_groups",
+        "List and describe consumer groups with their lag, reset and delete their offsets.",
+    ),
     "delete-records": ("kraftlab.cli.partitions.delete_records:delete_records", "Delete the oldest records of partitions."),
     "log-dirs": (
         "kraftlab.cli.partitions.log_dirs:log_dirs",

@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.config.endpoints import KAFKA, named_protocol, parse_servers
+from kraftlab.config.resources import ResourceType
 from kraftlab.rpc.methods import AdminRequest, Response
 
 from .channels import Channels, Transport
 from .config_parts import in_parts
-from .entries import checked, read
+from .entries import answer_of, checked, read
 from .log_dirs import LogDirCalls, LogDirFilter
 from .moves import NO_OPTIONS, MoveOptions
 from .names import names_in, number_in, partition_in
@@ -52,6 +54,8 @@ from .results import (
 )
 
 if TYPE_CHECKING:
+    from .groups import CommittedOffset, ConsumerGroup, GroupCalls, ListedGroup
+    from .kafka_channels import KafkaChannels
     from .kafka_security import KafkaSecurity
 
 TopicPartition = tuple[str, int]
@@ -96,8 +100,13 @@ class AdminClient(LogDirCalls):
             on_wait=on_wait,
         )
 
+        self._client_id = client_id
+        self._listeners: tuple[KafkaChannels, tuple[Endpoint, ...]] | None = None
+
     def close(self) -> None:
         self.channels.close()
+        if self._listeners is not None:
+            self._listeners[0].close()
 
     def __enter__(self) -> AdminClient:
         return self
@@ -392,6 +401,72 @@ class AdminClient(LogDirCalls):
         """Return the log directories of a broker with the replicas in them, all or the named ones. ApiError."""
         request = LogDirFilter(partitions=None if partitions is None else list(partitions)).request()
         return log_dirs_of(self.call_broker(broker_id, pb.DescribeLogDirsResponse, request, timeout_ms=timeout_ms))
+
+    # -- consumer groups -----------------------------------------------------------------------------------------------
+
+    def list_consumer_groups(
+        self, states: Iterable[str] = (), types: Iterable[str] = (), *, timeout_ms: int | None = None
+    ) -> tuple[ListedGroup, ...]:
+        """Return the consumer groups by id, of these states and types, by default all. ApiError, ClusterUnreachable."""
+        return self.group_calls(timeout_ms).list_groups(states, types)
+
+    def describe_consumer_groups(self, group_ids: Iterable[str], *, timeout_ms: int | None = None) -> dict[str, ConsumerGroup]:
+        """Return groups with their members. EntriesFailed names unknown groups (GROUP_ID_NOT_FOUND) and has the others."""
+        return self.group_calls(timeout_ms).describe(group_ids)
+
+    def list_consumer_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """Return the committed offsets of a group, all or of these partitions. An unknown group has none. EntriesFailed."""
+        return self.group_calls(timeout_ms).committed(group_id, partitions)
+
+    def alter_consumer_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
+    ) -> None:
+        """Commit offsets for a group without members; a group that does not exist is created. UNKNOWN_MEMBER_ID refuses the
+        offsets of a group with members. EntriesFailed.
+        """
+        self.group_calls(timeout_ms).commit(group_id, offsets)
+
+    def delete_consumer_groups(self, group_ids: Iterable[str], *, timeout_ms: int | None = None) -> None:
+        """Delete groups without members, with their offsets. EntriesFailed names the groups that were refused."""
+        self.group_calls(timeout_ms).delete(group_ids)
+
+    def delete_consumer_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
+    ) -> None:
+        """Delete committed offsets of topics that no member is subscribed to. EntriesFailed."""
+        self.group_calls(timeout_ms).delete_offsets(group_id, partitions)
+
+    def group_calls(self, timeout_ms: int | None = None) -> GroupCalls:
+        """Return the group calls, and the offsets of partitions, within one time limit.
+
+        They go over the Kafka protocol. A client of gRPC endpoints finds the brokers' KAFKA listeners in their configs
+        (advertised.listeners); these listeners have no login, so the calls are from ANONYMOUS. UNSUPPORTED_VERSION without one.
+        """
+        from .groups import GroupCalls
+        from .kafka_channels import KafkaChannels
+
+        limit_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+        if isinstance(self.channels, KafkaChannels):
+            return GroupCalls(self.channels, self._bootstrap, limit_ms)
+        if self._listeners is None:
+            self._listeners = KafkaChannels(client_id=self._client_id), self._kafka_listeners(limit_ms)
+        return GroupCalls(*self._listeners, limit_ms)
+
+    def _kafka_listeners(self, timeout_ms: int) -> tuple[Endpoint, ...]:
+        brokers = self.describe_cluster(timeout_ms=timeout_ms).brokers
+        named = [(ResourceType.BROKER, str(broker.broker_id)) for broker in brokers]
+        described = answer_of(lambda: self.describe_configs(named, timeout_ms=timeout_ms))
+        listed = [
+            entry.value or "" for configs in described.values() for entry in configs if entry.name == "advertised.listeners"
+        ]
+        prefix = f"{KAFKA.upper()}://"
+        found = [item.removeprefix(prefix) for text in listed for item in text.split(",") if item.startswith(prefix)]
+        if not found:
+            text = "no broker that is up has a KAFKA listener, which calls about consumer groups need; add one to its listeners"
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)
+        return parse_servers(",".join(found))
 
 
 def _kafka_channels(security: KafkaSecurity | None, user: str | None, client_id: str) -> Transport:

@@ -80,19 +80,21 @@ class KafkaNode:
             response.header.error_message = f"the broker did not finish {api} in time; the request may have taken effect"
         return response
 
-    def exchange(self, request: Message, answer: type[Answer]) -> Answer:
-        """Send a request outside the Admin service and return its response. ApiError UNSUPPORTED_VERSION, NoAnswer."""
-        version = self._version(type(request).__name__.removesuffix("Request"))
+    def exchange(self, request: Message, answer: type[Answer], newest: int | None = None) -> Answer:
+        """Send a request outside the Admin service, in a version up to `newest`, and return its response. ApiError
+        UNSUPPORTED_VERSION, NoAnswer.
+        """
+        version = self._version(type(request).__name__.removesuffix("Request"), newest)
         return self._connection.request(request, answer, version, self._deadline)
 
-    def _version(self, api: str) -> int:
+    def _version(self, api: str, newest: int | None = None) -> int:
         own, versions = OFFERS[api], self._connection.versions(self._deadline)
         offered = versions.get(own.key)
         if offered is None:
             raise _unsupported(
                 f"{self._connection.endpoint} does not offer {api}; its Kafka is too old, or the listener is not a broker's"
             )
-        version = min(own.highest, offered.highest)
+        version = min(own.highest if newest is None else newest, offered.highest)
         if version < max(own.lowest, offered.lowest):
             raise _unsupported(
                 f"{self._connection.endpoint} offers {api} in versions {offered.lowest} to {offered.highest}, this client "
@@ -123,9 +125,11 @@ class KafkaChannels:
         response: AdminMessage = SEVERAL[api](node, request) if api in SEVERAL else node.ask(answer, request)
         return response
 
-    def exchange(self, endpoint: Endpoint, request: Message, answer: type[Answer], timeout_s: float) -> Answer:
+    def exchange(
+        self, endpoint: Endpoint, request: Message, answer: type[Answer], timeout_s: float, newest: int | None = None
+    ) -> Answer:
         """Send a request outside the Admin service to a broker, as `KafkaNode.exchange`."""
-        return KafkaNode(self.connection(endpoint), time.monotonic() + timeout_s).exchange(request, answer)
+        return KafkaNode(self.connection(endpoint), time.monotonic() + timeout_s).exchange(request, answer, newest)
 
     def check(self, request: AdminRequest) -> None:
         """Refuse a request with fields that no version of Kafka's has. ApiError UNSUPPORTED_VERSION."""

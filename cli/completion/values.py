@@ -81,6 +81,10 @@ def _log_dirs(client: AdminClient, context: click.Context) -> Iterable[Completio
     return [CompletionItem(path) for path in paths]
 
 
+def _groups(client: AdminClient, context: click.Context) -> Iterable[CompletionItem]:
+    return [CompletionItem(group.group_id) for group in client.list_consumer_groups()]
+
+
 complete_topics, complete_brokers, complete_nodes = offer(_topics), offer(_brokers), offer(_nodes)
-complete_log_dirs = offer(_log_dirs)
+complete_log_dirs, complete_groups = offer(_log_dirs), offer(_groups)
 complete_plans, complete_features = offer(_plans), offer(_features)

@@ -132,6 +132,29 @@ def test_the_consoles_share_records_with_kafkas_own(
     assert text.splitlines() == ["one", "two", "three", "four"]
 
 
+def test_a_group_is_described_as_by_kafkas_own_tool_reset_and_deleted(run: Run, real: ApacheKafka) -> None:
+    fill(real, run, "grouped", "0:1")
+    tools = KafkaTools(real.bootstrap_servers)
+    limits = ("--from-beginning", "--max-messages", "10")
+    tools("kafka-console-consumer", "--topic", "grouped", "--group", "readers", *limits)
+    for view in ((), ("--state",), ("--members",)):
+        describe = ("--describe", "--group", "readers", *view)
+        code, text = run("consumer-groups", *describe)
+        wanted = tools("kafka-consumer-groups", *describe)
+        assert (code, [line for line in wanted.splitlines() if line.rstrip() not in text]) == (0, []), text
+    reset = ("--reset-offsets", "--group", "readers", "--topic", "grouped", "--shift-by", "-3", "--dry-run")
+    assert tools("kafka-consumer-groups", *reset).split() == run("consumer-groups", *reset)[1].split()
+    assert run("consumer-groups", *reset[:-1], "--execute")[0] == 0
+    assert " 7 " in run("consumer-groups", "--describe", "--group", "readers")[1]
+    assert run("consumer-groups", "--list", "--state", "empty", "--type", "classic")[1].split()[-3:] == [
+        "readers",
+        "Classic",
+        "Empty",
+    ]
+    assert run("consumer-groups", "--delete", "--group", "readers")[0] == 0
+    assert "readers" not in tools("kafka-consumer-groups", "--list")
+
+
 def test_access_rules_are_added_listed_and_removed(run: Run) -> None:
     rule = ("--allow-principal", "User:alice", "--operation", "Read", "--topic", "secret")
     assert run("acls", "--add", *rule)[0] == 0

@@ -9,6 +9,7 @@ from click.shell_completion import BashComplete
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.cli import main
+from kraftlab.client.groups import ListedGroup
 from kraftlab.client.results import AllLogDirs, BrokerLogDirs, log_dirs_of
 
 AT = "127.0.0.1:9092"
@@ -32,6 +33,9 @@ class Cluster:
 
     def describe_topics(self) -> Any:
         return dict.fromkeys(("orders", "clicks", "odd"))
+
+    def list_consumer_groups(self) -> Any:
+        return [ListedGroup(name, "Empty", "classic") for name in ("readers", "billing")]
 
     def describe_cluster(self, *, include_fenced_brokers: bool) -> Any:
         return pb.DescribeClusterResponse(brokers=[pb.DescribedBroker(broker_id=broker) for broker in (11, 2)])
@@ -76,7 +80,8 @@ def test_log_directories_are_offered() -> None:
         assert offered(f"log-dirs --bootstrap-server {AT} --user alice {option}", "/d") == ["/data/d0", "/data/d1"]
 
 
-def test_plans_brokers_and_features_are_offered() -> None:
+def test_plans_groups_brokers_and_features_are_offered() -> None:
+    assert offered(f"consumer-groups --bootstrap-server {AT} --user alice --group") == ["billing", "readers"]
     assert offered(f"reassign-partitions --bootstrap-server {AT} --user alice --rollback") == ["friday"]
     assert offered(f"cluster unregister --bootstrap-server {AT} --user alice --id") == ["2", "11"]
     assert offered(f"cluster --bootstrap-server {AT} --user alice unregister --id") == ["2", "11"]
