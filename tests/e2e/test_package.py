@@ -46,7 +46,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for room in sorted(rooms | {"src"}):
         shutil.copytree(ROOT / room, copy / room, symlinks=True, ignore=unwanted)
-    for name in ("pyproject.toml", "README.md"):
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy / name)
     subprocess.run([sys.executable, "-c", BUILD], cwd=copy, stdout=subprocess.DEVNULL, check=True)
     return copy / "dist"

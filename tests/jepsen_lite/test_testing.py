@@ -119,7 +119,7 @@ def test_a_run_that_cannot_be_kept_hides_no_verdict(recorder: Check, monkeypatch
     with pytest.raises(Violated, match=r"linearizable is not valid: .*\nno run was kept: UnicodeEncodeError: "):
         recorder(Linearizable(lambda key: Register()))
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(Violated, match=r"linearizable is not valid: .*\nno run was kept: .*pip install 'kraftlab\[chaos\]'"):
+    with pytest.raises(Violated, match=r"linearizable is not valid: .*\nno run was kept: .*pip install -e '\.\[chaos\]'"):
         recorder(Linearizable(lambda key: Register()))
 
 
