@@ -43,6 +43,14 @@ def test_every_pip_install_works_in_a_clone_and_names_an_extra() -> None:
     assert {"chaos", "demo", "pipeline"} <= named & asked
 
 
+def test_the_errors_that_troubleshooting_explains_are_errors_of_the_product() -> None:
+    rows = re.findall(r"^\| `(.+?)` \| ", (ROOT / "docs" / "troubleshooting.md").read_text(), re.MULTILINE)
+    rooms = {room.partition("/")[0] for room in ROOMS}
+    sources = "".join(path.read_text() for room in rooms for path in (ROOT / room).rglob("*.py"))
+    assert [row for row in rows if row not in sources] == []
+    assert len(rows) >= 15
+
+
 def test_each_recipe_lists_files_in_order_and_every_file_exists() -> None:
     recipes = (ROOT / "CONTRIBUTING.md").read_text().partition("## Recipes")[2].split("\n### ")[1:]
     assert [re.match(r"Add an? (\w+) ", recipe).group(1) for recipe in recipes] == [
