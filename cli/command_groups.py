@@ -12,6 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from kraftlab.common.exit_codes import MACHINE
+from kraftlab.common.extras import install_command, not_installed
 
 from .output import CommandFailed, WrongUse
 
@@ -37,7 +38,7 @@ class Endings:
     text: Callable[[Exception], str | None]
     """Sentence for the user: the fault and the next step."""
     extra: str
-    """The extra that installs the packages of the group: pip install 'kraftlab[extra]'."""
+    """The extra of pyproject.toml with the packages of the group."""
     packages: frozenset[str]
     """Import names of the packages that `extra` installs."""
 
@@ -50,15 +51,10 @@ class Endings:
         """Return the failure that ends the command for `error`, None if the error passes unchanged."""
         package = self.missing(error)
         if package is not None:
-            advice = f"{package} is not installed; install it with: {self.install}"
-            return CommandFailed(f"Error: {advice}", exit_code=MACHINE)
+            return CommandFailed(f"Error: {not_installed(package, self.extra)}", exit_code=MACHINE)
         code = next((code for kind, code in self.codes if isinstance(error, kind)), None)
         text = None if code is None else self.text(error)
         return None if code is None or text is None else CommandFailed(f"Error: {text}", exit_code=code)
-
-    @property
-    def install(self) -> str:
-        return f"pip install 'kraftlab[{self.extra}]'"
 
 
 _PASSING = (CommandFailed, click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError)
@@ -96,7 +92,7 @@ class LazyGroup(CommandGroup):
         except ModuleNotFoundError as error:
             if self._endings is None or self._endings.missing(error) is None:
                 raise
-            return _NotInstalled(cmd_name, self._endings.install, error)
+            return _NotInstalled(cmd_name, install_command(self._endings.extra), error)
         if self._short_helps is not None:
             command.short_help = self._short_helps[cmd_name]
         return command

@@ -104,6 +104,7 @@ class AdminClient(LogDirCalls):
         self._listeners: tuple[KafkaChannels, tuple[Endpoint, ...]] | None = None
 
     def close(self) -> None:
+        """Close all connections."""
         self.channels.close()
         if self._listeners is not None:
             self._listeners[0].close()
@@ -184,7 +185,9 @@ class AdminClient(LogDirCalls):
     def delete_records(
         self, offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, DeletedRecords]:
-        """Delete the records below each offset at the leaders; -1 deletes all committed records. EntriesFailed."""
+        """Delete the records below each offset at the leaders; -1 deletes all committed records. EntriesFailed names
+        the partitions that were refused.
+        """
         return delete_records(self, offsets, timeout_ms)
 
     # -- configs -----------------------------------------------------------------------------------------------------
@@ -266,7 +269,7 @@ class AdminClient(LogDirCalls):
         self, plan_id: str, *, options: MoveOptions = NO_OPTIONS, timeout_ms: int | None = None
     ) -> pb.RollbackPlanResponse:
         """Restore the partitions of a plan as they were before the plan. The answers name replicas that change directories on
-        their broker; `alter_replica_log_dirs` moves them.
+        their broker; `alter_replica_log_dirs` moves them. EntriesFailed.
         """
         request = pb.RollbackPlanRequest(rollback_plan_id=plan_id)
         options.fill(request)
@@ -280,7 +283,7 @@ class AdminClient(LogDirCalls):
     def alter_replication_factors(
         self, factors: Mapping[str, int], *, options: MoveOptions = NO_OPTIONS, timeout_ms: int | None = None
     ) -> pb.AlterReplicationFactorsResponse:
-        """Set the replication factor of topics (KIP-179); with `validate_only` only return the plan."""
+        """Set the replication factor of topics (KIP-179); with `validate_only` only return the plan. EntriesFailed."""
         request = pb.AlterReplicationFactorsRequest(
             topics=[
                 pb.TopicReplicationFactor(name=name, replication_factor=number_in(name, factor))
@@ -293,7 +296,7 @@ class AdminClient(LogDirCalls):
     def alter_partition_counts(
         self, counts: Mapping[str, int], *, validate_only: bool = False, timeout_ms: int | None = None
     ) -> None:
-        """Add partitions to topics up to these counts (KIP-179)."""
+        """Add partitions to topics up to these counts (KIP-179). EntriesFailed."""
         request = pb.AlterPartitionCountsRequest(
             topics=[pb.TopicPartitionCount(name=name, count=number_in(name, count)) for name, count in counts.items()],
             validate_only=validate_only,
@@ -340,7 +343,7 @@ class AdminClient(LogDirCalls):
         return self.call(pb.UnregisterBrokerResponse, request, timeout_ms=timeout_ms, once=True).header.metadata_offset
 
     def init_producer_id(self, broker_id: int, *, timeout_ms: int | None = None) -> pb.InitProducerIdResponse:
-        """Return a new id for an idempotent producer from a broker."""
+        """Return a new id for an idempotent producer from a broker. ApiError."""
         request = pb.InitProducerIdRequest()
         return self.call_broker(broker_id, pb.InitProducerIdResponse, request, timeout_ms=timeout_ms)
 

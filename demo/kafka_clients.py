@@ -15,13 +15,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
+from kraftlab.common.extras import not_installed
+
 from .lab import StoryError, TopicPartition
 
 TOPIC = "kafka-python-demo"
 BEFORE: dict[TopicPartition, tuple[int, ...]] = {(TOPIC, 0): (0, 1), (TOPIC, 1): (1, 2)}
 """Partition → the brokers with its replicas."""
 AFTER: dict[TopicPartition, tuple[int, ...]] = {(TOPIC, 0): (2, 3), (TOPIC, 1): (3, 0)}
-MISSING = "kafka-python is not installed, so no Kafka client takes part. To install it: pip install 'kafka-python>=3'"
+MISSING = f"no Kafka client takes part: {not_installed('kafka-python', 'demo')}"
 _PAUSE_S = 0.008
 """Pause between records."""
 _WITHIN_S = 30.0

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import msgspec
+from rich.markup import escape
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.cli.partitions.segments import PartitionFiles, import_partition
@@ -136,7 +137,7 @@ class Story:
     def start_kafka_clients(self) -> None:
         """Let kafka-python produce and consume from now on, if it is installed."""
         if not kafka_clients.is_installed():
-            self.report.print(f"  {kafka_clients.MISSING}")
+            self.report.print(f"  {escape(kafka_clients.MISSING)}")
             return
         self.clients = kafka_clients.KafkaClients(self.cluster.kafka_bootstrap_servers)
         self.report.print(f"  a producer and a consumer of kafka-python work on {kafka_clients.TOPIC} from now on")

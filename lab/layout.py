@@ -35,7 +35,6 @@ from .cluster_plan import FILE_NAME, FIRST_CONTROLLER_ID, HOST, ClusterError, Cl
 from .ports import PortClaims, claims_directory, owner_of
 
 PROPERTIES_NAME = "server.properties"
-RACKS = ("rack-0", "rack-1")
 _CLAIM_ATTEMPTS = 5
 
 
@@ -48,12 +47,14 @@ def plan(
     voters_in_log: bool = True,
     cluster_id: str | None = None,
     kafka_port: int | None = None,
+    racks: int | None = None,
 ) -> ClusterPlan:
     """Return the plan of `directory`, or a new one.
 
     The numbers have to match an existing plan. A new plan has 3 controllers, 4 brokers and 2 log directories by default; static
     voters if not `voters_in_log`; a random cluster id if none is given. The first broker serves Kafka clients at `kafka_port`, if
-    given.
+    given. Each broker has a rack of its own, or one of `racks` in turn. With two racks for four brokers Kafka's placement of a
+    small topic leaves two brokers without a leader.
     """
     held = load(directory)
     if held is not None:
@@ -72,7 +73,8 @@ def plan(
     for number, least, what in zip(numbers, (1, 0, 1), ("controllers", "brokers", "log dirs"), strict=True):
         if number < least:
             raise ClusterError(f"{number} {what} are too few; give at least {least}")
-    new = _new_plan(*numbers, voters_in_log=voters_in_log, cluster_id=cluster_id or storage.random_cluster_id())
+    id_ = cluster_id or storage.random_cluster_id()
+    new = _new_plan(*numbers, racks=racks or max(numbers[1], 1), voters_in_log=voters_in_log, cluster_id=id_)
     return new.with_kafka_ports(kafka_port)
 
 
@@ -95,14 +97,14 @@ def _cluster_of(path: Path) -> str:
     return "a cluster" if found is None else f"cluster {found.cluster_id}"
 
 
-def _new_plan(controllers: int, brokers: int, log_dirs: int, *, voters_in_log: bool, cluster_id: str) -> ClusterPlan:
+def _new_plan(controllers: int, brokers: int, log_dirs: int, *, racks: int, voters_in_log: bool, cluster_id: str) -> ClusterPlan:
     ports = free_ports(3 * (controllers + brokers))
     nodes = [
         NodePlan(FIRST_CONTROLLER_ID + index, "controller", next(ports), next(ports), kafka_port=next(ports))
         for index in range(controllers)
     ]
     nodes += [
-        NodePlan(index, "broker", next(ports), next(ports), log_dirs, RACKS[index % len(RACKS)], kafka_port=next(ports))
+        NodePlan(index, "broker", next(ports), next(ports), log_dirs, f"rack-{index % racks}", kafka_port=next(ports))
         for index in range(brokers)
     ]
     unformatted = {node.node_id: to_text(random_uuid()) for node in nodes if node.role == "controller"} if voters_in_log else {}

@@ -63,8 +63,9 @@ class LocalCluster(ProxiedLinks):
     a `network` the nodes live in it instead of on this machine's loopback address, and it cuts and shapes their links; only
     processes in the network reach them. `own_disks` gives each node of a new cluster a disk that can lose its power (root on
     Linux; node_disks.py). File calls of all nodes fail by the rules of `failing_calls`. The first broker serves Kafka clients at
-    `kafka_port`, if given, now and at later starts. Use as a context manager: `with LocalCluster(path) as cluster:` starts all
-    nodes and waits until they are ready; leaving it stops them. ClusterError gives the reason and the place of the log.
+    `kafka_port`, if given, now and at later starts. Each broker of a new cluster has a rack of its own, or one of `racks` in
+    turn. Use as a context manager: `with LocalCluster(path) as cluster:` starts all nodes and waits until they are ready;
+    leaving it stops them. ClusterError gives the reason and the place of the log.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class LocalCluster(ProxiedLinks):
         own_disks: bool = False,
         failing_calls: FailingCalls | None = None,
         kafka_port: int | None = None,
+        racks: int | None = None,
     ) -> None:
         super().__init__(link_seed, network)
         try:
@@ -109,7 +111,7 @@ class LocalCluster(ProxiedLinks):
         def planned() -> ClusterPlan:
             shape = controllers, brokers, log_dirs
             plan = layout.plan(
-                self.directory, *shape, voters_in_log=voters_in_log, cluster_id=cluster_id, kafka_port=kafka_port
+                self.directory, *shape, voters_in_log=voters_in_log, cluster_id=cluster_id, kafka_port=kafka_port, racks=racks
             ).at(self._host)
             return plan.behind_proxies() if allow_chaos and network is None else plan.without_proxies()
 

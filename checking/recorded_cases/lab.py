@@ -21,7 +21,7 @@ from kraftlab.records.record_batch import Record, build_batch
 
 from .paths import Value
 
-CONTROLLERS, BROKERS, LOG_DIRS = 3, 5, 2
+CONTROLLERS, BROKERS, LOG_DIRS, RACKS = 3, 5, 2, 2
 BARE = 1, 1, 1
 """Size of the cluster without an authorizer."""
 USERS = ("alice", "bob", "carol")
@@ -68,7 +68,7 @@ class Lab:
         settings = SETTINGS | FASTER | (WITH_USERS if with_users else {})
         self.with_users = with_users
         size = (CONTROLLERS, BROKERS, LOG_DIRS) if with_users else BARE
-        self.cluster = LocalCluster(directory, *size, overrides=settings, cluster_id=cluster_id)
+        self.cluster = LocalCluster(directory, *size, overrides=settings, cluster_id=cluster_id, racks=RACKS)
         self._channels = Channels()
         self.newest_offset = 0
         self.active = -1

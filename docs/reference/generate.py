@@ -1,4 +1,4 @@
-"""Writes the reference pages from the code: commands, configs, records and calls. `--check` only compares.
+"""Writes the reference pages from the code: commands, configs, records, calls and the Python API. `--check` only compares.
 
 `make reference` runs this file; a test compares the committed pages.
 """
@@ -18,7 +18,12 @@ from pathlib import Path
 import click
 import msgspec
 
+import kraftlab
 from kraftlab.cli.main import build
+from kraftlab.client import AdminClient, CallStream, results
+from kraftlab.client.caller import Caller
+from kraftlab.client.log_dirs import LogDirCalls, LogDirFilter
+from kraftlab.client.partitions import DeletedRecords
 from kraftlab.config.config_key import ConfigKey
 from kraftlab.config.models import BrokerConfig, ControllerConfig
 from kraftlab.config.topic_configs import BROKER_KEYS, TOPIC_KEYS
@@ -28,6 +33,7 @@ from kraftlab.quorum.core.types import VoterSet
 
 HERE = Path(__file__).resolve().parent
 PROTO = HERE.parents[1] / "proto" / "kraftlab" / "admin" / "v1" / "admin.proto"
+EXAMPLES = HERE / "examples.py"
 WIDTH = 100
 
 
@@ -169,7 +175,67 @@ def _messages(text: str) -> list[tuple[str, str]]:
     return [(name, body) for body, name in found]
 
 
-PAGES: dict[str, Callable[[], Iterator[str]]] = {"commands": commands, "configs": configs, "records": records, "calls": calls}
+# -- Python ----------------------------------------------------------------------------------------------------------------
+
+
+def python() -> Iterator[str]:
+    names = ", ".join(f"`{name}`" for name in kraftlab.__all__)
+    yield (
+        "# Python API\n\nThe package is typed: mypy checks programs against the installed wheel. `kraftlab` has these names, "
+        f"each loaded on its first use: {names}. `LocalCluster` is described in [test your own tool](../test-your-tool.md).\n\n"
+        "Every call raises `ApiError` if the whole request is refused, `EntriesFailed` if some of its topics, partitions "
+        "or other entries are, and `ClusterUnreachable` if no node answers in time. Below, `pb` is "
+        "`kraftlab.admin.v1.admin_pb2`: the messages in [Calls](calls.md)."
+    )
+    yield "```python\nfrom kraftlab import AdminClient\nfrom kraftlab.admin.v1 import admin_pb2 as pb\n\n" + (
+        'with AdminClient("127.0.0.1:21078") as client:  # any node\n    client.create_topic("clicks")\n```'
+    )
+    yield f"## AdminClient\n\n{_text(AdminClient)}\n\n```python\n{_signature(AdminClient.__init__)}\n```"
+    source = EXAMPLES.read_text()
+    nodes = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
+    examples = {node.name: source.splitlines()[node.body[0].lineno - 1 : node.end_lineno] for node in nodes}
+    for owner in (AdminClient, LogDirCalls, Caller):
+        for name, method in vars(owner).items():
+            if inspect.isfunction(method) and not name.startswith("_"):
+                example = textwrap.dedent("\n".join(examples[name]))
+                yield f"### {name}\n\n{_text(method)}\n\n```python\n{_signature(method)}\n```\n\n```python\n{example}\n```"
+    yield "## Errors"
+    for error in (kraftlab.ApiError, kraftlab.EntriesFailed, kraftlab.OutcomeUnknown, kraftlab.ClusterUnreachable):
+        yield f"### {error.__name__}({', '.join(base.__name__ for base in error.__bases__)})\n\n{_text(error)}"
+    yield f"### answer_of\n\n{_text(kraftlab.answer_of)}"
+    yield "## Values\n\nArguments and results are frozen. A result has None where a response has -1 or nothing."
+    found = [value for value in vars(results).values() if isinstance(value, type) and value.__module__ == results.__name__]
+    for kind in (kraftlab.MoveOptions, kraftlab.NewPartitions, LogDirFilter, CallStream, DeletedRecords, *found):
+        fields = [item for base in reversed(kind.__mro__) for item in vars(base).get("__annotations__", {}).items()]
+        rows = [(f"`{name}`", f"`{getattr(hint, '__forward_arg__', hint)}`") for name, hint in fields if kind is not CallStream]
+        if rows or kind is CallStream:
+            yield "\n\n".join(filter(None, (f"### {kind.__name__}", _text(kind), table(("field", "type"), rows) if rows else "")))
+
+
+def _text(described: object) -> str:
+    return inspect.getdoc(described) or ""
+
+
+def _signature(function: Callable[..., object]) -> str:
+    """Return the source of a signature, with a line for each parameter if it is long."""
+    (node,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+    assert isinstance(node, ast.FunctionDef) and node.returns is not None
+    node.body, node.decorator_list = [ast.Expr(ast.Constant(...))], []
+    line = ast.unparse(node).replace(":\n    ...", "").replace("(self, ", "(").replace("(self)", "()")
+    if len(line) <= WIDTH:
+        return line
+    node.args.args = node.args.args[1:]
+    parameters = re.split(r", (?=\*?\w+(?::|,)|\*, )", ast.unparse(node.args))
+    return f"def {node.name}(\n    " + ",\n    ".join(parameters) + f",\n) -> {ast.unparse(node.returns)}"
+
+
+PAGES: dict[str, Callable[[], Iterator[str]]] = {
+    "commands": commands,
+    "configs": configs,
+    "records": records,
+    "calls": calls,
+    "python": python,
+}
 
 
 def page(name: str) -> str:

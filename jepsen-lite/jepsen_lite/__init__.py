@@ -6,6 +6,3 @@ the history and return verdicts; the *store* keeps the run, and the *report* sho
 
 Data flows in one direction: workload + plan → world → history, committed log, strikes → checkers → verdicts → store → report.
 """
-
-INSTALL = "pip install 'kraftlab[chaos]'"
-"""The command that installs the packages that keep runs and make their pages. Breaking a cluster by hand does not need them."""

@@ -6,7 +6,7 @@
         check(Linearizable(lambda key: Register()))
 
 pytest loads this module wherever kraftlab is installed, so it imports nothing else until a fixture is requested. `check` needs
-the extra packages (`pip install 'kraftlab[chaos]'`) only to keep a run that is not valid.
+the packages of the extra `chaos` only to keep a run that is not valid.
 """
 
 from __future__ import annotations

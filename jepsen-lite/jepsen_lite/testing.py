@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from kraftlab.checking.facts import Strike
+from kraftlab.common.extras import not_installed
 
-from . import INSTALL
 from .fault_plan import FaultPlan
 from .history import FAIL, INFO, OK, History, Op, Outcome
 
@@ -268,7 +268,7 @@ class Check:
         try:
             return f"see {self._kept(run, verdicts)}"
         except ModuleNotFoundError as error:
-            return f"no run was kept: {error.name} is not installed; install it with: {INSTALL}"
+            return f"no run was kept: {not_installed(str(error.name), 'chaos')}"
         except Exception as error:
             return f"no run was kept: {type(error).__name__}: {error}"
 

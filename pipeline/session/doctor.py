@@ -21,6 +21,8 @@ from pathlib import Path
 
 import msgspec
 
+from kraftlab.common.extras import install_command
+
 from . import cache, factory, java, settings
 from .archive import Archive, archive_for
 
@@ -31,7 +33,7 @@ NEEDED = ("pyspark", "pyarrow", "deltalake", "pandas", "numpy", "scipy")
 PYTHON_TIMEOUT_S = 60
 COMPARED = {">=": operator.ge, "<": operator.lt}
 SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
-INSTALL = "pip install --upgrade 'kraftlab[pipeline]'"
+INSTALL = install_command("pipeline")
 
 
 class State(enum.Enum):
@@ -185,7 +187,10 @@ def _workers_python(environ: Mapping[str, str], master: str) -> Iterator[Check]:
     if not settings.is_local(master):
         text = f"{environ.get('PYSPARK_PYTHON', 'python3')} of each worker, cannot be checked from here"
         yield Check(
-            "workers' Python", State.NOTE, text, f"it must be {ours} and have kraftlab[pipeline]; PYSPARK_PYTHON names it"
+            "workers' Python",
+            State.NOTE,
+            text,
+            f"it must be {ours} and have the extra pipeline; PYSPARK_PYTHON names it",
         )
         return
     executable = environ.get("PYSPARK_PYTHON", sys.executable)
@@ -210,7 +215,7 @@ def _workers_python(environ: Mapping[str, str], master: str) -> Iterator[Check]:
             "workers' Python",
             State.MISSING,
             f"{executable}: {fault}",
-            "unset PYSPARK_PYTHON, or install kraftlab[pipeline] there",
+            f"unset PYSPARK_PYTHON, or install there: {INSTALL}",
         )
 
 

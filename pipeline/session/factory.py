@@ -23,6 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from kraftlab.common.extras import install_command
+
 from ..errors import EnvironmentFault, WrongUse
 from . import cache, java, settings
 from .archive import archive_for
@@ -237,7 +239,7 @@ def built(builder: SparkSession.Builder, wanted: Mapping[str, str], master: str)
     try:
         spark: SparkSession = builder.getOrCreate()
     except PySparkImportError as error:
-        raise EnvironmentFault(f"{error}\nNext step: pip install 'pyspark[connect]'") from None
+        raise EnvironmentFault(f"{error}\nNext step: {install_command('pipeline')}") from None
     except PySparkException as error:
         if error.getCondition() == "JAVA_GATEWAY_EXITED":
             raise EnvironmentFault(_no_jvm(wanted)) from None

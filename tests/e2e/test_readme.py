@@ -115,7 +115,7 @@ def test_the_python_of_the_readme_runs(cluster: tuple[str, Path, dict[str, str]]
     code = re.sub(r"127\.0\.0\.1:\d+", endpoint[1], code)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=environment, check=False)
     assert done.returncode == 0, done.stderr
-    assert [line.split()[:2] for line in done.stdout.splitlines()] == [["orders", "0"], ["orders", "1"], ["orders", "2"]]
+    assert [line.split()[:2] for line in done.stdout.splitlines()] == [["payments", "0"], ["payments", "1"], ["payments", "2"]]
 
 
 def test_a_mask_keeps_words_and_drops_numbers() -> None:

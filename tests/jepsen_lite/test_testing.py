@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from jepsen_lite.checkers.linearizable import Linearizable
 from jepsen_lite.history import Op
 from jepsen_lite.store import RunDirectory
 from jepsen_lite.testing import Check, Nemesis, Story, Violated
+from jepsen_lite.workloads.records import KeptRecords
 from kraftlab.checking.models import Register
 from kraftlab.lab import ClusterError, LocalCluster
 
@@ -119,13 +121,32 @@ def test_a_run_that_cannot_be_kept_hides_no_verdict(recorder: Check, monkeypatch
     with pytest.raises(Violated, match=r"linearizable is not valid: .*\nno run was kept: UnicodeEncodeError: "):
         recorder(Linearizable(lambda key: Register()))
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(Violated, match=r"linearizable is not valid: .*\nno run was kept: .*pip install 'kraftlab\[chaos\]'"):
+    with pytest.raises(Violated, match=r"linearizable is not valid: .*\nno run was kept: .*pip install -e '\.\[chaos\]'"):
         recorder(Linearizable(lambda key: Register()))
 
 
 def test_undecided_verdicts_fail_too(recorder: Check) -> None:
     with pytest.raises(Violated, match="linearizable is not decided: no operation has an outcome that can be judged"):
         recorder(Linearizable(lambda key: Register()))
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        ([(0, "a"), (1, "b")], ""),
+        ([(1, "b")], "a, acknowledged at 0 of clicks, is missing"),
+        ([(0, "a"), (1, "b"), (2, "a")], "a is in clicks at 0 and at 2"),
+        ([(0, "b"), (1, "a")], "a, acknowledged at 0 of clicks, is at 1"),
+    ],
+    ids=["kept", "lost", "twice", "moved"],
+)
+def test_records_of_any_client_are_judged(recorder: Check, found: list[tuple[int, str]], reason: str) -> None:
+    for offset, value in enumerate("ab"):
+        recorder.call("append", "clicks", value, lambda offset=offset: offset)
+    recorder.call("append", "clicks", "c", _raise, OSError(), unknown=(OSError,))
+    recorder.call("get", "clicks", None, lambda: found)
+    with pytest.raises(Violated, match=reason) if reason else nullcontext():
+        recorder(KeptRecords(compares_replicas=False))
 
 
 def test_nothing_to_check_is_wrong_use(recorder: Check) -> None:
@@ -194,16 +215,19 @@ def test_a_node_is_killed_from_outside(kraftlab_cluster):
 """
 
 
-def test_the_example_of_the_docs_runs_sees_a_cache_and_a_node_that_ends_by_itself_is_an_error(tmp_path: Path) -> None:
-    (example,) = re.findall(r"^```python\n(.*?)^```", DOCS.read_text(), re.MULTILINE | re.DOTALL)
+def test_the_examples_of_the_docs_run_see_a_cache_and_a_node_that_ends_by_itself_is_an_error(tmp_path: Path) -> None:
+    kafka, example = re.findall(r"^```python\n(.*?)^```", DOCS.read_text(), re.MULTILINE | re.DOTALL)
     cached = example.replace("    def get(", "    @functools.cache\n    def get(").replace("range(10)", "range(3)")
+    (tmp_path / "test_0_kafka.py").write_text(kafka)
     (tmp_path / "test_1_example.py").write_text(example)
     (tmp_path / "test_2_cached.py").write_text("import functools\n" + cached.replace('"x"', '"y"'))
     (tmp_path / "test_3_ends.py").write_text(ENDS)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nkraftlab_scope = session\nkraftlab_runs = runs\n")
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\nkraftlab_scope = session\nkraftlab_runs = runs\nfilterwarnings = ignore::DeprecationWarning\n"
+    )
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "--basetemp", str(tmp_path / "base"), "."]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
-    assert "1 failed, 2 passed, 1 error" in done.stdout, done.stdout + done.stderr
+    assert "1 failed, 3 passed, 1 error" in done.stdout, done.stdout + done.stderr
     assert "linearizable is not valid: key 'y'" in done.stdout
     assert "nodes ended by themselves: controller-3000:" in done.stdout
     (record,) = (tmp_path / "runs" / "tests").glob("*/run.json")

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.cluster
 def test_a_new_directory_gets_nodes_racks_and_ports(tmp_path: Path) -> None:
     plan = layout.plan(tmp_path, 3, 4, 2)
     assert [node.node_id for node in plan.nodes] == [3000, 3001, 3002, 0, 1, 2, 3]
-    assert [node.rack for node in plan.brokers] == ["rack-0", "rack-1", "rack-0", "rack-1"]
+    assert [node.rack for node in plan.brokers] == ["rack-0", "rack-1", "rack-2", "rack-3"]
     ports = [port for node in plan.nodes for port in node.ports]
     assert len(set(ports)) == 21
     assert max(ports) < 32768

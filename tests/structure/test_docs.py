@@ -5,6 +5,7 @@ from __future__ import annotations
 import configparser
 import re
 import runpy
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -25,6 +26,29 @@ def test_every_file_that_a_document_names_exists() -> None:
     assert [pair for pair in named if not (ROOT / pair[1]).is_file()] == []
     assert [pair for pair in linked if not (pair[0].parent / pair[1]).is_file()] == []
     assert len(named) > 20
+
+
+def test_every_pip_install_works_in_a_clone_and_names_an_extra() -> None:
+    """No index has kraftlab. Documents may name other packages; sources name none, as errors use `common/extras.py`."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    rooms = [ROOT / room.partition("/")[0] for room in ROOMS]
+    sources = [path for room in rooms for path in room.rglob("*.py") if path.name != "extras.py"]
+    texts = {path: path.read_text() for path in [*DOCS, *sources]}
+    assert [path.name for path in sources if "pip install" in texts[path]] == []
+    assert [path.name for path, text in texts.items() if re.search(r"pip install [^`\n#]*'?(?<!/)\bkraftlab\b", text)] == []
+    named = {extra for text in texts.values() for extra in re.findall(r"pip install -e '[./\w]*\[(\w+)\]'", text)}
+    calls = re.compile(r"""(?:(?:install_command|not_installed)\(.*|^    extra=)["'](\w+)["']""", re.MULTILINE)
+    asked = {extra for text in texts.values() for extra in calls.findall(text)}
+    assert (named | asked) - extras.keys() == set()
+    assert {"chaos", "demo", "pipeline"} <= named & asked
+
+
+def test_the_errors_that_troubleshooting_explains_are_errors_of_the_product() -> None:
+    rows = re.findall(r"^\| `(.+?)` \| ", (ROOT / "docs" / "troubleshooting.md").read_text(), re.MULTILINE)
+    rooms = {room.partition("/")[0] for room in ROOMS}
+    sources = "".join(path.read_text() for room in rooms for path in (ROOT / room).rglob("*.py"))
+    assert [row for row in rows if row not in sources] == []
+    assert len(rows) >= 15
 
 
 def test_each_recipe_lists_files_in_order_and_every_file_exists() -> None:

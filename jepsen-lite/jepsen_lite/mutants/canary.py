@@ -23,7 +23,8 @@ from random import Random
 from typing import NamedTuple
 from unittest import mock
 
-from .. import INSTALL
+from kraftlab.common.extras import not_installed
+
 from ..fault_plan import Action, FaultPlan
 from ..faults.capabilities import probe
 from ..faults.cluster_under_faults import ClusterUnderFaults, in_thread
@@ -60,7 +61,7 @@ class CanaryRun(NamedTuple):
 def means() -> Means:
     """Test what this machine has; prefer libeatmydata."""
     if find_spec("pyarrow") is None:
-        return Means(why=f"pyarrow, which keeps runs, is not installed; install it with: {INSTALL}")
+        return Means(why=not_installed("pyarrow, which keeps runs,", "chaos"))
     found = {row.name: row for row in probe((POWER, EATMYDATA, STRACE))}
     lacking = [found[POWER]] if not found[POWER].is_on else []
     if not found[EATMYDATA].is_on and not found[STRACE].is_on:

@@ -28,7 +28,7 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_help_lists_all_and_says_what_to_install(bare: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["chaos", "--help"]) == 0
     output = capsys.readouterr().out
-    assert "  report    Not installed: pip install 'kraftlab[chaos]'\n" in output
+    assert "  report    Not installed: pip install -e '.[chaos]'\n" in output
     assert "  clean     Remove faults, processes and files of killed runs.\n" in output
 
 
@@ -37,7 +37,7 @@ def test_a_command_that_cannot_be_loaded_says_what_to_install(
     bare: None, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main.run(["chaos", "test", *arguments]) == 70
-    assert capsys.readouterr().err == "Error: jinja2 is not installed; install it with: pip install 'kraftlab[chaos]'\n"
+    assert capsys.readouterr().err == "Error: jinja2 is not installed; in the clone of kraftlab run: pip install -e '.[chaos]'\n"
 
 
 @pytest.mark.parametrize(

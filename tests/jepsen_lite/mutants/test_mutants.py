@@ -200,7 +200,7 @@ def test_a_canary_whose_run_cannot_be_kept_is_left_out(monkeypatch: pytest.Monke
     monkeypatch.setattr(canary, "find_spec", lambda name: None)
     hunted = hunt_mutation(MUTATIONS[CANARY], 1.0)
     assert (hunted.status, hunted.findings) == (NOT_HERE, ())
-    assert "pip install 'kraftlab[chaos]'" in hunted.why
+    assert "pip install -e '.[chaos]'" in hunted.why
 
 
 def test_processes_that_do_not_end_in_time_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

