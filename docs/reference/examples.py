@@ -149,6 +149,39 @@ def log_dir_moves(client: AdminClient) -> None:
         print(move.broker_id, move.replica.topic, move.log_dir, move.eta_ms)
 
 
+def alter_consumer_group_offsets(client: AdminClient) -> None:
+    client.alter_consumer_group_offsets("readers", {("clicks", 0): 0, ("clicks", 1): 0})
+
+
+def list_consumer_groups(client: AdminClient) -> None:
+    print([(group.group_id, group.state) for group in client.list_consumer_groups()])
+
+
+def describe_consumer_groups(client: AdminClient) -> None:
+    for group in client.describe_consumer_groups(["readers"]).values():
+        print(group.group_id, group.state, "at broker", group.coordinator_id, [member.client_id for member in group.members])
+
+
+def list_consumer_group_offsets(client: AdminClient) -> None:
+    for partition, committed in client.list_consumer_group_offsets("readers").items():
+        print(partition, "goes on at", committed.offset)
+
+
+def group_calls(client: AdminClient) -> None:
+    latest = -1
+    committed = client.list_consumer_group_offsets("readers")
+    ends = client.group_calls().list_offsets(dict.fromkeys(committed, latest))
+    print("lag:", {partition: (ends[partition] or 0) - found.offset for partition, found in committed.items()})
+
+
+def delete_consumer_group_offsets(client: AdminClient) -> None:
+    client.delete_consumer_group_offsets("readers", [("clicks", 1)])
+
+
+def delete_consumer_groups(client: AdminClient) -> None:
+    client.delete_consumer_groups(["readers"])
+
+
 def call(client: AdminClient) -> None:
     print(client.call(pb.DescribeClientQuotasResponse, pb.DescribeClientQuotasRequest()).entries)
 
