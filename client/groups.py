@@ -77,6 +77,8 @@ _LEADER_MOVED = frozenset(
         ErrorCode.UNKNOWN_LEADER_EPOCH,
     }
 )
+_ATTEMPT_S = 8.0
+"""Patience with one broker, which may hang: longer than a coordinator waits for the replicas of a commit."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 0.5
 
 
@@ -130,7 +132,7 @@ class GroupCalls:
 
     def list_groups(self, states: Iterable[str] = (), types: Iterable[str] = ()) -> tuple[ListedGroup, ...]:
         """Return the consumer groups of all brokers by id, in these states and of these types, whatever their case."""
-        wanted_states, wanted_types = ({name.lower() for name in names_in(names)} for names in (states, types))
+        wanted = [{name.lower() for name in names_in(names)} for names in (states, types)]
 
         def ask(broker: Endpoint) -> ListGroupsResponse:
             answer = self._exchange(broker, ListGroupsRequest(), ListGroupsResponse)
@@ -138,14 +140,12 @@ class GroupCalls:
             return answer
 
         found = {}
-        for broker in self._patiently("the groups of a broker", lambda: self._metadata([]))[0].values():
-            for group in self._patiently(f"the groups of the broker at {broker}", partial(ask, broker)).groups:
-                state, kind = group.group_state, group.group_type
-                is_wanted = (not wanted_states or state.lower() in wanted_states) and (
-                    not wanted_types or kind.lower() in wanted_types
-                )
+        for broker in self._patiently("the list of brokers", lambda: self._metadata([]))[0].values():
+            for group in self._patiently("the groups of each broker", partial(ask, broker)).groups:
+                own = (group.group_state, group.group_type)
+                is_wanted = all(not names or name.lower() in names for names, name in zip(wanted, own, strict=True))
                 if group.protocol_type in _CONSUMER and is_wanted:
-                    found[group.group_id] = ListedGroup(group.group_id, state, kind)
+                    found[group.group_id] = ListedGroup(group.group_id, *own)
         return tuple(found[group_id] for group_id in sorted(found))
 
     def describe(self, group_ids: Iterable[str]) -> dict[str, ConsumerGroup]:
@@ -291,7 +291,7 @@ class GroupCalls:
         raise NoAnswer("; ".join(faults))
 
     def _exchange(self, server: Endpoint, request: Message, kind: type[Answer], newest: int | None = None) -> Answer:
-        left_s = max(self._deadline - time.monotonic(), 0.001)
+        left_s = min(max(self._deadline - time.monotonic(), 0.001), _ATTEMPT_S)
         return self._channels.exchange(server, request, kind, left_s, newest)
 
     def _patiently(self, what: str, ask: Callable[[], T]) -> T:

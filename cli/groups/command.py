@@ -202,9 +202,8 @@ def _kafkas_text() -> Iterator[None]:
 
 
 def _group_ids(client: AdminClient, options: Options) -> list[str]:
-    return (
-        [group.group_id for group in client.list_consumer_groups()] if options.all_groups else list(dict.fromkeys(options.group))
-    )
+    named = (group.group_id for group in client.list_consumer_groups()) if options.all_groups else options.group
+    return list(dict.fromkeys(named))
 
 
 def _list(client: AdminClient, out: Output, options: Options) -> int:
@@ -227,11 +226,7 @@ def _describe(client: AdminClient, out: Output, options: Options) -> int:
         document: dict[str, object] = {"group": group.group_id, "state": group.state}
         if options.state is not None:
             lines = state_lines(group, verbose=options.verbose)
-            document |= {
-                "coordinator": group.coordinator_id,
-                "assignment_strategy": group.assignor,
-                "members": len(group.members),
-            }
+            document |= {"coordinator": group.coordinator_id, "assignor": group.assignor, "members": len(group.members)}
         elif options.members:
             lines = member_lines(group, verbose=options.verbose)
             document["members"] = group.members
@@ -249,6 +244,7 @@ def _describe(client: AdminClient, out: Output, options: Options) -> int:
 
 def _reset(client: AdminClient, out: Output, options: Options) -> int:
     from kraftlab.client import answer_of
+    from kraftlab.common.errors import ApiError
 
     from .resets import csv_lines, read_csv
     from .text import reset_lines
@@ -257,7 +253,7 @@ def _reset(client: AdminClient, out: Output, options: Options) -> int:
     plans = None
     if options.from_file is not None:
         with options.from_file.open(encoding="utf-8", newline="") as lines:
-            plans = read_csv(lines, str(options.from_file), group_ids)
+            plans = read_csv(lines, str(options.from_file), options.group)
     resets: dict[str, dict[TopicPartition, int]] = {}
     errors: dict[str, str] = {}
     described = answer_of(lambda: client.describe_consumer_groups(group_ids))
@@ -271,12 +267,15 @@ def _reset(client: AdminClient, out: Output, options: Options) -> int:
         else:
             planned = None if plans is None else plans[group_id]
             resets[group_id] = _new_offsets(client, group_id, options, planned)
-    if options.execute:
-        for group_id, offsets in resets.items():
-            client.alter_consumer_group_offsets(group_id, offsets)
+    for group_id in list(resets) if options.execute else ():
+        try:
+            client.alter_consumer_group_offsets(group_id, resets[group_id])
+        except ApiError as error:
+            del resets[group_id]
+            errors[group_id] = f"The offsets of the group '{group_id}' were not reset: {error}"
     for text in errors.values():
         click.echo(f"\nError: {text}", err=options.export or out.as_json)
-    out.lines(csv_lines(resets, with_group=len(group_ids) > 1) if options.export else reset_lines(resets))
+    out.lines(csv_lines(resets, with_group=len(options.group) != 1) if options.export else reset_lines(resets))
     rows = [
         {"group": group, "topic": topic, "partition": number, "new_offset": offset}
         for group, offsets in resets.items()
@@ -290,6 +289,8 @@ def _new_offsets(
     client: AdminClient, group_id: str, options: Options, planned: Mapping[TopicPartition, int] | None
 ) -> dict[TopicPartition, int]:
     """Return the offsets that the specification names for a group, each within the log of its partition. CommandFailed."""
+    from kraftlab.client.groups import EARLIEST, LATEST
+
     from .resets import duration_ms, moment_ms, topic_partitions, within
 
     committed = {key: each.offset for key, each in client.list_consumer_group_offsets(group_id).items()}
@@ -307,10 +308,10 @@ def _new_offsets(
         if keys:
             listed = ",".join(f"{topic}-{number}" for topic, number in sorted(keys))
             raise CommandFailed(f'{_FAILED}The partitions "{listed}" {problem}', on_stdout=True)
-    first, end = (calls.list_offsets(dict.fromkeys(wanted, timestamp)) for timestamp in (-2, -1))
+    first, end = (calls.list_offsets(dict.fromkeys(wanted, timestamp)) for timestamp in (EARLIEST, LATEST))
     since = None
     if options.by_duration is not None:
-        since = max(int(time.time() * 1000) - duration_ms(options.by_duration), 0)
+        since = max(int(time.time() * 1000) - duration_ms(options.by_duration), 0)  # negative ones are special
     elif options.to_datetime is not None:
         since = max(moment_ms(options.to_datetime), 0)
     at_time = {} if since is None else calls.list_offsets(dict.fromkeys(wanted, since))

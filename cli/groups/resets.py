@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..output import BadArgument, BadInput
 
 TopicPartition = tuple[str, int]
+_NUMBER = r"([-+]?\d{1,9})"
 _DURATION = re.compile(
-    r"([-+])?P(?:([-+]?\d+)D)?(?:T(?=[-+\d])(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?(?:([-+]?\d+)(?:\.(\d{1,9}))?S)?)?", re.IGNORECASE
+    rf"([-+])?P(?:{_NUMBER}D)?(?:T(?=[-+\d])(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}(?:\.(\d{{1,9}}))?S)?)?", re.ASCII | re.I
 )
-_MOMENT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{3})(Z|[+-]\d\d(?::?\d\d)?)?")
+_MOMENT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{3})(Z|[+-]\d\d(?::?\d\d)?)?", re.ASCII)
 
 
 def duration_ms(text: str) -> int:
@@ -63,21 +64,24 @@ def within(offset: int, first: int, end: int, where: str) -> tuple[int, str | No
     return nearest, f"New offset ({offset}) is {which} offset for topic partition {where}. Value will be set to {nearest}"
 
 
-def read_csv(lines: Iterable[str], path: str, group_ids: list[str]) -> dict[str, dict[TopicPartition, int]]:
+def read_csv(lines: Iterable[str], path: str, group_ids: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
     """Return the offsets of `topic,partition,offset` lines, of the one group, or of `group,topic,partition,offset`. BadInput."""
     import csv
 
     found: dict[str, dict[TopicPartition, int]] = {}
     reader = csv.reader(lines)
-    for row in filter(None, reader):
-        group, *rest = row if len(row) != 3 else (*group_ids[:1], *row)
-        if len(rest) != 3 or (len(row) == 3 and len(group_ids) != 1):
-            form = "topic,partition,offset" if len(group_ids) == 1 else "group,topic,partition,offset"
-            raise BadInput(f"{path}, line {reader.line_num}: expected {form}, found {','.join(row)}")
-        topic, *numbers = rest
-        if any(re.fullmatch(r"\s*[0-9]{1,18}\s*", text, re.ASCII) is None for text in numbers):
-            raise BadInput(f"{path}, line {reader.line_num}: partition and offset are not numbers: {','.join(row)}")
-        found.setdefault(group, {})[topic, int(numbers[0])] = int(numbers[1])
+    try:
+        for row in filter(None, reader):
+            group, *rest = row if len(row) != 3 else (*group_ids[:1], *row)
+            if len(rest) != 3 or (len(row) == 3 and len(group_ids) != 1):
+                form = "topic,partition,offset" if len(group_ids) == 1 else "group,topic,partition,offset"
+                raise BadInput(f"expected {form}, found {','.join(row)}")
+            topic, *numbers = rest
+            if any(re.fullmatch(r"\s*[0-9]{1,18}\s*", text) is None for text in numbers):
+                raise BadInput(f"partition and offset are not numbers: {','.join(row)}")
+            found.setdefault(group, {})[topic, int(numbers[0])] = int(numbers[1])
+    except (csv.Error, ValueError) as error:  # ValueError: not UTF-8, too
+        raise BadInput(f"{path}, line {reader.line_num}: {error}") from None
     return found
 
 

@@ -188,6 +188,12 @@ def test_what_does_not_exist_is_named(run: Run, arguments: tuple[str, ...], text
     assert (ran.code, text in ran.out + ran.err) == (1, True), ran
 
 
+def test_groups_that_are_all_asked_for_are_named_in_the_file(run: Run, cluster: LocalCluster) -> None:
+    commit(cluster, "one", orders=1)
+    exported = run("--reset-offsets", "--all-groups", "--topic", "orders:0", "--to-offset", "1", "--export", "--dry-run")
+    assert "one,orders,0,1" in exported.lines
+
+
 def test_a_program_has_the_same_calls_and_follows_a_coordinator(cluster: LocalCluster) -> None:
     key = ("orders", 1)
     with AdminClient(cluster.bootstrap_servers) as admin:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,45 +18,35 @@ offsets = st.dictionaries(st.tuples(names, st.integers(0, 99)), st.integers(0, 1
 
 
 @pytest.mark.parametrize(
-    ("text", "milliseconds"),
+    ("texts", "milliseconds"),
     [
-        ("P1D", 86_400_000),
-        ("PT30M", 1_800_000),
+        ("P1D PT24H pt1440m", 86_400_000),
         ("p1dt2h3m4.5s", 93_784_500),
-        ("-PT1S", -1000),
-        ("PT-1.5S", -1500),
+        ("-PT1S PT-1S", -1000),
         ("PT-0.5S", -500),
         ("P0D", 0),
     ],
 )
-def test_a_duration_is_read_as_java_reads_it(text: str, milliseconds: int) -> None:
-    assert duration_ms(text) == milliseconds
-
-
-@pytest.mark.parametrize("text", ["", "P", "PT", "1D", "P1W", "P1H", "P1DT", "tomorrow", "PT1.S"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(BadArgument, match="PnDTnHnMnS"):
-        duration_ms(text)
+def test_a_duration_is_read_as_java_reads_it(texts: str, milliseconds: int) -> None:
+    assert {duration_ms(text) for text in texts.split()} == {milliseconds}
 
 
 @pytest.mark.parametrize(
-    ("text", "milliseconds"),
+    ("texts", "milliseconds"),
     [
-        ("1970-01-01T00:00:01.002", 1002),
-        ("1970-01-01T00:00:00.000Z", 0),
-        ("1970-01-01T02:00:00.000+02:00", 0),
-        ("1970-01-01T02:00:00.000+02", 0),
+        ("1970-01-01T00:00:01.002 1970-01-01T00:00:01.002Z", 1002),
+        ("1970-01-01T02:00:00.000+02:00 1970-01-01T02:00:00.000+02", 0),
         ("2024-02-29T23:59:59.999", 1_709_251_199_999),
     ],
 )
-def test_a_time_without_a_zone_is_utc(text: str, milliseconds: int) -> None:
-    assert moment_ms(text) == milliseconds
+def test_a_time_without_a_zone_is_utc(texts: str, milliseconds: int) -> None:
+    assert {moment_ms(text) for text in texts.split()} == {milliseconds}
 
 
-@pytest.mark.parametrize(
-    "text", ["yesterday", "2024-02-30T00:00:00.000", "2024-02-01", "2024-02-01T00:00:00", "2024-02-01T25:00:00.000"]
-)
-def test_what_is_no_time_is_refused(text: str) -> None:
+@pytest.mark.parametrize("text", ["", "P", "PT", "1D", "P1W", "P1H", "P1DT", "P9999999999D", "2024-02-30T00:00:00.000", "PT1.S"])
+def test_what_is_neither_a_duration_nor_a_time_is_refused(text: str) -> None:
+    with pytest.raises(BadArgument, match="PnDTnHnMnS"):
+        duration_ms(text)
     with pytest.raises(BadArgument, match="is not a time"):
         moment_ms(text)
 
@@ -81,6 +73,13 @@ def test_exported_offsets_are_read_again(resets: dict[str, dict[tuple[str, int],
     assert read_csv(csv_lines(resets, with_group=True), "file", []) == resets
     group, one = next(iter(resets.items()))
     assert read_csv(csv_lines({group: one}, with_group=False), "file", [group]) == {group: one}
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "offsets.csv"
+    path.write_bytes(b"t,0,\xff")
+    with pytest.raises(BadInput, match="codec can't decode"), path.open(encoding="utf-8") as lines:
+        read_csv(lines, "file", ["g"])
 
 
 @pytest.mark.parametrize("row", ["t", "t,0", "t,x,1", "t,0,-1", "t,0,1.5", "g,t,0,1,2", "t,0,"])
