@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 from kraftlab.client import AdminClient, ClusterUnreachable
+from kraftlab.client.health import Finding, look
 from kraftlab.common.errors import ApiError
 from kraftlab.common.uuids import LOST, to_text
 from kraftlab.config.directories import check_no_comma
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from .links.network import Network
 
 _POLL_S = 0.02
+HEALTH_TIMEOUT_MS = 2000
+"""Time limit of each call about the cluster's health."""
 _STOP_TIMEOUT_S = 10.0
 
 
@@ -328,6 +331,14 @@ class LocalCluster(ProxiedLinks):
         """Return a line for each partition of which every replica is kept offline after damage, with the next step."""
         with self.admin() as client:
             return all_in_doubt(client)
+
+    def health(self) -> tuple[Finding, ...] | None:
+        """Return what is wrong with the cluster, None if it does not answer."""
+        with self.admin() as client:
+            try:
+                return tuple(look(client, HEALTH_TIMEOUT_MS))
+            except (ApiError, ClusterUnreachable):
+                return None
 
     def serves(self, node_id: int) -> bool:
         """Return True if a node's newest process has logged that it is ready."""

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .cluster_text import health_lines
+
 if TYPE_CHECKING:
     from kraftlab.lab.faults.orders import OrderState, Status
 
 
 def status_lines(status: Status) -> list[str]:
-    """Return the lines for nodes, faults in force, partitions in doubt, and links with waiting messages."""
+    """Return the lines for nodes, faults in force, partitions in doubt, health, and links with waiting messages."""
     width = max(len(node.name) for node in status.nodes)
     lines = [
         f"{node.name:<{width}}  {node.state:<7}  {node.pid or '-':>7}{'  leader' if node.leads else ''}" for node in status.nodes
     ]
     ended = [node for node in status.nodes if node.ended]
-    lines += ["", "Faults:" if status.orders or ended else "No faults."]
+    lines += ["", "Faults:" if status.orders or ended else "No faults injected."]
     lines += [
         f"  {node.name} {node.ended}, not by an order; start it again: kraftlab cluster restart {node.name}" for node in ended
     ]
     lines += [f"  #{order.number} {order.text}; {_until(order)}" for order in status.orders]
     lines += ["", *status.in_doubt] if status.in_doubt else []
+    lines += ["", *(["The cluster does not answer."] if status.health is None else health_lines(status.health))]
     waiting = [link for link in status.links if link.waiting_bytes]
     if waiting:
         lines += ["", "Waiting messages:"]

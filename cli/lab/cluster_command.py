@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
 
-from kraftlab.common.exit_codes import DONE
+from kraftlab.common.exit_codes import DONE, FAILED
 
 from ..completion.values import complete_brokers
 from ..connection import asks_controllers, connect, endpoint_options
@@ -16,6 +18,10 @@ from ..output import Output, WrongUse, json_option
 from . import break_commands
 
 CONTACTS_TIMEOUT_MS = 2000
+HEALTH_TIMEOUT_MS = 5000
+"""Time limit of each call about the cluster's health."""
+POLL_S = 0.5
+WAIT_S_MAX = 86_400
 
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
 Examples:
   kraftlab cluster cluster-id
   kraftlab cluster list-endpoints --include-fenced-brokers --long
+  kraftlab cluster health --wait 30
   kraftlab cluster unregister --id 9
   kraftlab cluster isolate leader --for 5s --data /tmp/lab      # with: kraftlab up --allow-chaos""",
 )
@@ -89,6 +96,63 @@ def list_endpoints(include_fenced_brokers: bool, is_long: bool, as_json: bool) -
     out.lines(endpoint_lines(members, is_long))
     out.result(members)
     return DONE
+
+
+def _a_number(context: click.Context, parameter: click.Parameter, value: float) -> float:
+    if math.isnan(value):
+        raise click.BadParameter("expected a number of seconds")
+    return value
+
+
+@cluster.command(
+    "health",
+    epilog="""\b
+Examples:
+  kraftlab cluster health
+  kraftlab cluster health --wait 30 && run-my-tests
+  kraftlab cluster health --json | jq .findings""",
+)
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(min=0, max=WAIT_S_MAX),
+    callback=_a_number,
+    default=0,
+    metavar="SECONDS",
+    help="Time to wait until nothing is wrong.",
+)
+@endpoint_options
+@json_option
+def health(wait_s: float, as_json: bool) -> int:
+    """Show what is wrong with a cluster, and the next step: brokers, log directories, leaders and replicas.
+
+    Exit code 0: nothing is wrong; running reassignments are fine. 1: something is.
+    """
+    from kraftlab.client import ClusterUnreachable
+    from kraftlab.client.health import look
+    from kraftlab.common.errors import ApiError
+
+    from .cluster_text import health_lines
+
+    out, deadline = Output(as_json), time.monotonic() + wait_s
+    while True:
+        try:
+            with connect() as client:
+                found = look(client, HEALTH_TIMEOUT_MS)
+        except (ApiError, ClusterUnreachable):
+            if time.monotonic() >= deadline:
+                raise
+            found = None
+        if found is not None and not any(finding.is_fault for finding in found):
+            break
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(min(POLL_S, max(deadline - time.monotonic(), 0)))
+    assert found is not None, "the last attempt failed with an error"
+    is_healthy = not any(finding.is_fault for finding in found)
+    out.lines(health_lines(found))
+    out.result({"healthy": is_healthy, "findings": found})
+    return DONE if is_healthy else FAILED
 
 
 def _describe(client: AdminClient, include_fenced: bool, with_contacts: bool) -> Cluster:

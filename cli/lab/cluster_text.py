@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
+
+if TYPE_CHECKING:
+    from kraftlab.client.health import Finding
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -47,3 +51,11 @@ def _cells(member: Member) -> list[str]:
         "-" if member.silent_ms is None else f"{member.silent_ms} ms ago",
         cordoned,
     ]
+
+
+def health_lines(findings: Sequence[Finding]) -> list[str]:
+    """Return the lines for what is wrong with a cluster, each with its next step, and for what is in progress."""
+    faults = [finding for finding in findings if finding.is_fault]
+    others = [finding for finding in findings if not finding.is_fault]
+    lines = [f"{finding.text}\n  → {finding.next_step}" for finding in faults] or ["Healthy."]
+    return lines + [f"{finding.text} ({finding.next_step})" for finding in others]

@@ -242,7 +242,7 @@ class Breaker:
             )
             for link in self._cluster.links_status()
         )
-        return Done("the cluster's state", status=Status(nodes, orders, links, self._cluster.in_doubt()))
+        return Done("the cluster's state", status=Status(nodes, orders, links, self._cluster.in_doubt(), self._cluster.health()))
 
     # -- helpers ---------------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
+from kraftlab.client.health import Finding
+
 SOCKET_NAME = "control.sock"
 
 
@@ -61,12 +63,15 @@ class LinkState(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """State of a cluster. `in_doubt`: lines about partitions that nobody leads, because all their replicas are in doubt."""
+    """State of a cluster. `in_doubt`: lines about partitions that nobody leads, because all their replicas are in doubt.
+    `health`: what is wrong with the cluster; None: it does not answer.
+    """
 
     nodes: tuple[NodeState, ...]
     orders: tuple[OrderState, ...]
     links: tuple[LinkState, ...]
     in_doubt: tuple[str, ...] = ()
+    health: tuple[Finding, ...] | None = ()
 
 
 class Done(msgspec.Struct, frozen=True, tag="done", omit_defaults=True):

@@ -27,20 +27,24 @@ def test_status_of_a_cluster_without_faults_lists_its_nodes() -> None:
         "controller-3000  running     4711  leader",
         "broker-1         down           -",
         "",
-        "No faults.",
+        "No faults injected.",
+        "",
+        "Healthy.",
     ]
 
 
 def test_a_node_that_was_killed_from_outside_is_broken() -> None:
     killed = NodeState("broker-1", None, "down", False, "was killed by SIGKILL")
-    assert status_lines(Status((NODES[0], killed), (), ()))[3:] == [
+    assert status_lines(Status((NODES[0], killed), (), (), health=None))[3:] == [
         "Faults:",
         "  broker-1 was killed by SIGKILL, not by an order; start it again: kraftlab cluster restart broker-1",
+        "",
+        "The cluster does not answer.",
     ]
 
 
 def test_status_names_partitions_in_doubt() -> None:
-    assert status_lines(Status(NODES, (), (), ("t-0 has no leader",)))[-2:] == ["", "t-0 has no leader"]
+    assert status_lines(Status(NODES, (), (), ("t-0 has no leader",)))[-4:-2] == ["", "t-0 has no leader"]
 
 
 def test_status_lists_faults_their_remaining_time_and_waiting_messages() -> None:
@@ -53,6 +57,8 @@ def test_status_lists_faults_their_remaining_time_and_waiting_messages() -> None
         "Faults:",
         "  #3 broker-1: killed (kill -9); until it is healed",
         "  #4 cut a ↔ b: messages wait; for another 1.2 s",
+        "",
+        "Healthy.",
         "",
         "Waiting messages:",
         "  broker-1 → controller-3000: 512 bytes",
