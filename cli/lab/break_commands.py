@@ -141,11 +141,15 @@ def _send_order(data: str, order: str, names: Any = (), **details: Any) -> Done:
     return give(Path(data), Order(order, tuple(names), **details))
 
 
-def _report(done: Done, as_json: bool) -> int:
+_ENDS = {"kill": "started again", "power-loss": "started again", "pause": "resumed", "fill-disk": "freed"}
+"""Order with a time → the word for its end. Others are undone."""
+
+
+def _report(done: Done, as_json: bool, order: str = "") -> int:
     import msgspec
 
     out = Output(as_json)
-    undone = f"; undone after {done.undone_after_ms / 1000:g} s" if done.undone_after_ms is not None else ""
+    undone = f"; {_ENDS.get(order, 'undone')} after {done.undone_after_ms / 1000:g} s" if done.undone_after_ms is not None else ""
     out.lines([f"{done.text}{undone}"])
     document = msgspec.to_builtins(done)
     out.result({key: value for key, value in document.items() if key != "type"})
@@ -336,7 +340,7 @@ _NODE_ORDERS = (
 
 def _node_command(name: str, stands: bool, short: str, text: str, examples: tuple[str, ...]) -> click.Command:
     def run(nodes: tuple[str, ...], data: str, as_json: bool, **details: Any) -> int:
-        return _report(_send_order(data, name, (nodes,), **details), as_json)
+        return _report(_send_order(data, name, (nodes,), **details), as_json, name)
 
     run.__doc__ = text
     return _command(name, short, *examples)(_nodes()(_for(run) if stands else run))

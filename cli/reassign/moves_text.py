@@ -75,15 +75,23 @@ def _ids(values: Sequence[int]) -> str:
     return ",".join(map(str, values))
 
 
+def _at_least(whole: float | None, parts: Iterable[float | None]) -> str:
+    """Return a size; without one, at least the sum of the parts that are known. A dead broker does not hide the others."""
+    known = [part for part in parts if part is not None]
+    return bytes_text(whole) if whole is not None or not known else f"≥{bytes_text(sum(known))}"
+
+
 def _moving_row(name: str, entry: Reassignment) -> tuple[str, ...]:
+    whole_rate = entry.bytes_per_second if entry.bytes_done is not None else None
+    rate = _at_least(whole_rate, (replica.bytes_per_second for replica in entry.progress))
     return (
         name,
         entry.move_id or "-",
         _ids(entry.original_replicas),
         _ids(entry.target_replicas),
-        bytes_text(entry.bytes_done),
-        bytes_text(entry.bytes_left),
-        f"{bytes_text(entry.bytes_per_second)}/s" if entry.bytes_done is not None else "?",
+        _at_least(entry.bytes_done, (replica.bytes_done for replica in entry.progress)),
+        _at_least(entry.bytes_left, (replica.bytes_left for replica in entry.progress)),
+        rate if rate == "?" else f"{rate}/s",
         time_text(entry.eta_ms),
         f"{bytes_text(entry.limit)}/s" if entry.limit is not None else "-",
         entry.initiator or "-",

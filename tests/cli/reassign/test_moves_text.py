@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
@@ -9,7 +10,7 @@ from kraftlab.cli.reassign import moves_text, text
 from kraftlab.cli.reassign.text import OngoingReassignment, Progress, ReplicaState
 from kraftlab.cli.tables import bytes_text, time_text
 from kraftlab.cli.topics.text import NOT_THE_LAST, factor_lines
-from kraftlab.client.results import LogDirMove, LogDirMoves, LogDirReplica, Reassignments, reassignments_of
+from kraftlab.client.results import LogDirMove, LogDirMoves, LogDirReplica, Reassignments, ReplicaProgress, reassignments_of
 
 
 @pytest.mark.parametrize(
@@ -69,6 +70,17 @@ def test_details_are_tables_of_moves_blockers_queue_and_plans() -> None:
         "PLAN    CREATED                   PARTITIONS  RUNNING  QUEUED  BY",
         "friday  1970-01-01T00:00:00.000Z  2           1        1       User:a",
     ]
+
+
+def test_a_replica_without_an_answer_does_not_hide_the_others() -> None:
+    (moving,) = listing().running
+    known = ReplicaProgress(2, 1024, 512, 256.0, None)
+    unknown = ReplicaProgress(3, None, None, None, None)
+    part = msgspec.structs.replace(moving, bytes_done=None, bytes_left=None, eta_ms=None, progress=(known, unknown))
+    none = msgspec.structs.replace(part, progress=(unknown,))
+    rows = moves_text.detail_lines(msgspec.structs.replace(listing(), running=(part, none), queued=(), plans=()))
+    assert rows[2].split("2  ", 1)[1].split()[:7] == ["≥1.0", "KiB", "≥512", "B", "≥256", "B/s", "?"]
+    assert rows[3].split("2  ", 1)[1].split()[:4] == ["?", "?", "?", "?"]
 
 
 def test_a_table_that_is_wider_than_the_terminal_is_stacked() -> None:
