@@ -129,7 +129,7 @@ def test_a_voter_leaves_and_joins(cluster: LocalCluster, wipe: bool) -> None:
         with cluster.admin() as client:
             quorum = client.describe_quorum()
         followers = [voter for voter in quorum.current_voters if voter.replica_id != quorum.leader_id]
-        return all(voter.last_fetch_timestamp >= begin_ms for voter in followers)
+        return all((voter.last_fetch_timestamp or 0) >= begin_ms for voter in followers)
 
     begin_ms = time.time() * 1000
     repairs = [cluster.metadata_dir(node) / "__cluster_metadata-0" / "repair" for node in cluster.controller_ids]
