@@ -162,6 +162,9 @@ class ForkServer:
         node.load(request.role)
         import grpc  # noqa: F401
 
+        import kraftlab.broker.api.group_offsets
+        import kraftlab.broker.api.producers
+        import kraftlab.gateway.cluster
         import kraftlab.gateway.listener  # noqa: F401
 
         gc.freeze()

@@ -34,6 +34,9 @@ def main(channel: socket.socket) -> None:
         node.load(role)
     import grpc  # noqa: F401
 
+    import kraftlab.broker.api.group_offsets
+    import kraftlab.broker.api.producers
+    import kraftlab.gateway.cluster
     import kraftlab.gateway.listener  # noqa: F401
 
     gc.freeze()

@@ -49,6 +49,15 @@ if TYPE_CHECKING:
     from kraftlab.gateway.door import Door
 
 
+KAFKA_MODULES = (
+    "kraftlab.gateway.listener",
+    "kraftlab.gateway.cluster",
+    "kraftlab.broker.api.group_offsets",
+    "kraftlab.broker.api.producers",
+)
+"""Modules of the KAFKA listener, which a worker thread loads."""
+
+
 class Parts(NamedTuple):
     """The parts of a broker that its calls use."""
 
@@ -118,7 +127,8 @@ async def serve(nursery: trio.Nursery, parts: Parts, service: AdminService, in_t
     at, kafka = parts.config.grpc, parts.config.kafka
     await nursery.start(AdminServer(service.dispatch, at.host, at.port, users=parts.config.users).serve)
     if kafka is not None:
-        await in_thread(None, importlib.import_module, "kraftlab.gateway.listener")
+        for name in KAFKA_MODULES:
+            await in_thread(None, importlib.import_module, name)
         from kraftlab.gateway.listener import KafkaListener
 
         await nursery.start(KafkaListener(door(parts, service), kafka.host, kafka.port, parts.configs.broker).serve)
