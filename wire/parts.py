@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
-import trio
 
-from .network import Wire
+if TYPE_CHECKING:  # commands decode messages too, and should not wait for trio
+    from .network import Wire
 
 NOTHING = memoryview(b"")
 _encode = msgspec.msgpack.Encoder().encode
@@ -88,7 +88,7 @@ class _Collector:
         raise NotImplementedError
 
     async def wait_writable(self) -> None:
-        await trio.lowlevel.checkpoint()
+        raise NotImplementedError
 
     def close(self) -> None:
         pass

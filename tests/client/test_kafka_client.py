@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 import struct
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -292,3 +294,10 @@ def test_security_that_is_not_supported_is_refused(values: dict[str, str], user:
 def test_an_authority_file_that_does_not_exist_is_named() -> None:
     with pytest.raises(ConfigError, match=r"cannot use /nowhere\.pem"):
         KafkaSecurity(protocol="SSL", truststore="/nowhere.pem").tls_context()
+
+
+def test_the_client_of_the_kafka_protocol_loads_without_the_run_time_of_nodes() -> None:
+    """A user waits for it at every command."""
+    code = "import sys, kraftlab.client.kafka_channels; print('trio' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "False\n"
