@@ -22,7 +22,14 @@ CONNECT_TIMEOUT_S = 2.0
 
 
 class Wire(Protocol):
-    """One end of a connection. OSError if it is broken; BlockingIOError if there is nothing to do now."""
+    """One end of a connection. OSError if it is broken; BlockingIOError if there is nothing to do now. Bytes that `send` did not
+    take are sent again before any others.
+    """
+
+    @property
+    def takes_files(self) -> bool:
+        """True if `send_from` may be called, in any thread."""
+        ...
 
     def send(self, data: bytes | bytearray | memoryview, /) -> int: ...
 
@@ -74,6 +81,7 @@ class TcpWire(socket.socket):
     """A connected socket."""
 
     __slots__ = ()
+    takes_files = True
 
     def __init__(self, connected: socket.socket | trio.socket.SocketType) -> None:
         super().__init__(fileno=connected.detach())

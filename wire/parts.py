@@ -68,6 +68,8 @@ def around(message: msgspec.Struct, field: str) -> tuple[bytes, bytes]:
 class _Collector:
     """A wire that takes everything."""
 
+    takes_files = True
+
     def __init__(self) -> None:
         self.data = bytearray()
 

@@ -3,7 +3,8 @@
 Theory of operation. A fetch finds the places of its batches (`PartitionLog.read_or_place`), and its answer promises their bytes.
 They are sent when the connection has come to them. A worker thread of the log directory pins the log and sends as much as the
 connection takes at once: a cold page makes that thread wait for the disk, never the event loop. Between two such pieces, while
-the peer is slow, nothing is held: truncation, deletion and a move wait for one piece at most, never for a peer.
+the peer is slow, nothing is held: truncation, deletion and a move wait for one piece at most, never for a peer. Under TLS that
+thread reads a piece, and the event loop encrypts and sends it.
 
 So the log may change between pieces. Each piece first makes sure that no records were removed from the log's end since the places
 were found, and that the segments are still the log's; otherwise the bytes may be those of another leader by now, and the
@@ -18,6 +19,8 @@ epoch than the one in which they were fetched.
 from __future__ import annotations
 
 import errno
+import os
+from collections.abc import Callable
 
 from kraftlab.records.errors import LogError
 from kraftlab.wire.network import Wire
@@ -26,6 +29,9 @@ from kraftlab.wire.parts import PartLost
 from ..log.disks import Disks
 from ..log.log_view import BatchPlaces, Slice
 from ..log.partition_log import PartitionLog
+
+PIECE_BYTES_MAX = 256 * 1024
+"""Bytes that are read at once for a wire that takes no files."""
 
 
 class StoredRecords:
@@ -42,20 +48,37 @@ class StoredRecords:
     async def send(self, wire: Wire) -> None:
         try:
             while self._left:
-                await self._disks.run(self._log.log_dir, self._send_some, wire)
+                if not wire.takes_files:
+                    await _send_all(await self._disks.run(self._log.log_dir, self._read_some), wire)
+                    continue
+                await self._disks.run(self._log.log_dir, self._send_some, wire.send_from)
                 if self._left:
                     await wire.wait_writable()
         except LogError as error:
             raise PartLost(str(error)) from error
 
-    def _send_some(self, wire: Wire) -> None:
+    def _read_some(self) -> bytearray:
+        """Return the next bytes, PIECE_BYTES_MAX at most."""
+        data = bytearray()
+
+        def take(descriptor: int, position: int, size_bytes: int, /) -> int:
+            if len(data) == PIECE_BYTES_MAX:
+                raise BlockingIOError
+            piece = os.pread(descriptor, min(size_bytes, PIECE_BYTES_MAX - len(data)), position)
+            data.extend(piece)
+            return len(piece)
+
+        self._send_some(take)
+        return data
+
+    def _send_some(self, send_from: Callable[[int, int, int], int]) -> None:
         """Send until everything is sent or the connection takes no more now."""
         with self._log.pin_again(self._placed):
             while self._left:
                 segment, position, size_bytes = self._left[-1]
                 with segment.file() as descriptor:
                     try:
-                        sent = wire.send_from(descriptor, position, size_bytes)
+                        sent = send_from(descriptor, position, size_bytes)
                     except BlockingIOError:
                         return
                     except OSError as error:
@@ -67,3 +90,14 @@ class StoredRecords:
                 self._left[-1] = Slice(segment, position + sent, size_bytes - sent)
                 if sent == size_bytes:
                     self._left.pop()
+
+
+async def _send_all(data: bytearray, wire: Wire) -> None:
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[wire.send(rest) :]
+        except BlockingIOError:
+            await wire.wait_writable()
+        except OSError as error:
+            raise PartLost(f"the connection was lost: {error}") from error

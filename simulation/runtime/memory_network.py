@@ -229,6 +229,8 @@ class Pipe:
 class MemoryWire:
     """`kraftlab.wire.network.Wire`."""
 
+    takes_files = True
+
     def __init__(self, out: Pipe, into: Pipe) -> None:
         self._out, self._in = out, into
 

@@ -15,6 +15,7 @@ from kraftlab.broker.log.errors import UnexpectedOffset
 from kraftlab.broker.log.log_config import LogConfig
 from kraftlab.broker.log.log_view import BatchPlaces
 from kraftlab.broker.log.partition_log import PartitionLog
+from kraftlab.broker.replication import stored_records
 from kraftlab.broker.replication.stored_records import StoredRecords
 from kraftlab.records.record_batch import Record, build_batch
 from kraftlab.wire.parts import PartLost
@@ -25,7 +26,8 @@ BATCH = build_batch([Record(None, bytes(1000), 1)])
 class SlowWire:
     """Takes 2,500 bytes at a time, and then none before `wait_writable` returns. `between` is called in there."""
 
-    def __init__(self, between: Any = None) -> None:
+    def __init__(self, between: Any = None, *, takes_files: bool = True) -> None:
+        self.takes_files = takes_files
         self.taken = bytearray()
         self._room = 2500
         self._between = between
@@ -37,6 +39,14 @@ class SlowWire:
         self._room -= len(data)
         self.taken += data
         return len(data)
+
+    def send(self, data: memoryview, /) -> int:
+        if not self._room:
+            raise BlockingIOError
+        taken = data[: self._room]
+        self._room -= len(taken)
+        self.taken += taken
+        return len(taken)
 
     async def wait_writable(self) -> None:
         if self._between is not None:
@@ -69,6 +79,13 @@ async def test_a_slow_peer_gets_the_bytes_that_a_read_returns(log: PartitionLog)
     await records.send(wire)  # type: ignore[arg-type]
     assert bytes(wire.taken) == log.read(3, 30_000)
     assert len(wire.taken) == records.size_bytes
+
+
+async def test_a_wire_that_encrypts_gets_the_same_bytes_from_memory(log: PartitionLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored_records, "PIECE_BYTES_MAX", 7_000)
+    wire, records = SlowWire(takes_files=False), stored(log)
+    await records.send(wire)  # type: ignore[arg-type]
+    assert bytes(wire.taken) == log.read(3, 30_000)
 
 
 async def test_appends_meanwhile_change_nothing(log: PartitionLog) -> None:

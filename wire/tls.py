@@ -1,0 +1,176 @@
+"""TLS as a `Wire`: a connected socket whose bytes are encrypted.
+
+Theory of operation. The socket does not block, and no task belongs to a direction: encryption happens inside `send` and
+`recv_into`, on the event loop. An SSL object is not for two threads, so bytes of a file are read elsewhere and sent here
+(`takes_files` is False): `sendfile` would put them on the wire as they are.
+
+OpenSSL keeps three things that a socket does not. Bytes that are decrypted and not yet read make no descriptor readable, so
+`wait_readable` looks for them first. A record that is encrypted and did not fit into the kernel's buffer has to be sent again
+with the same bytes, so a send is made of whole pieces, and a piece that waits is remembered. A direction may wait for the other
+one (an update of keys), so each remembers what its last attempt has asked for.
+
+A handshake that fails ends with an alert, as clients expect. A client that speaks another protocol gets one too, instead of the
+reset that a close with unread bytes would cause.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import trio
+
+PIECE_BYTES = 16 * 1024
+"""Bytes of one TLS record."""
+SEND_BYTES_MAX = 256 * 1024
+"""Bytes of one `send`, so that a large answer does not hold up the event loop."""
+DRAINED_BYTES_MAX = 64 * 1024
+OTHER_DIRECTION_RETRY_S = 0.01
+INTERNAL_ERROR_ALERT = bytes.fromhex("15030300020250")
+
+OTHER_PROTOCOLS = {
+    "WRONG_VERSION_NUMBER": "it does not speak TLS, or only versions before 1.2",
+    "HTTP_REQUEST": "it speaks HTTP without TLS",
+    "HTTPS_PROXY_REQUEST": "it takes this port for an HTTP proxy",
+    "RECORD_LAYER_FAILURE": "it does not speak TLS",
+    "PACKET_LENGTH_TOO_LONG": "it does not speak TLS",
+    "ENCRYPTED_LENGTH_TOO_LONG": "it does not speak TLS",
+}
+"""Reasons of OpenSSL for a first record that is not TLS; OpenSSL sends no alert for some of them."""
+REASONS = OTHER_PROTOCOLS | {
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it showed no certificate, and this listener requires one",
+    "UNSUPPORTED_PROTOCOL": "it offers only versions of TLS before 1.2",
+    "NO_SHARED_CIPHER": "it offers no cipher suite that this listener uses",
+    "TLSV1_ALERT_UNKNOWN_CA": "it does not trust the authority of this listener's certificate",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "it does not accept this listener's certificate",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "it does not accept this listener's certificate",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "this listener's certificate has expired by its clock",
+}
+
+
+class HandshakeFailed(OSError):
+    """No TLS connection came about. The text gives the reason, about the peer ("it …")."""
+
+
+class TlsWire:
+    """A connection under TLS; `shake_hands` comes first.
+
+    It takes the socket over. `server_name` is the name or address that the peer's certificate must have; without one the peer is
+    the client.
+    """
+
+    takes_files = False
+
+    def __init__(
+        self, connected: socket.socket | trio.socket.SocketType, context: ssl.SSLContext, server_name: str | None = None
+    ) -> None:
+        plain = socket.socket(fileno=connected.detach())
+        plain.setblocking(False)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            self._socket = context.wrap_socket(
+                plain, server_side=server_name is None, do_handshake_on_connect=False, server_hostname=server_name
+            )
+        except BaseException:
+            plain.close()
+            raise
+        self._begun_bytes = 0
+        """Bytes of a piece that OpenSSL has encrypted and not sent."""
+        self._reads_by_writing = self._writes_by_reading = False
+        self.certificate: bytes | None = None
+        """The peer's certificate (DER) after the handshake, None if it showed none."""
+
+    async def shake_hands(self) -> None:
+        """Make the TLS connection. HandshakeFailed after an alert; the caller has a deadline and closes the wire."""
+        while True:
+            try:
+                self._socket.do_handshake()
+                self.certificate = self._socket.getpeercert(binary_form=True)
+                return
+            except ssl.SSLWantReadError:
+                await trio.lowlevel.wait_readable(self._socket)
+            except ssl.SSLWantWriteError:
+                await trio.lowlevel.wait_writable(self._socket)
+            except OSError as error:
+                if isinstance(error, ssl.SSLError) and error.reason in OTHER_PROTOCOLS:
+                    self._answer_other_protocol()
+                raise HandshakeFailed(_reason(error)) from error
+
+    def send(self, data: bytes | bytearray | memoryview, /) -> int:
+        """Send whole pieces while the kernel takes them. BlockingIOError if it takes none; then the next call brings the same
+        bytes.
+        """
+        with memoryview(data) as view:
+            sent = 0
+            while sent < len(view) and (sent < SEND_BYTES_MAX or self._begun_bytes):
+                piece = view[sent : sent + (self._begun_bytes or PIECE_BYTES)]
+                assert len(piece) >= self._begun_bytes, "a send that was blocked is repeated with the same bytes"
+                try:
+                    self._socket.send(piece)
+                except (ssl.SSLWantWriteError, ssl.SSLWantReadError) as error:
+                    self._begun_bytes = len(piece)
+                    self._writes_by_reading = isinstance(error, ssl.SSLWantReadError)
+                    if sent:
+                        return sent
+                    raise BlockingIOError from error
+                self._begun_bytes = 0
+                sent += len(piece)
+            return sent
+
+    def send_from(self, descriptor: int, position: int, size_bytes: int, /) -> int:
+        raise NotImplementedError("the bytes of a file would not be encrypted")
+
+    def recv_into(self, room: memoryview, /) -> int:
+        try:
+            count = self._socket.recv_into(room)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as error:
+            self._reads_by_writing = isinstance(error, ssl.SSLWantWriteError)
+            raise BlockingIOError from error
+        return count
+
+    def await_bytes(self, size_bytes: int, /) -> None:
+        """Do nothing: the kernel counts encrypted bytes."""
+
+    def wait_readable(self) -> Awaitable[None]:
+        if self._socket.pending():
+            return trio.lowlevel.checkpoint()  # noqa: ASYNC105 the caller awaits it
+        if self._reads_by_writing:
+            return _other_direction(trio.lowlevel.wait_writable, self._socket)
+        return trio.lowlevel.wait_readable(self._socket)  # noqa: ASYNC105
+
+    def wait_writable(self) -> Awaitable[None]:
+        if self._writes_by_reading:
+            return _other_direction(trio.lowlevel.wait_readable, self._socket)
+        return trio.lowlevel.wait_writable(self._socket)  # noqa: ASYNC105
+
+    def close(self) -> None:
+        """Announce the end (close_notify) if the kernel takes it, and close."""
+        with suppress(OSError, ValueError):
+            self._socket.unwrap()
+        with suppress(OSError):
+            self._socket.close()
+
+    def _answer_other_protocol(self) -> None:
+        """Send an alert in plain bytes, and read what came, so that the close does not reset the connection."""
+        with suppress(OSError):
+            socket.socket.send(self._socket, INTERNAL_ERROR_ALERT)
+            socket.socket.recv(self._socket, DRAINED_BYTES_MAX)
+
+
+async def _other_direction(wait: Callable[[socket.socket], Awaitable[None]], connected: socket.socket) -> None:
+    """Wait for the direction that another task may wait for already; then just try again soon."""
+    try:
+        await wait(connected)
+    except trio.BusyResourceError:
+        await trio.sleep(OTHER_DIRECTION_RETRY_S)
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is refused: {error.verify_message.rstrip('.')}"
+    if isinstance(error, ssl.SSLError):
+        reason = error.reason or str(error)
+        return REASONS.get(reason, reason.lower().replace("_", " "))
+    return error.strerror or str(error) or type(error).__name__
