@@ -12,13 +12,24 @@ import random
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import trio
 
 from kraftlab.common.endpoint import Endpoint
 
 CONNECT_TIMEOUT_S = 2.0
+
+
+class PeerName(NamedTuple):
+    """The identity that a peer has proven. `role` is that of a node ("controller", "broker"), or "" for a client."""
+
+    principal: str
+    role: str = ""
+    node_id: int = -1
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.node_id}" if self.role else self.principal
 
 
 class Wire(Protocol):
@@ -29,6 +40,11 @@ class Wire(Protocol):
     @property
     def takes_files(self) -> bool:
         """True if `send_from` may be called, in any thread."""
+        ...
+
+    @property
+    def peer(self) -> PeerName | None:
+        """The proven identity of the other end, None if it can only claim one."""
         ...
 
     def send(self, data: bytes | bytearray | memoryview, /) -> int: ...
@@ -82,6 +98,7 @@ class TcpWire(socket.socket):
 
     __slots__ = ()
     takes_files = True
+    peer = None
 
     def __init__(self, connected: socket.socket | trio.socket.SocketType) -> None:
         super().__init__(fileno=connected.detach())
