@@ -41,6 +41,7 @@ from kraftlab.quorum.driver.raft_driver import RaftDriver
 from kraftlab.quorum.storage.file_system import FileSystem
 from kraftlab.quorum.storage.identity import LogIdentity
 from kraftlab.records.errors import LogError
+from kraftlab.wire.network import PeerName
 from kraftlab.wire.transport import ListenError, PeerPool, PeerServer
 
 from .api.data_plane import DataPlane
@@ -199,7 +200,7 @@ class BrokerNode:
         self._build(nursery)
         for start in (self.fetchers.run, self.mover.run, self.groups.run):
             await nursery.start(start)
-        peer_server = PeerServer(self.driver.identity, self.data_plane.handlers(), network)
+        peer_server = PeerServer(self.driver.identity, self.data_plane.handlers(), network, self._is_member)
         await nursery.start(peer_server.serve, config.peer.host, config.peer.port)
         tasks = (
             self.publisher.run,
@@ -224,6 +225,9 @@ class BrokerNode:
         await self._first_published.wait()
         self.lifecycle.ready()
         await self.lifecycle.running.wait()
+
+    def _is_member(self, peer: PeerName) -> bool:
+        return peer.node_id in self.publisher.image.cluster.brokers
 
     def _build(self, nursery: trio.Nursery) -> None:
         """Make the parts and connect them."""

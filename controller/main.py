@@ -49,6 +49,8 @@ from kraftlab.quorum.storage.identity import LogIdentity
 from kraftlab.rpc import api_versions
 from kraftlab.rpc.calls import CONTROLLER_OFFERS, NODE, check_handlers
 from kraftlab.rpc.server import AdminServer
+from kraftlab.wire.network import PeerName
+from kraftlab.wire.senders import CONTROLLER as CONTROLLER_ROLE
 from kraftlab.wire.transport import PeerError, PeerPool, PeerRequest, PeerServer, PeerTimeout, PeerUnreachable, merged_handlers
 
 from .api.apis import HANDLERS
@@ -219,9 +221,14 @@ class ControllerNode:
         await nursery.start(self.driver.run)
         nursery.start_soon(self._run_timer)
         handlers = merged_handlers(self.driver.handlers(), self.service.peer_handlers())
-        peer_server = PeerServer(self.driver.identity, handlers, self._network)
+        peer_server = PeerServer(self.driver.identity, handlers, self._network, self._is_member)
         await nursery.start(peer_server.serve, config.peer.host, config.peer.port)
         nursery.start_soon(self._register, nursery)
+
+    def _is_member(self, peer: PeerName) -> bool:
+        if peer.role == CONTROLLER_ROLE:
+            return any(voter.node_id == peer.node_id for voter in self.driver.describe().voters)
+        return peer.node_id in self.controller.committed.image.cluster.brokers
 
     async def _api_versions(self, request: Any) -> Message:
         image = self.controller.committed.image

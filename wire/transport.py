@@ -202,12 +202,19 @@ class PeerServer:
     Errors it answers itself: INCONSISTENT_CLUSTER_ID, STALE_GENERATION (the sender's generation is over, or this node's),
     UNSUPPORTED_VERSION (api or version unknown), INVALID_REQUEST (a handler could not decode the body, or the connection has
     another sender), UNKNOWN_SERVER_ERROR (a handler failed; the log has the traceback).
+
+    A node that was a member of the cluster (`is_member`) and is no longer, loses its connections: its certificate is still good.
     """
 
     def __init__(
-        self, identity: PeerIdentity, handlers: Mapping[int, PeerHandler | DirectHandler], network: Network = TCP
+        self,
+        identity: PeerIdentity,
+        handlers: Mapping[int, PeerHandler | DirectHandler],
+        network: Network = TCP,
+        is_member: Callable[[PeerName], bool] = lambda peer: True,
     ) -> None:
         self.identity = identity
+        self.is_member = is_member
         self._network = network
         self.handlers = handlers
         self._connections: dict[_ServedConnection, None] = {}
@@ -265,6 +272,7 @@ class _ServedConnection(Connection):
         self._sender: ReplicaKey | None = None
         """Sender of the first frame, and of all others."""
         self._peer = connected.peer
+        self._was_member = False
         self._warned = False
 
     @property
@@ -293,10 +301,17 @@ class _ServedConnection(Connection):
             reason = f"a frame was not completed within {PARTIAL_FRAME_TIMEOUT_S:.0f} s"
         elif now - last_received > IDLE_TIMEOUT_S and not self._open:
             reason = f"idle for {IDLE_TIMEOUT_S:.0f} s"
+        elif self._is_expelled():
+            reason = f"{self._peer} no longer belongs to the cluster"
         else:
             return
         self._server.lines.warning("closed connection from %s: %s", self.source, reason)
         frames.close()
+
+    def _is_expelled(self) -> bool:
+        is_member = self._peer is not None and self._server.is_member(self._peer)
+        self._was_member, was_member = self._was_member or is_member, self._was_member
+        return was_member and not is_member
 
     def answer(self, responder: Responder, request: Frame, size_bytes: int, kind: int, body: Body) -> None:
         if responder not in self._open:

@@ -19,9 +19,10 @@ from kraftlab.access.node_names import NodeNames
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ErrorCode
 from kraftlab.common.replica_key import ReplicaKey
-from kraftlab.wire import half_open
+from kraftlab.wire import half_open, transport
 from kraftlab.wire.half_open import HalfOpen
 from kraftlab.wire.network import TCP, Network, PeerName
+from kraftlab.wire.tls import TlsWire
 from kraftlab.wire.tls_network import TlsNetwork
 from kraftlab.wire.transport import (
     NewerGeneration,
@@ -34,6 +35,7 @@ from kraftlab.wire.transport import (
 )
 
 from ..helpers.certificates import Authority
+from ..helpers.waiting import eventually
 
 WHO = 1001
 Networks = Callable[[str], TlsNetwork]
@@ -165,6 +167,42 @@ def _trusting_all(context: ssl.SSLContext) -> ssl.SSLContext:
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context
+
+
+async def received(wire: TlsWire) -> int:
+    """Return the number of bytes that came, 0 at the end of the connection."""
+    while True:
+        try:
+            return wire.recv_into(memoryview(bytearray(1)))
+        except BlockingIOError:
+            await wire.wait_readable()
+
+
+async def test_a_node_that_leaves_the_cluster_loses_its_connection_and_a_new_one_keeps_it(
+    networks: Networks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Node 3 is new: it has to be heard before it is a member."""
+    monkeypatch.setattr(transport, "SWEEP_INTERVAL_S", 0.01)
+    members = {2}
+    asked_about: list[PeerName] = []
+
+    def is_member(peer: PeerName) -> bool:
+        asked_about.append(peer)
+        return peer.node_id in members
+
+    async with trio.open_nursery() as nursery:
+        server = PeerServer(identity(1), {WHO: who}, networks("controller-1"), is_member)
+        port: int = await nursery.start(server.serve, "127.0.0.1", 0)
+        wires = [await networks(name).connect(Endpoint("127.0.0.1", port)) for name in ("broker-2", "broker-3")]
+        await eventually(lambda: {peer.node_id for peer in asked_about} == {2, 3}, "both are looked at")
+        members.clear()
+        assert await received(wires[0]) == 0
+        asked_about.clear()
+        await eventually(lambda: len(asked_about) > 2, "the new one is looked at again")
+        assert server.statistics()["connections"] == 1
+        for wire in wires:
+            wire.close()
+        nursery.cancel_scope.cancel()
 
 
 async def test_silent_connections_neither_fill_the_port_nor_stay(networks: Networks, monkeypatch: pytest.MonkeyPatch) -> None:
