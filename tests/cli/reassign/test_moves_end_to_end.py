@@ -13,6 +13,7 @@ import pytest
 
 from kraftlab.client import AdminClient, DataClient
 from kraftlab.common.errors import ApiError
+from kraftlab.common.sizes import bytes_text
 from kraftlab.lab import LocalCluster
 from kraftlab.records.record_batch import Record, build_batch
 
@@ -75,10 +76,10 @@ def test_progress_of_a_throttled_move_is_listed_and_the_throttle_can_be_lifted(
     owned = ("--execute", "--reassignment-json-file", path, "--throttle-ends-with-move", "--throttle")
     started = reassign(*owned, str(RATE), "--reason", "test")
     assert started.code == 0
-    assert f"limited to {RATE} B/s" in started.out and "You must run --verify" not in started.out
+    assert f"limited to {bytes_text(RATE)}/s" in started.out and "You must run --verify" not in started.out
     wait_for(lambda: (moves(reassign).get("slow-0", {}).get("bytes_left") or 0) > 0, "bytes are reported")
     seen: list[dict[str, Any]] = []
-    wait_for(lambda: seen.append(moves(reassign)["slow-0"]) or seen[-1]["bytes_per_second"] > 0, "and how fast they come")
+    wait_for(lambda: seen.append(moves(reassign)["slow-0"]) or (seen[-1]["bytes_per_second"] or 0) > 0, "and how fast they come")
     move = seen[-1]
     assert move["eta_ms"] >= 1000 * move["bytes_left"] // RATE
     assert (move["throttle"], move["initiator"], move["reason"]) == (RATE, "User:ANONYMOUS", "test")
