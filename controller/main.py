@@ -18,6 +18,7 @@ import msgspec
 import trio
 from google.protobuf.message import Message
 
+from kraftlab.access.logins import UserLogin
 from kraftlab.access.refusals import CONTROLLERS
 from kraftlab.common.decoding import Decoder
 from kraftlab.common.endpoint import Endpoint
@@ -171,9 +172,8 @@ class ControllerNode:
             nursery.start_soon(_when_set, self.controller.failed, ends)
             await self.take_part(nursery)
             nursery.start_soon(self._mark_elections)
-            admin = AdminServer(
-                self.service.dispatch, config.grpc.host, config.grpc.port, accept=self.service.accept, users=config.users
-            )
+            at, login = config.grpc, UserLogin(config.users)
+            admin = AdminServer(self.service.dispatch, at.host, at.port, accept=self.service.accept, login=login)
             await nursery.start(admin.serve)
             if config.kafka is not None:
                 await self._serve_kafka(nursery, config.kafka)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import trio
 from google.protobuf.message import Message
 
+from kraftlab.access.logins import UserLogin
 from kraftlab.access.refusals import BROKERS
 from kraftlab.access.users import ANONYMOUS
 from kraftlab.config.models import BrokerConfig
@@ -125,7 +126,7 @@ def offsets_topic(parts: Parts, service: AdminService) -> CreateTopic:
 async def serve(nursery: trio.Nursery, parts: Parts, service: AdminService, in_thread: InThread) -> None:
     """Serve gRPC, and Kafka clients if the broker has a listener for them. ListenError."""
     at, kafka = parts.config.grpc, parts.config.kafka
-    await nursery.start(AdminServer(service.dispatch, at.host, at.port, users=parts.config.users).serve)
+    await nursery.start(AdminServer(service.dispatch, at.host, at.port, login=UserLogin(parts.config.users)).serve)
     if kafka is not None:
         for name in KAFKA_MODULES:
             await in_thread(None, importlib.import_module, name)
