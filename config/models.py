@@ -31,8 +31,9 @@ from .directories import check_apart, parse_directories, parse_directory
 from .endpoints import parse_endpoint
 from .errors import ConfigError
 from .secrets import is_secret_property
-from .topic_configs import BROKER_KEYS
-from .unused_keys import unused_fault
+from .security_keys import OF_LISTENERS
+from .topic_configs import BROKER_KEYS, listener_key
+from .unused_keys import shared_by_listeners, unused_fault
 
 CONTROLLER_LISTENER = "CONTROLLER"
 PEER_LISTENER = "PEER"
@@ -198,6 +199,10 @@ class _Reader:
                     raise ConfigError(f"{self.source} sets {alias}={value} and {name}={self.values[name]}; keep one of them")
         for key, value in self.values.items():
             known = BROKER_KEYS.get(key)
+            if known is None and (of_listener := listener_key(key)) is not None:
+                known = of_listener.key
+                if known.name not in OF_LISTENERS:
+                    raise ConfigError(f"{self.source} sets {key}: {shared_by_listeners(known.name)}")
             if known is None:
                 near = difflib.get_close_matches(key, BROKER_KEYS, n=1)
                 advice = f"did you mean {near[0]}?" if near else "remove it"

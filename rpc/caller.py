@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 from urllib.parse import unquote
 
@@ -19,7 +19,7 @@ class Peer(Protocol):
 
     def peer(self) -> str: ...
 
-    def auth_context(self) -> Mapping[str, Sequence[bytes]]: ...
+    def auth_context(self) -> Mapping[str, Iterable[bytes]]: ...
 
 
 class Caller(NamedTuple):
@@ -47,5 +47,5 @@ def host_of(peer: str) -> str:
 
 def _certificate(context: Peer) -> bytes | None:
     """Return the certificate that the client showed (DER)."""
-    texts = context.auth_context().get("x509_pem_cert")
-    return ssl.PEM_cert_to_DER_cert(texts[0].decode()) if texts else None
+    text = next(iter(context.auth_context().get("x509_pem_cert", ())), None)
+    return None if text is None else ssl.PEM_cert_to_DER_cert(text.decode())

@@ -392,7 +392,7 @@ def _credentials(tls: GrpcTls) -> grpc.ServerCredentials:
         given[:] = [material]
         return configuration()
 
-    return grpc.dynamic_ssl_server_credentials(configuration(), changed, tls.requires_certificate)
+    return grpc.dynamic_ssl_server_credentials(configuration(), changed, tls.requires_certificate)  # type: ignore[arg-type]
 
 
 def _listen(server: grpc.aio.Server, host: str, port: int, credentials: grpc.ServerCredentials | None) -> int:
