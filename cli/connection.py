@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -39,7 +38,6 @@ SERVERS_VARIABLE = "KRAFTLAB_BOOTSTRAP_SERVER"
 
 _KEYS = ("servers", "controllers", "data", "user", "command_config")
 _SERVERS, _CONTROLLERS, _DATA, _USER, _FILE = (f"kraftlab.{key}" for key in _KEYS)
-_JAAS = re.compile(r"""\b(username|password)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s;]+))""")
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -259,10 +257,15 @@ def _properties(path: str) -> dict[str, str]:
 
 def _caller_in(path: str) -> tuple[str | None, str | None]:
     values = _properties(path)
-    found = {key: values[key] for key in ("username", "password") if key in values}
-    for key, *quoted in _JAAS.findall(values.get("sasl.jaas.config", "")):
-        found.setdefault(key, "".join(quoted))
-    user, password = found.get("username"), found.get("password")
+    if (jaas := values.get("sasl.jaas.config")) is not None:
+        from kraftlab.config.errors import ConfigError
+        from kraftlab.config.jaas import parse_jaas
+
+        try:
+            values = parse_jaas(jaas).options | values
+        except ConfigError as error:
+            raise CommandFailed(f"Error: {path}: sasl.jaas.config: {error}") from None
+    user, password = values.get("username"), values.get("password")
     if (user is None) != (password is None):
         given, missing = ("username", "password") if password is None else ("password", "username")
         raise CommandFailed(f"Error: {path} has a {given} and no {missing}; add {missing}=… to it")
