@@ -52,6 +52,7 @@ class ErrorCode(enum.IntEnum):
     CLUSTER_AUTHORIZATION_FAILED = 31, "The principal may not do this to the cluster; add an ACL that allows it."
     INVALID_TIMESTAMP = 32, "A record's timestamp is outside of message.timestamp.before.max.ms and after.max.ms."
     UNSUPPORTED_SASL_MECHANISM = 33, "The SASL mechanism is not offered here; choose one of the offered ones."
+    ILLEGAL_SASL_STATE = 34, "The request does not fit the state of the connection's login; log in once, by SaslHandshake first."
     UNSUPPORTED_VERSION = 35, "This node does not know that api or that version of it; upgrade the older side."
     TOPIC_ALREADY_EXISTS = 36, "A topic with this name exists already."
     INVALID_PARTITIONS = 37, "The number of partitions is not valid; it must be positive, and larger than the current one."

@@ -79,6 +79,11 @@ def encode_response(head: Header, response: Message) -> list[Part]:
     return [_LENGTH.pack(size_bytes) + _LENGTH.pack(head.correlation_id) + bytes(flexible), *body]
 
 
+def with_length(token: bytes) -> list[Part]:
+    """Return bytes without a header as a frame."""
+    return [_LENGTH.pack(len(token)), token]
+
+
 def has_tags(response: type[Message], version: int) -> bool:
     """Return True if the header of a response has tagged fields. That of ApiVersions never has: a client reads it before it knows
     the broker's versions.

@@ -54,6 +54,11 @@ def describe(
     return response
 
 
+def names_software(text: str) -> bool:
+    """Return True if the text can be the name or the version of a client's software."""
+    return _SOFTWARE.fullmatch(text) is not None
+
+
 def _add_offers(response: admin_pb2.ApiVersionsResponse, offers: Iterable[Row]) -> None:
     for offer in offers:
         response.api_keys.add(api_key=offer.key, min_version=offer.lowest, max_version=offer.highest, name=offer.name)
@@ -63,7 +68,7 @@ def _check_software(request: admin_pb2.ApiVersionsRequest) -> None:
     """Raise ApiError unless a given software name has letters and digits, with dots and dashes inside."""
     for field in ("client_software_name", "client_software_version"):
         text: str = getattr(request, field)
-        if request.HasField(field) and _SOFTWARE.fullmatch(text) is None:
+        if request.HasField(field) and not names_software(text):
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
                 f"{field}={text!r} is not a valid name of software; use letters and digits, with dots and dashes inside.",
