@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from kraftlab.wire.network import PeerName
+from kraftlab.common.peer_name import PeerName
 
 DEFAULT = "User:controller-{id};User:broker-{id}"
 ROLES = ("controller", "broker")

@@ -25,6 +25,7 @@ import trio
 
 from kraftlab.common.causes import only_cause
 from kraftlab.common.clock import wall_clock_ms
+from kraftlab.common.peer_name import PeerName
 from kraftlab.common.uuids import random_uuid
 from kraftlab.config import meta_properties
 from kraftlab.config.meta_properties import MetaProperties
@@ -41,7 +42,6 @@ from kraftlab.quorum.driver.raft_driver import RaftDriver
 from kraftlab.quorum.storage.file_system import FileSystem
 from kraftlab.quorum.storage.identity import LogIdentity
 from kraftlab.records.errors import LogError
-from kraftlab.wire.network import PeerName
 from kraftlab.wire.transport import ListenError, PeerPool, PeerServer
 
 from .api.data_plane import DataPlane

@@ -42,6 +42,7 @@ TLS_KEYS = (
     _dynamic("ssl.truststore.password", _PASSWORD, None),
     _dynamic("ssl.truststore.type", _S, "JKS"),
 )
+PEER_KEYS = (_key("kraftlab.node.principals", _S, "User:controller-{id};User:broker-{id}"),)
 SASL_KEYS = (
     _key("connection.failed.authentication.delay.ms", _I, "100", minimum=0),
     _key("connections.max.reauth.ms", _L, "0", minimum=0),

@@ -19,7 +19,7 @@ import msgspec
 
 from .config_key import ConfigKey, ConfigType, split_list
 from .resources import ResourceType
-from .security_keys import MECHANISMS, OF_MECHANISMS, SASL_KEYS, TLS_KEYS
+from .security_keys import MECHANISMS, OF_MECHANISMS, PEER_KEYS, SASL_KEYS, TLS_KEYS
 from .unused_keys import dynamic_fault, unused_fault
 
 _B, _I, _SHORT, _L, _D, _S, _LIST, _CLASS, _PASSWORD = (
@@ -224,6 +224,7 @@ _OWN_BROKER_KEYS = (
     _broker("transaction.state.log.num.partitions", _I, "50", minimum=1),
     _broker("transaction.state.log.replication.factor", _SHORT, "3", minimum=1),
     _broker("unclean.leader.election.interval.ms", _L, "300000", minimum=1),
+    *PEER_KEYS,
     *TLS_KEYS,
     *SASL_KEYS,
 )

@@ -23,6 +23,7 @@ from kraftlab.access.refusals import CONTROLLERS
 from kraftlab.common.decoding import Decoder
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.peer_name import PeerName
 from kraftlab.common.uuids import Uuid, to_text
 from kraftlab.config import bootstrap_levels, meta_properties
 from kraftlab.config.meta_properties import MetaProperties
@@ -50,7 +51,6 @@ from kraftlab.quorum.storage.identity import LogIdentity
 from kraftlab.rpc import api_versions
 from kraftlab.rpc.calls import CONTROLLER_OFFERS, NODE, check_handlers
 from kraftlab.rpc.server import AdminServer
-from kraftlab.wire.network import PeerName
 from kraftlab.wire.senders import CONTROLLER as CONTROLLER_ROLE
 from kraftlab.wire.transport import PeerError, PeerPool, PeerRequest, PeerServer, PeerTimeout, PeerUnreachable, merged_handlers
 

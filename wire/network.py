@@ -12,24 +12,14 @@ import random
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import trio
 
 from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.peer_name import PeerName
 
 CONNECT_TIMEOUT_S = 2.0
-
-
-class PeerName(NamedTuple):
-    """The identity that a peer has proven. `role` is that of a node ("controller", "broker"), or "" for a client."""
-
-    principal: str
-    role: str = ""
-    node_id: int = -1
-
-    def __str__(self) -> str:
-        return f"{self.role} {self.node_id}" if self.role else self.principal
 
 
 class Wire(Protocol):

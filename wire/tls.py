@@ -22,7 +22,7 @@ from contextlib import suppress
 
 import trio
 
-from .network import PeerName
+from kraftlab.common.peer_name import PeerName
 
 PIECE_BYTES = 16 * 1024
 """Bytes of one TLS record."""

@@ -18,9 +18,10 @@ import trio
 
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.line_limit import LimitedLog
+from kraftlab.common.peer_name import PeerName
 
 from .half_open import HalfOpen
-from .network import CONNECT_TIMEOUT_S, TCP, Accept, PeerName, TcpNetwork, TcpPort, TcpWire, Wire
+from .network import CONNECT_TIMEOUT_S, TCP, Accept, TcpNetwork, TcpPort, TcpWire, Wire
 from .tls import HandshakeFailed, TlsWire
 
 logger = logging.getLogger("kraftlab.peer")

@@ -34,10 +34,11 @@ from kraftlab.common.decoding import Decoder
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ErrorCode, InvariantViolation
 from kraftlab.common.line_limit import LimitedLog
+from kraftlab.common.peer_name import PeerName
 from kraftlab.common.replica_key import ReplicaKey
 
 from .frames import ERROR, REQUEST, RESPONSE, Frame, FrameConnection, FrameError, encode_frame, frame_parts
-from .network import TCP, Network, PeerName, Wire
+from .network import TCP, Network, Wire
 from .parts import NOTHING, InMemory, Part
 
 logger = logging.getLogger("kraftlab.peer")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraftlab.access.node_names import NodeNames
-from kraftlab.wire.network import PeerName
+from kraftlab.common.peer_name import PeerName
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,11 @@ from cryptography.x509.oid import NameOID
 from kraftlab.access.node_names import NodeNames
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ErrorCode
+from kraftlab.common.peer_name import PeerName
 from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.wire import half_open, transport
 from kraftlab.wire.half_open import HalfOpen
-from kraftlab.wire.network import TCP, Network, PeerName
+from kraftlab.wire.network import TCP, Network
 from kraftlab.wire.tls import TlsWire
 from kraftlab.wire.tls_network import TlsNetwork
 from kraftlab.wire.transport import (
