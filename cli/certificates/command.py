@@ -93,7 +93,7 @@ Examples:
   kraftlab certificates issue --controller 1
   kraftlab certificates issue --user alice
   kraftlab certificates issue --user alice --pkcs12 --password-file alice.password
-  kraftlab certificates issue --user alice --password-file -   # asks the standard input; the key is encrypted
+  kraftlab certificates issue --user alice --password-file -   # reads standard input; the key is encrypted
 
 \b
 Writes one PEM file with key and certificate, as ssl.keystore.location takes it with ssl.keystore.type=PEM. The common name is
