@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Mapping
 
+from kraftlab.access.sasl.scram import HASHES
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.metadata.scram import ScramMechanism
 
 DEFAULT_ITERATIONS = 4096
 MAX_ITERATIONS = 16384
 SALT_BYTES = 20
-
-_HASHES: Mapping[ScramMechanism, str] = {
-    ScramMechanism.SCRAM_SHA_256: "sha256",
-    ScramMechanism.SCRAM_SHA_512: "sha512",
-}
 
 
 def scram_credential(
@@ -26,5 +21,5 @@ def scram_credential(
     16384 iterations, and refuse other numbers.
     """
     salt = secrets.token_bytes(SALT_BYTES)
-    salted = hashlib.pbkdf2_hmac(_HASHES[mechanism], password.encode(), salt, min(max(1, iterations), MAX_ITERATIONS))
+    salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, min(max(1, iterations), MAX_ITERATIONS))
     return pb.ScramCredentialUpsertion(name=user, mechanism=mechanism, iterations=iterations, salt=salt, salted_password=salted)

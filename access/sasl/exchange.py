@@ -46,6 +46,10 @@ class Unavailable:
     reason: str
 
 
+class NotLoaded(Exception):
+    """The credentials of users are not known yet."""
+
+
 Result = Challenge | Success | Failure | Unavailable
 
 

@@ -6,12 +6,10 @@ or refused together, and users are independent of each other.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections import Counter
-from typing import NamedTuple
 
 from kraftlab.access.refusals import set_error
+from kraftlab.access.sasl.scram import HASHES, ITERATIONS_MIN, keys
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage
@@ -25,19 +23,6 @@ NAME_LENGTH_MAX = 32767
 SALT_BYTES_MAX = 1024
 
 CredentialChange = admin_pb2.ScramCredentialDeletion | admin_pb2.ScramCredentialUpsertion
-
-
-class Mechanism(NamedTuple):
-    """A hash function by its name in hashlib, and the smallest accepted number of iterations."""
-
-    hash_name: str
-    min_iterations: int
-
-
-MECHANISMS = {
-    ScramMechanism.SCRAM_SHA_256: Mechanism("sha256", 4096),
-    ScramMechanism.SCRAM_SHA_512: Mechanism("sha512", 4096),
-}
 
 
 def alter(
@@ -83,8 +68,7 @@ def _check_entry(entry: CredentialChange) -> None:
 
 def _credential(entry: admin_pb2.ScramCredentialUpsertion) -> UserScramCredential:
     """The record. ApiError UNACCEPTABLE_CREDENTIAL."""
-    mechanism = MECHANISMS[ScramMechanism(entry.mechanism)]
-    if entry.iterations < mechanism.min_iterations:
+    if entry.iterations < ITERATIONS_MIN:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
     if entry.iterations > MAX_ITERATIONS:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
@@ -92,14 +76,8 @@ def _credential(entry: admin_pb2.ScramCredentialUpsertion) -> UserScramCredentia
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Salt and salted password must not be empty")
     if max(len(entry.salt), len(entry.salted_password)) > SALT_BYTES_MAX:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"Salt and salted password have at most {SALT_BYTES_MAX} bytes")
-    stored_key, server_key = keys(mechanism.hash_name, entry.salted_password)
+    stored_key, server_key = keys(HASHES[ScramMechanism(entry.mechanism)], entry.salted_password)
     return UserScramCredential(0, entry.name, entry.mechanism, entry.salt, stored_key, server_key, entry.iterations)
-
-
-def keys(hash_name: str, salted_password: bytes) -> tuple[bytes, bytes]:
-    """(StoredKey, ServerKey) of RFC 5802, section 3."""
-    client_key = hmac.digest(salted_password, b"Client Key", hash_name)
-    return hashlib.new(hash_name, client_key).digest(), hmac.digest(salted_password, b"Server Key", hash_name)
 
 
 def _removal(image: MetadataImage, entry: admin_pb2.ScramCredentialDeletion) -> RemoveUserScramCredential:

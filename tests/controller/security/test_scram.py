@@ -8,9 +8,10 @@ import random
 
 import pytest
 
+from kraftlab.access.sasl.scram import keys
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.controller.engine.state import EMPTY_STATE, Context, ControllerState, Settings
-from kraftlab.controller.security.scram import alter, describe, keys
+from kraftlab.controller.security.scram import alter, describe
 from kraftlab.metadata.image import Provenance
 from kraftlab.metadata.records import UserScramCredential
 
