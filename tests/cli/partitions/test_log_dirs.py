@@ -174,7 +174,7 @@ def test_filters_go_to_the_brokers(capsys: pytest.CaptureFixture[str]) -> None:
         (("--describe", "--topic-list", "nope"), "ERROR: The given topics do not exist from --topic-list: nope"),
         (("--moves", "--partition-list", "nope-1"), "ERROR: The given topics do not exist from --partition-list: nope"),
         (("--moves", "--partition-list", "t-7"), "ERROR: The given partitions do not exist from --partition-list: t-7"),
-        (("--moves", "--partition-list", "t"), "ERROR: 't' in --partition-list is not TOPIC-PARTITION, for example orders-0"),
+        (("--moves", "--partition-list", "t"), "ERROR: --partition-list: 't' is not TOPIC-PARTITION, for example orders-0"),
         (
             ("--describe", "--broker-list", "0,9"),
             "ERROR: The given brokers do not exist from --broker-list: 9. Current existent brokers: 0,1",

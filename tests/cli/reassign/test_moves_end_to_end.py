@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from kraftlab.common.sizes import bytes_text
 from kraftlab.lab import LocalCluster
 from kraftlab.records.record_batch import Record, build_batch
 
+DOCUMENT = Path(__file__).parents[3] / "docs" / "reassignment.md"
 DEADLINE_S = 30.0
 RATE = 200_000
 
@@ -244,6 +246,25 @@ def test_moves_between_directories_are_shown_with_their_progress_and_watched_to_
     watched = run("log-dirs", "--moves", "--topic-list", "disks", "--watch")
     assert (watched.code, watched.out.splitlines()[-1]) == (0, "No replica is being filled.")
     assert [found.log_dir for found in admin.describe_log_dirs(1, [("disks", 0)]) if found.replicas] == [target]
+
+
+def test_the_documented_moves_between_directories_go_as_documented(cluster: LocalCluster, run: Run, tmp_path: Path) -> None:
+    """The two sections of docs/reassignment.md: each command, and the lines below it. "…" stands for other lines."""
+    document = DOCUMENT.read_text().replace("/tmp/lab", str(cluster.directory))
+    section = document.partition("## A plan with log directories")[2].partition("## Fields of a request")[0]
+    plan = tmp_path / "plan.json"
+    plan.write_text(section.partition("```json")[2].partition("```")[0])
+    blocks = re.findall(r"^    \$ kraftlab (.+)\n((?:    [^$\n].*\n)*)", section, re.MULTILINE)
+    for command, below in blocks:
+        ran = run(*command.replace("plan.json", str(plan)).split())
+        assert ran.code == 0, ran
+        expected = [line.strip() for line in below.splitlines()]
+        said = [line.strip() for line in ran.lines]
+        if "…" in expected:
+            assert {*expected} - {"…"} <= {*said}, ran
+        else:
+            assert said == expected
+    assert len(blocks) == 7
 
 
 def test_a_move_between_directories_is_in_progress_everywhere_until_it_ends_and_a_dead_broker_keeps_no_throttle(
