@@ -82,6 +82,7 @@ def node_security(values: Mapping[str, str], source: str, listeners: Mapping[str
         found[name] = _security(values, source, name, protocol)
         _check_passwords_stay_here(values, found[name], endpoint, source)
     _check_used(values, found, source)
+    _check_users(values, found.get("GRPC", ListenerSecurity("GRPC")), source)
     return NodeSecurity(found, _node_names(values, source))
 
 
@@ -161,7 +162,7 @@ def _sasl(own: Mapping[str, str], source: str, name: str) -> SaslConfig:
 
     passwords: Mapping[str, str] = {}
     if PLAIN in mechanisms:
-        passwords = _passwords(own, source, prefix, of(PLAIN, "sasl.jaas.config"))
+        passwords = _passwords(source, prefix, of(PLAIN, "sasl.jaas.config"))
     max_reauth_ms = {}
     for mechanism in mechanisms:
         max_reauth_ms[mechanism] = int(of(mechanism, "connections.max.reauth.ms"))
@@ -174,10 +175,8 @@ def _sasl(own: Mapping[str, str], source: str, name: str) -> SaslConfig:
     return SaslConfig(mechanisms, passwords, max_reauth_ms, frame_bytes_max, oauthbearer if OAUTHBEARER in mechanisms else {})
 
 
-def _passwords(own: Mapping[str, str], source: str, prefix: str, jaas: str) -> Mapping[str, str]:
-    """Return PLAIN's passwords by user: those of the jaas line, or of gRPC's list of users."""
-    if not jaas and prefix == GRPC_USERS.rpartition(".")[0] and "users" in own:
-        return {}
+def _passwords(source: str, prefix: str, jaas: str) -> Mapping[str, str]:
+    """Return PLAIN's passwords by user."""
     try:
         return plain_users(jaas)
     except ConfigError as error:
@@ -199,6 +198,14 @@ def _check_passwords_stay_here(values: Mapping[str, str], security: ListenerSecu
         raise ConfigError(
             f"{source}: listener GRPC at {endpoint} would take passwords in plain text; write GRPC:{SASL_SSL} in {PROTOCOL_MAP}, "
             "or listen on 127.0.0.1"
+        )
+
+
+def _check_users(values: Mapping[str, str], grpc: ListenerSecurity, source: str) -> None:
+    if values.get(GRPC_USERS, "").strip() and grpc.protocol != PLAINTEXT:
+        raise ConfigError(
+            f"{source}: {GRPC_USERS} is for a PLAINTEXT listener, and GRPC speaks {grpc.protocol}; with {SASL_SSL}, write "
+            "the users into listener.name.grpc.plain.sasl.jaas.config"
         )
 
 

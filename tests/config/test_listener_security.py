@@ -99,6 +99,7 @@ def test_logins_have_mechanisms_passwords_and_sessions() -> None:
             {MAP: "KAFKA:SSL", **KEYSTORE, "sasl.jaas.config": "x"},
             "=(hidden) has no effect: no listener has SASL",
         ),
+        ({MAP: "GRPC:SSL", **KEYSTORE, "listener.name.grpc.users": "a:b"}, "write the users into listener.name.grpc.plain.sasl"),
         ({"kraftlab.node.principals": "User:x"}, "kraftlab.node.principals=User:x: expected the controllers'"),
     ],
 )

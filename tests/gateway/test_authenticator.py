@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from kraftlab.access.entrance import SaslSettings
 from kraftlab.access.sasl.exchange import Challenge, Exchange, Failure, Result, Success, Unavailable
 from kraftlab.access.sasl.plain import INVALID, Plain
-from kraftlab.gateway.authenticator import Action, Answer, Authenticator, Ending, SaslSettings, Serve
+from kraftlab.gateway.authenticator import Action, Answer, Authenticator, Ending, Serve
 from kraftlab.messages.catalog import response_class
 from kraftlab.messages.reading import read
 from kraftlab.wire.parts import joined
