@@ -35,7 +35,7 @@ CERTIFICATE_DAYS = 365
 CLOCK_DIFFERENCE = timedelta(hours=1)
 """Certificates are valid from this time before their creation: the clocks of other machines may be slow."""
 NAME_MAX = 64
-"""Characters of the longest common name (X.520)."""
+"""Bytes of the longest common name in UTF-8 (X.520)."""
 
 _NODE = re.compile(r"(?:broker|controller)-[0-9]+")
 _HOST = re.compile(r"(?:\*\.)?[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
@@ -161,8 +161,8 @@ def _usage(*, is_authority: bool) -> x509.KeyUsage:
 
 
 def _common_name(name: str) -> x509.Name:
-    if not name.isprintable() or not name.strip() or len(name) > NAME_MAX:
-        raise ConfigError(f"{name!r} cannot be a common name; use 1 to {NAME_MAX} printable characters")
+    if not name.isprintable() or not name.strip() or len(name.encode()) > NAME_MAX:
+        raise ConfigError(f"{name!r} cannot be a common name; use printable characters, at most {NAME_MAX} bytes in UTF-8")
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
