@@ -67,6 +67,7 @@ UNUSED: dict[str, str] = {
     "quota.window.size.seconds": _NO_WINDOWS,
     "socket.receive.buffer.bytes": "the operating system sizes the buffers of sockets",
     "socket.send.buffer.bytes": "the operating system sizes the buffers of sockets",
+    "sasl.server.callback.handler.class": "tokens are checked with the keys of sasl.oauthbearer.jwks.endpoint.url",
     "transaction.partition.verification.enable": _NO_TRANSACTIONS,
     "transaction.state.log.min.isr": _NO_TRANSACTIONS,
     "transaction.state.log.num.partitions": _NO_TRANSACTIONS,

@@ -72,7 +72,7 @@ class Serve:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class ConnectionEnd:
     """Send `parts`, if there are some, and close. `failed`: the login failed: count it, and wait for
     connection.failed.authentication.delay.ms before both. `reason` is for the log.
     """
@@ -82,7 +82,7 @@ class Ending:
     parts: Sequence[Part] = field(default=(), repr=False)
 
 
-Action = Answer | Serve | Ending
+Action = Answer | Serve | ConnectionEnd
 
 
 class Authenticator:
@@ -113,14 +113,14 @@ class Authenticator:
         """Limit of the next frame, which may be empty; None: that of all requests, socket.request.max.bytes."""
         return None if self._state is State.AUTHENTICATED else self._sasl.frame_bytes_max
 
-    def bad_size(self, size: int) -> Ending:
+    def bad_size(self, size: int) -> ConnectionEnd:
         """Return the action for a frame with a length that is negative or above the limit."""
         return self._end(f"a frame has {size} bytes, expected at most {self._sasl.frame_bytes_max}", failed=True)
 
     def receive(self, frame: InMemory, now_s: float) -> Action:
         """Return the action for a frame, without its length. `now_s`: seconds of a clock that only goes forward."""
         if self._state is State.ENDED:
-            return Ending("the connection is over")
+            return ConnectionEnd("the connection is over")
         if self._state is State.TOKENS:
             return self._judge(None, bytes(frame), now_s)
         try:
@@ -242,12 +242,12 @@ class Authenticator:
     def _purpose(self) -> str:
         return "re-authentication" if self.is_authenticated else "authentication"
 
-    def _fail(self, text: str, parts: Sequence[Part]) -> Ending:
+    def _fail(self, text: str, parts: Sequence[Part]) -> ConnectionEnd:
         return self._end(f"failed {self._purpose} ({text})", parts, failed=True)
 
-    def _end(self, reason: str, parts: Sequence[Part] = (), *, failed: bool = False) -> Ending:
+    def _end(self, reason: str, parts: Sequence[Part] = (), *, failed: bool = False) -> ConnectionEnd:
         self._state, self._exchange = State.ENDED, None
-        return Ending(reason, failed, parts)
+        return ConnectionEnd(reason, failed, parts)
 
 
 _Handle = Callable[[Authenticator, Header, InMemory, float], Action]

@@ -35,7 +35,7 @@ from kraftlab.wire.tls import HandshakeFailed, TlsWire
 from kraftlab.wire.transport import ListenError
 
 from .admin_calls import Unanswerable
-from .authenticator import Answer, Authenticator, Ending, Serve
+from .authenticator import Answer, Authenticator, ConnectionEnd, Serve
 from .codec import KafkaRequest, LargeRequest, MalformedRequest, decode_request, peek
 from .connection import ClientConnection, ConnectionClosed, FrameBudget
 from .data import Acks0Failed
@@ -48,7 +48,7 @@ FRAMES_BYTES_MAX = 256 * 1024 * 1024
 """Bytes of large requests in memory at once."""
 
 
-class Refused(Exception):
+class NotAuthenticated(Exception):
     """A client has not proven who it is; the text is for the log."""
 
 
@@ -143,7 +143,7 @@ class KafkaListener:
         except HandshakeFailed as error:
             log = self._lines.warning if str(error) else logger.debug
             log("closed a connection of %s: %s", host, error)
-        except (MalformedRequest, Unanswerable, Acks0Failed, Refused) as error:
+        except (MalformedRequest, Unanswerable, Acks0Failed, NotAuthenticated) as error:
             self._lines.warning("closed a connection of %s: %s", host, error)
         except (OSError, PartLost) as error:
             logger.debug("a connection of %s ended: %s", host, error)
@@ -151,7 +151,7 @@ class KafkaListener:
             self._lines.exception("a request of %s failed; its connection is closed", host)
 
     async def _prove(self, wire: Wire, connection: ClientConnection, host: str) -> Authenticator:
-        """Let the client prove who it is, within the time for that. HandshakeFailed, Refused."""
+        """Let the client prove who it is, within the time for that. HandshakeFailed, NotAuthenticated."""
         with self._half_open.bounded(host):
             principal = ANONYMOUS
             if isinstance(wire, TlsWire):
@@ -161,7 +161,7 @@ class KafkaListener:
             while not authenticator.is_authenticated:
                 await self._serve_frame(connection, authenticator, host)
             return authenticator
-        raise Refused(f"it was not authenticated within {PROOF_TIMEOUT_S:.0f} s, or had to make room for others")
+        raise NotAuthenticated(f"it was not authenticated within {PROOF_TIMEOUT_S:.0f} s, or had to make room for others")
 
     def _principal(self, wire: TlsWire) -> str:
         if wire.certificate is None or self._entrance.sasl is not None:
@@ -169,7 +169,7 @@ class KafkaListener:
         try:
             return self._entrance.principal_of(wire.certificate)
         except ValueError as error:
-            raise Refused(f"its certificate names nobody: {error}") from error
+            raise NotAuthenticated(f"its certificate names nobody: {error}") from error
 
     async def _serve_frame(self, connection: ClientConnection, authenticator: Authenticator, host: str) -> None:
         login_bytes_max = authenticator.frame_bytes_max
@@ -189,13 +189,13 @@ class KafkaListener:
             else:
                 await self._end(connection, action)
 
-    async def _end(self, connection: ClientConnection, ending: Ending) -> NoReturn:
+    async def _end(self, connection: ClientConnection, ending: ConnectionEnd) -> NoReturn:
         if ending.failed:
             self.failed_logins += 1
             await self._hold_back()
         if ending.parts:
             await connection.send(ending.parts)
-        raise Refused(ending.reason)
+        raise NotAuthenticated(ending.reason)
 
     async def _hold_back(self) -> None:
         """Wait before a failed login is answered, so that passwords cannot be tried quickly (KIP-306)."""

@@ -9,17 +9,14 @@ node tries again when they change. Reading and checking happen in a thread.
 from __future__ import annotations
 
 import functools
-import ipaddress
 import logging
 import signal
 import ssl
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import trio
 
-from kraftlab.access.distinguished_name import distinguished_name
-from kraftlab.access.principal_mapping import PrincipalMapping
 from kraftlab.certificates.contexts import LoadedTls, client_context, file_marks, server_context
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.peer_name import PeerName
@@ -49,7 +46,7 @@ class ListenerTls:
         self._material = _material(self._server)
         self._refused_marks = self._server.files
         self._warned_days: int | None = None
-        self.principal_of = principal_by(settings.principal_mapping)
+        self.principal_of = functools.lru_cache(PRINCIPALS_KEPT)(settings.principal_mapping.principal)
 
     @property
     def expires_at(self) -> datetime | None:
@@ -160,25 +157,15 @@ class NodeTls:
                 logger.warning("%s", warning)
 
 
-def principal_by(mapping: PrincipalMapping) -> Callable[[bytes], str]:
-    """Return a function from a certificate (DER) to its principal by the rules. It raises ValueError if they give none."""
-
-    @functools.lru_cache(PRINCIPALS_KEPT)
-    def principal_of(certificate: bytes) -> str:
-        return f"User:{mapping.name(distinguished_name(certificate))}"
-
-    return principal_of
-
-
 def covers_host(sans: Iterable[str], host: str) -> bool:
     """Return True if a client that dials the host accepts a certificate with these names (`DNS:*.example.org`, `IP:::1`)."""
+    named = [(kind, name) for kind, _, name in (each.partition(":") for each in sans)]
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
         wanted = host.lower().rstrip(".")
-        names = [name.lower() for kind, _, name in (each.partition(":") for each in sans) if kind == "DNS"]
-        return wanted in names or f"*.{wanted.partition('.')[2]}" in names
-    return any(kind == "IP" and ipaddress.ip_address(name) == address for kind, _, name in (each.partition(":") for each in sans))
+        return any(kind == "DNS" and name.lower() in (wanted, f"*.{wanted.partition('.')[2]}") for kind, name in named)
+    return any(kind == "IP" and ipaddress.ip_address(name) == address for kind, name in named)
 
 
 def _material(loaded: LoadedTls) -> TlsMaterial:

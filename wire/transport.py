@@ -204,7 +204,7 @@ class PeerServer:
     UNSUPPORTED_VERSION (api or version unknown), INVALID_REQUEST (a handler could not decode the body, or the connection has
     another sender), UNKNOWN_SERVER_ERROR (a handler failed; the log has the traceback).
 
-    A node that was a member of the cluster (`is_member`) and is no longer, loses its connections: its certificate is still good.
+    A former member of the cluster (`is_member`) loses its connections: its certificate is still good.
     """
 
     def __init__(

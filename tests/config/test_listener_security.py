@@ -31,6 +31,11 @@ def test_without_a_map_listeners_are_plaintext() -> None:
     assert security.nodes.name_of("User:broker-3") == PeerName("User:broker-3", "broker", 3)
 
 
+def test_nodes_have_other_principals_if_the_file_says_so() -> None:
+    nodes = read({"kraftlab.node.principals": "User:c{id};User:b{id}"}).nodes
+    assert nodes.name_of("User:b7") == PeerName("User:b7", "broker", 7)
+
+
 def test_a_listeners_own_value_counts_before_the_one_for_all() -> None:
     security = read(
         {MAP: "KAFKA:SSL,GRPC:SSL,PEER:PLAINTEXT", **KEYSTORE, "listener.name.kafka.ssl.keystore.location": "/x/kafka.pem"}
@@ -40,6 +45,57 @@ def test_a_listeners_own_value_counts_before_the_one_for_all() -> None:
     assert grpc is not None
     assert (kafka.keystore_location, grpc.keystore_location) == ("/x/kafka.pem", "/x/node.pem")
     assert (kafka.client_auth, security.of("PEER").tls) == ("none", None)
+
+
+INLINE = {"ssl.keystore.type": "PEM", "ssl.keystore.key": "KEY", "ssl.keystore.certificate.chain": "CHAIN"}
+PKCS12 = {"ssl.keystore.type": "PKCS12", "ssl.keystore.location": "/x/node.p12", "ssl.keystore.password": "pw"}
+
+
+@pytest.mark.parametrize(
+    ("values", "attribute", "value"),
+    [
+        (KEYSTORE | {"ssl.allow.dn.changes": "true"}, "allows_dn_changes", True),
+        (KEYSTORE | {"ssl.allow.san.changes": "true"}, "allows_san_changes", True),
+        (
+            KEYSTORE | {"ssl.cipher.suites": "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"},
+            "ciphers",
+            ("ECDHE-ECDSA-AES128-GCM-SHA256",),
+        ),
+        (KEYSTORE | {"ssl.client.auth": "requested"}, "client_auth", "requested"),
+        (KEYSTORE | {"ssl.enabled.protocols": "TLSv1.3"}, "protocols", ("TLSv1.3",)),
+        (KEYSTORE | {"ssl.endpoint.identification.algorithm": ""}, "checks_host_name", False),
+        (KEYSTORE | {"ssl.key.password": "pw"}, "key_password", "pw"),
+        (INLINE, "certificate_chain", "CHAIN"),
+        (INLINE, "keystore_key", "KEY"),
+        (KEYSTORE, "keystore_location", "/x/node.pem"),
+        (PKCS12, "keystore_password", "pw"),
+        (PKCS12, "keystore_type", "PKCS12"),
+        (KEYSTORE | {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": "CA"}, "truststore_certificates", "CA"),
+        (KEYSTORE | {"ssl.truststore.type": "PEM", "ssl.truststore.location": "/x/ca"}, "truststore_location", "/x/ca"),
+        (PKCS12 | {"ssl.truststore.location": "/x", "ssl.truststore.password": "pw"}, "truststore_password", "pw"),
+        (KEYSTORE | {"ssl.truststore.type": "PEM"}, "truststore_type", "PEM"),
+    ],
+)
+def test_tls_is_as_each_key_says(values: dict[str, str], attribute: str, value: object) -> None:
+    tls = read({MAP: "KAFKA:SSL", "ssl.principal.mapping.rules": "RULE:^CN=(.*)$/$1/", **values}).of("KAFKA").tls
+    assert tls is not None
+    assert getattr(tls, attribute) == value
+    assert tls.principal_mapping.name("CN=alice") == "alice"
+
+
+def test_tokens_are_judged_as_each_key_says() -> None:
+    values = {
+        "sasl.oauthbearer.clock.skew.seconds": "7",
+        "sasl.oauthbearer.expected.audience": "kafka",
+        "sasl.oauthbearer.expected.issuer": "https://issuer",
+        "sasl.oauthbearer.jwks.endpoint.url": "file:///x/jwks.json",
+        "sasl.oauthbearer.scope.claim.name": "scp",
+        "sasl.oauthbearer.sub.claim.name": "login",
+    }
+    enabled = {MAP: "KAFKA:SASL_SSL", **KEYSTORE, "sasl.enabled.mechanisms": "OAUTHBEARER"}
+    sasl = read(enabled | {f"listener.name.kafka.oauthbearer.{name}": value for name, value in values.items()}).of("KAFKA").sasl
+    assert sasl is not None
+    assert sasl.oauthbearer == values
 
 
 def test_nodes_require_certificates_of_each_other() -> None:
