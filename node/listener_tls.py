@@ -9,10 +9,11 @@ node tries again when they change. Reading and checking happen in a thread.
 from __future__ import annotations
 
 import functools
+import ipaddress
 import logging
 import signal
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 import trio
