@@ -24,6 +24,8 @@ from .ports import is_claimed, owner_of
 HOST = "127.0.0.1"
 FIRST_CONTROLLER_ID = 3000
 FILE_NAME = "cluster.json"
+CLIENT_PROPERTIES = "client.properties"
+"""The security of clients of the cluster, in its directory, if its listeners ask for any."""
 PORTS_VARIABLE = "KRAFTLAB_PORTS"
 """Environment variable with the first and the last port for nodes."""
 _PORTS = "21000-31999"
@@ -86,7 +88,8 @@ class ClusterPlan(msgspec.Struct, frozen=True):
     `voters_in_log`: the voters are not static. `unformatted`: the directory ids of the first voters, by node id, until all of
     them have been formatted. `properties`: keys of server.properties for every node, kept for later starts. `written`: the values
     of each node's server.properties as they were written last, by the node's name; old and new ones while they are being written.
-    `formatted`: ids of nodes whose directories have been formatted, None in a plan of before.
+    `formatted`: ids of nodes whose directories have been formatted, None in a plan of before. `secure`: all listeners speak TLS,
+    and clients log in (`credentials.py`).
     """
 
     cluster_id: str
@@ -97,6 +100,7 @@ class ClusterPlan(msgspec.Struct, frozen=True):
     properties: dict[str, str] = {}
     written: dict[str, tuple[dict[str, str], ...]] = {}
     formatted: tuple[int, ...] | None = None
+    secure: bool = False
 
     @property
     def controllers(self) -> tuple[NodePlan, ...]:
