@@ -192,9 +192,10 @@ class Authenticator:
                 return Answer(_token_answer(head, success.token, self._log_in(success, now_s)))
             case Unavailable(reason):
                 return self._end(reason)
-            case Failure(text):
+            case Failure(text, reason):
                 response = SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, text)
-                return self._fail(text or "", [] if head is None else encode_response(head, response))
+                for_log = f"{text}: {reason}" if reason else f"{text}"
+                return self._fail(for_log, [] if head is None else encode_response(head, response))
 
     def _result(self, token: bytes) -> Result:
         """Return the mechanism's result, with the rules about a second login on one connection. A failure has its text."""
@@ -204,9 +205,9 @@ class Authenticator:
             users = (self._serve.principal, _principal(result.name))
             old, new = (user.replace(":", ".", 1) for user in users)
             result = Failure(f"Cannot change principals during re-authentication from {old}: {new}")
-        if result == Failure(None):
+        if isinstance(result, Failure) and result.text is None:
             invalid = f"due to invalid credentials with SASL mechanism {self._mechanism}"
-            result = Failure(f"Authentication failed during {self._purpose} {invalid}")
+            result = Failure(f"Authentication failed during {self._purpose} {invalid}", result.reason)
         return result
 
     def _log_in(self, success: Success, now_s: float) -> int:

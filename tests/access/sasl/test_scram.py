@@ -196,7 +196,14 @@ def test_mandatory_extensions_fail_at_the_last_message() -> None:
     ids=["nonce doubled", "server's", "client's", "longer", "y,,", "p=", "empty", "not base64", "extension", "order"],
 )
 def test_the_last_message_repeats_nonce_and_header(unproven: Callable[[bytes], bytes]) -> None:
-    assert finish(b"n,,", b"n=alice,r=abc", unproven) == Failure()
+    result = finish(b"n,,", b"n=alice,r=abc", unproven)
+    assert isinstance(result, Failure)
+    assert result.text is None
+
+
+def test_the_log_names_the_client_that_doubles_its_nonce() -> None:
+    doubled = finish(b"n,,", b"n=alice,r=abc", lambda nonce: b"c=biws,r=abc" + nonce)
+    assert doubled == Failure(None, "the client's nonce is doubled, as by librdkafka before 2.6.1")
 
 
 @pytest.mark.parametrize("proof", [b"AAAA", b"", b"!!!!", b"=", base64.b64encode(bytes(33)), base64.b64encode(bytes(32))])
