@@ -75,7 +75,7 @@ class Serve:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class Close:
     """Send `parts`, if there are some, and close. `failed`: the login failed: count it, and wait for
     connection.failed.authentication.delay.ms before both. `reason` is for the log.
     """
@@ -85,7 +85,7 @@ class Ending:
     parts: Sequence[Part] = field(default=(), repr=False)
 
 
-Action = Answer | Serve | Ending
+Action = Answer | Serve | Close
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +125,14 @@ class Authenticator:
         """Limit of the next frame, which may be empty; None: that of all requests, socket.request.max.bytes."""
         return None if self._state is State.AUTHENTICATED else self._sasl.frame_bytes_max
 
-    def bad_size(self, size: int) -> Ending:
+    def bad_size(self, size: int) -> Close:
         """Return the action for a frame with a length that is negative or above the limit."""
         return self._end(f"a frame has {size} bytes, expected at most {self._sasl.frame_bytes_max}", failed=True)
 
     def receive(self, frame: InMemory, now_s: float) -> Action:
         """Return the action for a frame, without its length. `now_s`: seconds of a clock that only goes forward."""
         if self._state is State.ENDED:
-            return Ending("the connection is over")
+            return Close("the connection is over")
         if self._state is State.TOKENS:
             return self._judge(None, bytes(frame), now_s)
         try:
@@ -142,7 +142,11 @@ class Authenticator:
                     self._state = State.FIRST
                 elif now_s > self._session_end_s:
                     return self._end("the session ended and the client did not authenticate again")
-            handle = _ACCEPTED.get((self._state, head.key), _OTHERS[self._state])
+                elif self._serve is not None and head.key not in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
+                    return self._serve
+            handle = _ACCEPTED.get((self._state, head.key))
+            if handle is None:
+                handle = Authenticator._refuse if self._state is State.AUTHENTICATE else Authenticator._close
             return handle(self, head, frame, now_s)
         except MalformedRequest as error:
             return self._end(str(error))
@@ -228,10 +232,6 @@ class Authenticator:
         text = "SaslAuthenticate request received after successful authentication"
         return Answer(encode_response(head, SaslAuthenticateResponse(ErrorCode.ILLEGAL_SASL_STATE, text)))
 
-    def _serve_request(self, head: Header, frame: InMemory, now_s: float) -> Action:
-        assert self._serve is not None
-        return self._serve
-
     def _close(self, head: Header, frame: InMemory, now_s: float) -> Action:
         reason = f"API {head.key} version {head.version} before the login"
         return self._end(f"{reason}; set security.protocol to that of the listener in the client's configuration")
@@ -255,12 +255,12 @@ class Authenticator:
     def _purpose(self) -> str:
         return "re-authentication" if self.is_authenticated else "authentication"
 
-    def _fail(self, text: str, parts: Sequence[Part]) -> Ending:
+    def _fail(self, text: str, parts: Sequence[Part]) -> Close:
         return self._end(f"failed {self._purpose} ({text})", parts, failed=True)
 
-    def _end(self, reason: str, parts: Sequence[Part] = (), *, failed: bool = False) -> Ending:
+    def _end(self, reason: str, parts: Sequence[Part] = (), *, failed: bool = False) -> Close:
         self._state, self._exchange = State.ENDED, None
-        return Ending(reason, failed, parts)
+        return Close(reason, failed, parts)
 
 
 _Handle = Callable[[Authenticator, Header, InMemory, float], Action]
@@ -271,12 +271,6 @@ _ACCEPTED: Mapping[tuple[State, int], _Handle] = {
     (State.AUTHENTICATE, SASL_AUTHENTICATE): Authenticator._authenticate,
     (State.AUTHENTICATED, SASL_HANDSHAKE): Authenticator._handshake_refused,
     (State.AUTHENTICATED, SASL_AUTHENTICATE): Authenticator._authenticate_refused,
-}
-_OTHERS: Mapping[State, _Handle] = {
-    State.FIRST: Authenticator._close,
-    State.HANDSHAKE: Authenticator._close,
-    State.AUTHENTICATE: Authenticator._refuse,
-    State.AUTHENTICATED: Authenticator._serve_request,
 }
 
 
