@@ -75,7 +75,7 @@ class Serve:
 
 
 @dataclass(frozen=True, slots=True)
-class Close:
+class ConnectionEnd:
     """Send `parts`, if there are some, and close. `failed`: the login failed: count it, and wait for
     connection.failed.authentication.delay.ms before both. `reason` is for the log.
     """
@@ -85,7 +85,7 @@ class Close:
     parts: Sequence[Part] = field(default=(), repr=False)
 
 
-Action = Answer | Serve | Close
+Action = Answer | Serve | ConnectionEnd
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +125,14 @@ class Authenticator:
         """Limit of the next frame, which may be empty; None: that of all requests, socket.request.max.bytes."""
         return None if self._state is State.AUTHENTICATED else self._sasl.frame_bytes_max
 
-    def bad_size(self, size: int) -> Close:
+    def bad_size(self, size: int) -> ConnectionEnd:
         """Return the action for a frame with a length that is negative or above the limit."""
         return self._end(f"a frame has {size} bytes, expected at most {self._sasl.frame_bytes_max}", failed=True)
 
     def receive(self, frame: InMemory, now_s: float) -> Action:
         """Return the action for a frame, without its length. `now_s`: seconds of a clock that only goes forward."""
         if self._state is State.ENDED:
-            return Close("the connection is over")
+            return ConnectionEnd("the connection is over")
         if self._state is State.TOKENS:
             return self._judge(None, bytes(frame), now_s)
         try:
@@ -255,12 +255,12 @@ class Authenticator:
     def _purpose(self) -> str:
         return "re-authentication" if self.is_authenticated else "authentication"
 
-    def _fail(self, text: str, parts: Sequence[Part]) -> Close:
+    def _fail(self, text: str, parts: Sequence[Part]) -> ConnectionEnd:
         return self._end(f"failed {self._purpose} ({text})", parts, failed=True)
 
-    def _end(self, reason: str, parts: Sequence[Part] = (), *, failed: bool = False) -> Close:
+    def _end(self, reason: str, parts: Sequence[Part] = (), *, failed: bool = False) -> ConnectionEnd:
         self._state, self._exchange = State.ENDED, None
-        return Close(reason, failed, parts)
+        return ConnectionEnd(reason, failed, parts)
 
 
 _Handle = Callable[[Authenticator, Header, InMemory, float], Action]

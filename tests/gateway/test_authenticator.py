@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kraftlab.access.sasl.exchange import Challenge, Exchange, Failure, Result, Success, Unavailable
 from kraftlab.access.sasl.plain import INVALID, Plain
-from kraftlab.gateway.authenticator import Action, Answer, Authenticator, Close, SaslSettings, Serve
+from kraftlab.gateway.authenticator import Action, Answer, Authenticator, ConnectionEnd, SaslSettings, Serve
 from kraftlab.messages.catalog import response_class
 from kraftlab.messages.reading import read
 from kraftlab.wire.parts import joined
@@ -101,7 +101,7 @@ def seen(action: Action) -> object:
             return action
         case Answer():
             return ANSWER
-        case Close(_, failed, parts):
+        case ConnectionEnd(_, failed, parts):
             return (REFUSED if parts else DELAYED) if failed else CLOSE
 
 
@@ -111,7 +111,7 @@ def test_every_short_sequence_of_requests_is_answered_as_the_table_says(max_reau
     for length in range(1, 5):
         for *before, last in itertools.product(FRAMES, repeat=length):
             connection = plain_listener(max_reauth_ms)
-            if any(isinstance(connection.receive(FRAMES[letter], 0), Close) for letter in before):
+            if any(isinstance(connection.receive(FRAMES[letter], 0), ConnectionEnd) for letter in before):
                 continue
             sent = "".join(before)
             row = next(rows for pattern, rows in model.items() if re.fullmatch(pattern, sent))
@@ -120,8 +120,8 @@ def test_every_short_sequence_of_requests_is_answered_as_the_table_says(max_reau
 
 def test_a_connection_that_ended_stays_ended() -> None:
     connection = plain_listener()
-    assert isinstance(connection.receive(METADATA_REQUEST, 0), Close)
-    assert connection.receive(handshake(), 0) == Close("the connection is over")
+    assert isinstance(connection.receive(METADATA_REQUEST, 0), ConnectionEnd)
+    assert connection.receive(handshake(), 0) == ConnectionEnd("the connection is over")
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -138,7 +138,7 @@ def test_a_login_has_an_empty_text_and_no_lifetime(version: int) -> None:
 def ending(connection: Authenticator, frame: bytes, key: int, version: int, now_s: float = 0) -> Any:
     """Return the answer with which a failed login ends."""
     action = connection.receive(frame, now_s)
-    assert isinstance(action, Close)
+    assert isinstance(action, ConnectionEnd)
     assert action.failed
     return decoded(action.parts, key, version)
 
@@ -163,8 +163,8 @@ def test_a_request_within_a_login_is_refused_in_its_own_schema() -> None:
 def test_a_bad_size_ends_the_login_after_the_delay(size: int) -> None:
     connection = plain_listener()
     assert connection.frame_bytes_max == 524_288
-    assert connection.bad_size(size) == Close(f"a frame has {size} bytes, expected at most 524288", failed=True)
-    assert isinstance(connection.receive(handshake(), 0), Close)
+    assert connection.bad_size(size) == ConnectionEnd(f"a frame has {size} bytes, expected at most 524288", failed=True)
+    assert isinstance(connection.receive(handshake(), 0), ConnectionEnd)
 
 
 def test_sizes_are_those_of_all_requests_after_the_login() -> None:
@@ -196,7 +196,7 @@ def test_a_session_ends_at_the_first_request_after_its_lifetime() -> None:
     connection = logged_in(plain_listener(5000))
     assert connection.receive(METADATA_REQUEST, 5) == ALICES
     action = connection.receive(api_versions(), 5.001)
-    assert isinstance(action, Close)
+    assert isinstance(action, ConnectionEnd)
     assert not action.failed
 
 
@@ -223,7 +223,7 @@ def test_a_login_without_the_header_has_a_session_too() -> None:
     assert isinstance(answer, Answer)
     assert b"".join(bytes(part) for part in answer.parts) == bytes(4)
     assert connection.receive(METADATA_REQUEST, 5) == ALICES
-    assert isinstance(connection.receive(METADATA_REQUEST, 6), Close)
+    assert isinstance(connection.receive(METADATA_REQUEST, 6), ConnectionEnd)
 
 
 MORE: dict[str, Any] = {"PLAIN": lambda: Plain(PASSWORDS), "SCRAM-SHA-256": lambda: Script(Success("alice"))}
@@ -272,7 +272,7 @@ def test_the_credential_may_end_before_the_session() -> None:
         answer = connection.receive(authenticate(b"x"), 0)
         assert isinstance(answer, Answer)
         assert decoded(answer.parts, AUTHENTICATE, 1).session_lifetime_ms == expected
-        assert isinstance(connection.receive(METADATA_REQUEST, expected / 1000 + 1), Close if expected else Serve)
+        assert isinstance(connection.receive(METADATA_REQUEST, expected / 1000 + 1), ConnectionEnd if expected else Serve)
 
 
 def test_results_of_the_mechanism_are_answers() -> None:
@@ -285,10 +285,10 @@ def test_results_of_the_mechanism_are_answers() -> None:
     assert isinstance(challenge, Answer)
     assert decoded(challenge.parts, AUTHENTICATE, 1).auth_bytes == b"salt"
     failure = ended(Script(Failure()))
-    assert isinstance(failure, Close)
+    assert isinstance(failure, ConnectionEnd)
     text = "Authentication failed during authentication due to invalid credentials with SASL mechanism X"
     assert decoded(failure.parts, AUTHENTICATE, 1).error_message == text
-    assert ended(Script(Unavailable("no metadata yet"))) == Close("no metadata yet")
+    assert ended(Script(Unavailable("no metadata yet"))) == ConnectionEnd("no metadata yet")
 
 
 def test_secrets_are_not_printed() -> None:
@@ -317,5 +317,5 @@ def test_any_frames_lead_to_actions(frames: list[bytes], max_reauth_ms: int) -> 
     connection = plain_listener(max_reauth_ms)
     for frame in frames:
         action = connection.receive(frame, 0)
-        if isinstance(action, Answer | Close):
+        if isinstance(action, Answer | ConnectionEnd):
             b"".join(bytes(part) for part in joined(action.parts))

@@ -23,7 +23,7 @@ from kraftlab.access.sasl.exchange import Exchange
 from kraftlab.access.sasl.oauthbearer import OAuthBearer, TokenRules, load
 from kraftlab.access.sasl.plain import Plain
 from kraftlab.access.sasl.scram import HASHES, Scram, keys
-from kraftlab.gateway.authenticator import Action, Answer, Authenticator, Close, SaslSettings, Serve
+from kraftlab.gateway.authenticator import Action, Answer, Authenticator, ConnectionEnd, SaslSettings, Serve
 from kraftlab.messages.generated.sasl_authenticate_response import SaslAuthenticateResponse
 from kraftlab.messages.generated.sasl_handshake_response import SaslHandshakeResponse
 from kraftlab.messages.reading import read
@@ -163,12 +163,12 @@ def actions(connection: Authenticator, step: dict[str, Any], now_s: float) -> It
         else:
             action = connection.receive(frame[4:], now_s)
         yield action
-        if isinstance(action, Close):
+        if isinstance(action, ConnectionEnd):
             return
 
 
 def told(action: Action | None) -> bytes:
-    return b"".join(bytes(part) for part in joined(action.parts)) if isinstance(action, Answer | Close) else b""
+    return b"".join(bytes(part) for part in joined(action.parts)) if isinstance(action, Answer | ConnectionEnd) else b""
 
 
 def fits(action: Action | None, step: dict[str, Any]) -> bool:
@@ -180,19 +180,19 @@ def fits(action: Action | None, step: dict[str, Any]) -> bool:
     if isinstance(action, Serve):
         return receive != "closed" and error_code != 34
     if receive == "closed":
-        return isinstance(action, Close) and not told(action) and action.failed == (step["after_ms"] > DELAYED_MS)
+        return isinstance(action, ConnectionEnd) and not told(action) and action.failed == (step["after_ms"] > DELAYED_MS)
     expected, whole = receive.rstrip("…"), told(action).hex()
     is_equal = whole.startswith(expected) if receive.endswith("…") else whole == expected
-    return is_equal and (isinstance(action, Close) and action.failed) == (step["after_ms"] > ANSWER_DELAYED_MS)
+    return is_equal and (isinstance(action, ConnectionEnd) and action.failed) == (step["after_ms"] > ANSWER_DELAYED_MS)
 
 
 def departs(action: Action | None, step: dict[str, Any], departure: Departure) -> bool:
     """Return True if the action is the one of the table."""
-    if not isinstance(action, Answer | Close) or not action.parts:
+    if not isinstance(action, Answer | ConnectionEnd) or not action.parts:
         return False
     kind = RESPONSES[step["api"]]
     answer, _ = read(kind, step["version"], told(action), 8 + (step["version"] >= kind.FLEXIBLE))
-    return answer.error_code == departure.error_code and isinstance(action, Close) == departure.ends
+    return answer.error_code == departure.error_code and isinstance(action, ConnectionEnd) == departure.ends
 
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=[path.stem for path in RECORDINGS])
@@ -222,6 +222,6 @@ def test_answers_as_recorded(path: Path) -> None:
             departure = DEPARTURES.get((path.stem, key))
             assert departure is not None and departs(action, step, departure), (number, action, told(action), step)
             departed.add(key)
-        if isinstance(action, Close):
+        if isinstance(action, ConnectionEnd):
             ended.add(key)
     assert departed == {number for name, number in DEPARTURES if name == path.stem}
