@@ -25,13 +25,15 @@ import trio
 
 from kraftlab.common.causes import only_cause
 from kraftlab.common.clock import wall_clock_ms
+from kraftlab.common.peer_name import PeerName
 from kraftlab.common.uuids import random_uuid
 from kraftlab.config import meta_properties
 from kraftlab.config.meta_properties import MetaProperties
-from kraftlab.config.models import BrokerConfig
+from kraftlab.config.models import PEER_LISTENER, BrokerConfig
 from kraftlab.metadata.features import METADATA_VERSION, supported_features
 from kraftlab.metadata.peer_rpc import BrokerRegistrationRequest
 from kraftlab.metadata.records import Listener
+from kraftlab.node.doors import Doors
 from kraftlab.node.process import run_to_end, through_generations, watch_signals
 from kraftlab.node.replica import driver_config
 from kraftlab.quorum.driver.environment import Environment, this_machine
@@ -125,7 +127,8 @@ class BrokerNode:
         in_thread: InThread = in_thread,
     ) -> None:
         self._config = config
-        self._environment = environment = environment or this_machine()
+        self._doors = Doors(config, lambda: self.publisher.image)
+        self._environment = environment = environment or this_machine(self._doors.network(PEER_LISTENER))
         self._file_system, self._in_thread = file_system, in_thread
         self._cluster_id = directory.cluster_id
         self._ends = trio.Event()
@@ -156,6 +159,7 @@ class BrokerNode:
         try:
             async with trio.open_nursery() as nursery:
                 await nursery.start(watch_signals, self._ends)
+                nursery.start_soon(self._doors.run)
                 nursery.start_soon(self._serve, nursery)
                 await self._ends.wait()
                 await self.leave()
@@ -199,7 +203,7 @@ class BrokerNode:
         self._build(nursery)
         for start in (self.fetchers.run, self.mover.run, self.groups.run):
             await nursery.start(start)
-        peer_server = PeerServer(self.driver.identity, self.data_plane.handlers(), network)
+        peer_server = PeerServer(self.driver.identity, self.data_plane.handlers(), network, self._is_member)
         await nursery.start(peer_server.serve, config.peer.host, config.peer.port)
         tasks = (
             self.publisher.run,
@@ -224,6 +228,9 @@ class BrokerNode:
         await self._first_published.wait()
         self.lifecycle.ready()
         await self.lifecycle.running.wait()
+
+    def _is_member(self, peer: PeerName) -> bool:
+        return peer.node_id in self.publisher.image.cluster.brokers
 
     def _build(self, nursery: trio.Nursery) -> None:
         """Make the parts and connect them."""
@@ -298,7 +305,7 @@ class BrokerNode:
         assert self._channel is not None
         return Parts(
             *(self._config, self._cluster_id, self._environment, self._file_system, self._channel, self.publisher, self.driver),
-            *(self.replicas, self.configs, self.groups, self.producer_ids, self.returns, self.data_plane),
+            *(self.replicas, self.configs, self.groups, self.producer_ids, self.returns, self.data_plane, self._doors),
         )
 
     async def _create_offsets_topic(self, partitions: int, replicas: int) -> str | None:

@@ -53,6 +53,10 @@ COMMANDS = {
     ),
     "features": ("kraftlab.cli.features.command:features", "Show, raise and lower the levels of features."),
     "acls": ("kraftlab.cli.security.acls_command:acls", "Add, remove and list access control lists (ACLs)."),
+    "certificates": (
+        "kraftlab.cli.certificates.command:certificates",
+        "Create a certificate authority, issue and renew certificates of nodes and users.",
+    ),
     "import": ("kraftlab.cli.partitions.import_command:import_segments", "Import captured segment files with their offsets."),
     "import-znode": ("kraftlab.cli.zookeeper.command:import_znode", "Import topics and reassignments from znodes."),
     "sim": ("kraftlab.cli.sim.command:sim", "Play seeds of the deterministic simulator."),

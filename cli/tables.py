@@ -1,11 +1,9 @@
-"""Tables, sizes and times in the output of several commands: pure functions."""
+"""Tables and times in the output of several commands: pure functions."""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def tab_table(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -56,17 +54,6 @@ def utc_text(timestamp_ms: int) -> str:
     """Return a time in milliseconds since 1970 as 2026-11-21T17:06:35.222Z."""
     moment = datetime.datetime.fromtimestamp(timestamp_ms / 1000, datetime.UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def bytes_text(size: float | None) -> str:
-    """Return a size with a unit: 1536 is 1.5 KiB; "?" for an unknown or negative size."""
-    if size is None or size < 0:
-        return "?"
-    unit = 0
-    while size >= 1024 and unit < len(_UNITS) - 1:
-        size /= 1024
-        unit += 1
-    return f"{size:.0f} {_UNITS[unit]}" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
 
 
 def time_text(milliseconds: int | None) -> str:

@@ -149,7 +149,7 @@ class Reassignment(Result, frozen=True):
     partition_epoch: int
     bytes_done: int | None
     bytes_left: int | None
-    bytes_per_second: float
+    bytes_per_second: float | None
     eta_ms: int | None
     progress: tuple[ReplicaProgress, ...]
     blockers: tuple[MoveBlocker, ...]

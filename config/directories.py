@@ -46,6 +46,21 @@ def check_apart(paths: Iterable[Path]) -> None:
         seen.append(path)
 
 
+def named_directory(directories: Iterable[str], name: str) -> str:
+    """Return the directory that a person means by its path, or by the last parts of its path: `d1` for `/data/d1`.
+
+    ConfigError lists the directories if the name fits none or several of them.
+    """
+    every = sorted(directories)
+    wanted = name.rstrip("/") or name
+    found = [path for path in every if path == wanted] or [path for path in every if path.endswith(f"/{wanted}")]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ConfigError(f"{name!r} may be each of {', '.join(found)}; give more of the path")
+    raise ConfigError(f"there is no log directory {name!r}; there are {', '.join(every) or 'none'}")
+
+
 def check_no_comma(text: str) -> None:
     """ConfigError for a path that could not be an entry of a list."""
     if not text.strip():

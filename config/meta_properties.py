@@ -160,19 +160,19 @@ def write(directory: Path, meta: MetaProperties) -> None:
     write_durably(directory / FILE_NAME, text)
 
 
-def write_durably(path: Path, text: str) -> None:
+def write_durably(path: Path, content: str | bytes, mode: int = PRIVATE_FILE) -> None:
     """Write a file that is whole or missing after a crash. Its directory is created if it is missing. OSError.
 
-    Only the owner can read a new file and a new directory; a file that is replaced keeps its mode.
+    Only the owner can read a new file, without another `mode`, and a new directory; a file that is replaced keeps its mode.
     """
     directory = path.parent
     directory.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
     temporary = directory / (path.name + ".tmp")
     clear_place(temporary)
-    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else PRIVATE_FILE
-    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE), "w", encoding="utf-8") as file:
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else mode
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE), "wb") as file:
         os.fchmod(file.fileno(), mode)
-        file.write(text)
+        file.write(content.encode() if isinstance(content, str) else content)
         file.flush()
         os.fsync(file.fileno())
     os.rename(temporary, path)

@@ -30,9 +30,11 @@ from .config_key import split_list
 from .directories import check_apart, parse_directories, parse_directory
 from .endpoints import parse_endpoint
 from .errors import ConfigError
+from .listener_security import NodeSecurity, node_security
 from .secrets import is_secret_property
-from .topic_configs import BROKER_KEYS
-from .unused_keys import unused_fault
+from .security_keys import OF_LISTENERS
+from .topic_configs import BROKER_KEYS, listener_key
+from .unused_keys import shared_by_listeners, unused_fault
 
 CONTROLLER_LISTENER = "CONTROLLER"
 PEER_LISTENER = "PEER"
@@ -86,6 +88,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Access settings (with `super.users` and `allow.everyone.if.no.acl.found`)."""
     users: Users = _key("users", Users({}))
     """Users of the gRPC listener."""
+    security: NodeSecurity = _key("security", NodeSecurity())
+    """TLS and SASL of the listeners."""
     source: str = _key("source", "")
     """Path of the file, for messages."""
     values: dict[str, str] = _key("values", {})
@@ -198,6 +202,10 @@ class _Reader:
                     raise ConfigError(f"{self.source} sets {alias}={value} and {name}={self.values[name]}; keep one of them")
         for key, value in self.values.items():
             known = BROKER_KEYS.get(key)
+            if known is None and (of_listener := listener_key(key)) is not None:
+                known = of_listener.key
+                if known.name not in OF_LISTENERS:
+                    raise ConfigError(f"{self.source} sets {key}: {shared_by_listeners(known.name)}")
             if known is None:
                 near = difflib.get_close_matches(key, BROKER_KEYS, n=1)
                 advice = f"did you mean {near[0]}?" if near else "remove it"
@@ -331,9 +339,6 @@ def _check_fixed_names(reader: _Reader, role: str) -> None:
     for key, only in (("controller.listener.names", CONTROLLER_LISTENER), ("inter.broker.listener.name", PEER_LISTENER)):
         if reader.values.get(key, only).upper() != only:
             reader.fail(key, f"the listener is called {only} here; write {key}={only} or remove it")
-    for item in split_list(reader.values.get("listener.security.protocol.map", "")):
-        if not item.upper().endswith(":PLAINTEXT"):
-            reader.fail("listener.security.protocol.map", f"{item!r}: only PLAINTEXT is served")
     roles = split_list(reader.need("process.roles", role))
     if roles != (role,):
         other = f"start it with: kraftlab {roles[0]} --config {reader.source}" if roles in (("controller",), ("broker",)) else ""
@@ -387,6 +392,7 @@ def build(values: Mapping[str, str], source: str, role: str, model: type[Config]
         "values": {key: value for key, value in values.items() if key in _ALIASES or not is_secret_property(key)},
         "access": access_settings(reader.values, source),
         "users": listener_users(reader.values, source),
+        "security": node_security(reader.values, source, listeners),
     }
     trace_file = reader.values.get("kraftlab.trace.file")
     if trace_file:

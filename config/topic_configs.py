@@ -13,11 +13,13 @@ import difflib
 import re
 from collections.abc import Mapping
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 
 from .config_key import ConfigKey, ConfigType, split_list
 from .resources import ResourceType
+from .security_keys import MECHANISMS, OF_MECHANISMS, PEER_KEYS, SASL_KEYS, TLS_KEYS
 from .unused_keys import dynamic_fault, unused_fault
 
 _B, _I, _SHORT, _L, _D, _S, _LIST, _CLASS, _PASSWORD = (
@@ -216,21 +218,15 @@ _OWN_BROKER_KEYS = (
     _broker("socket.receive.buffer.bytes", _I, "102400"),
     _broker("socket.request.max.bytes", _I, "104857600", minimum=1),
     _broker("socket.send.buffer.bytes", _I, "102400"),
-    _broker("ssl.key.password", _PASSWORD, None, dynamic=True, needs_listener=True),
-    _broker("ssl.keystore.key", _PASSWORD, None, dynamic=True, needs_listener=True),
-    _broker("ssl.keystore.location", _S, None, dynamic=True, needs_listener=True),
-    _broker("ssl.keystore.password", _PASSWORD, None, dynamic=True, needs_listener=True),
-    _broker("ssl.keystore.type", _S, "JKS", dynamic=True, needs_listener=True),
-    _broker("ssl.truststore.certificates", _PASSWORD, None, dynamic=True, needs_listener=True),
-    _broker("ssl.truststore.location", _S, None, dynamic=True, needs_listener=True),
-    _broker("ssl.truststore.password", _PASSWORD, None, dynamic=True, needs_listener=True),
-    _broker("ssl.truststore.type", _S, "JKS", dynamic=True, needs_listener=True),
     _broker("super.users", _S, ""),
     _broker("transaction.partition.verification.enable", _B, "true", dynamic=True),
     _broker("transaction.state.log.min.isr", _I, "2", minimum=1),
     _broker("transaction.state.log.num.partitions", _I, "50", minimum=1),
     _broker("transaction.state.log.replication.factor", _SHORT, "3", minimum=1),
     _broker("unclean.leader.election.interval.ms", _L, "300000", minimum=1),
+    *PEER_KEYS,
+    *TLS_KEYS,
+    *SASL_KEYS,
 )
 
 
@@ -274,14 +270,34 @@ def ineffective_broker_value(name: str, value: str, *, is_for_all: bool) -> str 
     return unused_fault(key, value) or dynamic_fault(key, name, is_for_all=is_for_all)
 
 
-_LISTENER_KEY = re.compile(r"listener\.name\.[^.]+\.(?P<key>.+)")
+_MECHANISM = "|".join(map(str.lower, MECHANISMS))
+_LISTENER_KEY = re.compile(rf"listener\.name\.(?P<listener>[^.]+)\.((?P<mechanism>{_MECHANISM})\.)?(?P<key>.+)")
+
+
+class ListenerKey(NamedTuple):
+    """A key of one listener, and perhaps of one mechanism, in lower case."""
+
+    listener: str
+    mechanism: str | None
+    key: ConfigKey
+
+
+def listener_key(name: str) -> ListenerKey | None:
+    """Parse `listener.name.NAME.KEY` or `listener.name.NAME.MECHANISM.KEY`. None for any other name. `unused_keys` refuses keys
+    that all listeners share.
+    """
+    match = _LISTENER_KEY.fullmatch(name)
+    key = None if match is None else BROKER_KEYS.get(match["key"])
+    if match is None or key is None or (match["mechanism"] is not None and key.name not in OF_MECHANISMS):
+        return None
+    return ListenerKey(match["listener"], match["mechanism"], key)
 
 
 def broker_key(name: str) -> ConfigKey | None:
-    """Definition of a broker key, also of one listener's (`listener.name.NAME.KEY`). None if it is unknown."""
+    """Definition of a broker key, also of one listener's. None if it is unknown."""
     found = BROKER_KEYS.get(name)
-    match = _LISTENER_KEY.fullmatch(name) if found is None else None
-    return found if match is None else BROKER_KEYS.get(match["key"])
+    of_listener = listener_key(name) if found is None else None
+    return found if of_listener is None else of_listener.key
 
 
 def known_key(resource_type: int, name: str) -> ConfigKey | None:

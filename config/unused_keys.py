@@ -10,6 +10,7 @@ A test walks the tables: each key is refused here, or a test sees its effect.
 from __future__ import annotations
 
 from .config_key import ConfigKey
+from .security_keys import OF_LISTENERS
 
 _NO_GROUPS = "kraftlab has classic consumer groups only, whose members choose their timeouts"
 _NO_SHARE_GROUPS = "kraftlab has no share groups"
@@ -17,7 +18,6 @@ _NO_STREAMS = "kraftlab has no streams groups"
 _NO_TRANSACTIONS = "kraftlab has no transactions yet"
 _NO_TIERS = "kraftlab has no remote storage; all segments are local"
 _TOGETHER = "all offsets of a directory are written every replica.high.watermark.checkpoint.interval.ms"
-_NO_TLS = "kraftlab's listeners do not speak TLS"
 _ONE_LOOP = "a kraftlab node serves all connections on one event loop"
 _NO_LIMIT = "kraftlab does not limit the rate of new connections"
 _NO_WINDOWS = "kraftlab has no client quotas on bytes or requests; only controller.quota.window.* has an effect"
@@ -67,15 +67,7 @@ UNUSED: dict[str, str] = {
     "quota.window.size.seconds": _NO_WINDOWS,
     "socket.receive.buffer.bytes": "the operating system sizes the buffers of sockets",
     "socket.send.buffer.bytes": "the operating system sizes the buffers of sockets",
-    "ssl.key.password": _NO_TLS,
-    "ssl.keystore.key": _NO_TLS,
-    "ssl.keystore.location": _NO_TLS,
-    "ssl.keystore.password": _NO_TLS,
-    "ssl.keystore.type": _NO_TLS,
-    "ssl.truststore.certificates": _NO_TLS,
-    "ssl.truststore.location": _NO_TLS,
-    "ssl.truststore.password": _NO_TLS,
-    "ssl.truststore.type": _NO_TLS,
+    "sasl.server.callback.handler.class": "tokens are checked with the keys of sasl.oauthbearer.jwks.endpoint.url",
     "transaction.partition.verification.enable": _NO_TRANSACTIONS,
     "transaction.state.log.min.isr": _NO_TRANSACTIONS,
     "transaction.state.log.num.partitions": _NO_TRANSACTIONS,
@@ -83,6 +75,7 @@ UNUSED: dict[str, str] = {
 }
 """Name of a topic or broker key → why no other value than the accepted one has an effect."""
 
+READ_AT_START = "listeners read their settings when the node starts (changed certificate files are loaded without a restart)"
 ONLY_IN_FILES: dict[str, str] = {
     "listener.security.protocol.map": "listeners open when the node starts",
     "listeners": "listeners open when the node starts",
@@ -113,12 +106,19 @@ def unused_fault(key: ConfigKey, value: str) -> str | None:
     return f"{key.name}{written} has no effect: {reason}; {advice}"
 
 
+def shared_by_listeners(name: str) -> str:
+    """Reason why a key has no effect for a single listener."""
+    return f"all listeners share {name}; set it without the prefix"
+
+
 def dynamic_fault(key: ConfigKey, name: str, *, is_for_all: bool) -> str | None:
     """Refusal of a dynamic value of a broker key because it has no effect there. `name`: the key as written, perhaps with the
     prefix of a listener; `is_for_all`: the value is the default of all brokers, or of a controller.
     """
     if name != key.name:
-        return f"{name} has no effect: kraftlab has no settings of single listeners; remove it"
+        if key.name not in OF_LISTENERS:
+            return f"{name} has no effect: {shared_by_listeners(key.name)}"
+        return f"{name} cannot change dynamically: {READ_AT_START}; write it into server.properties and restart the node"
     if key.name in ONLY_IN_FILES:
         return f"{name} cannot change dynamically: {ONLY_IN_FILES[name]}; write it into server.properties and restart the node"
     if not is_for_all and key.name in ONLY_FOR_ALL:

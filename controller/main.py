@@ -22,15 +22,17 @@ from kraftlab.access.refusals import CONTROLLERS
 from kraftlab.common.decoding import Decoder
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.common.peer_name import PeerName
 from kraftlab.common.uuids import Uuid, to_text
 from kraftlab.config import bootstrap_levels, meta_properties
 from kraftlab.config.meta_properties import MetaProperties
-from kraftlab.config.models import ControllerConfig
+from kraftlab.config.models import CONTROLLER_LISTENER, ControllerConfig
 from kraftlab.config.topic_configs import BROKER_KEYS
 from kraftlab.metadata.features import supported_features
 from kraftlab.metadata.image import ClusterImage
 from kraftlab.metadata.peer_rpc import Api, ControllerRegistrationRequest, ControllerRegistrationResponse
 from kraftlab.metadata.records import Listener
+from kraftlab.node.doors import Doors
 from kraftlab.node.metadata_digests import MetadataDigests
 from kraftlab.node.process import run_to_end, through_generations, watch_signals
 from kraftlab.node.replica import driver_config
@@ -48,7 +50,7 @@ from kraftlab.quorum.storage.file_system import FileSystem, RealFileSystem
 from kraftlab.quorum.storage.identity import LogIdentity
 from kraftlab.rpc import api_versions
 from kraftlab.rpc.calls import CONTROLLER_OFFERS, NODE, check_handlers
-from kraftlab.rpc.server import AdminServer
+from kraftlab.wire.senders import CONTROLLER as CONTROLLER_ROLE
 from kraftlab.wire.transport import PeerError, PeerPool, PeerRequest, PeerServer, PeerTimeout, PeerUnreachable, merged_handlers
 
 from .api.apis import HANDLERS
@@ -103,7 +105,8 @@ class ControllerNode:
         waits: Waits | None = None,
     ) -> None:
         self._config = config
-        environment = environment or this_machine()
+        self._doors = Doors(config, lambda: self.controller.committed.image)
+        environment = environment or this_machine(self._doors.network(CONTROLLER_LISTENER))
         self._network = environment.network
         self._clock = environment.clock
         self._anchor_ms = self._clock.wall_s() * 1000 - self._clock.now_s() * 1000
@@ -169,10 +172,8 @@ class ControllerNode:
             nursery.start_soon(_when_set, self.controller.failed, ends)
             await self.take_part(nursery)
             nursery.start_soon(self._mark_elections)
-            admin = AdminServer(
-                self.service.dispatch, config.grpc.host, config.grpc.port, accept=self.service.accept, users=config.users
-            )
-            await nursery.start(admin.serve)
+            nursery.start_soon(self._doors.run)
+            await nursery.start(self._doors.admin_server(self.service.dispatch, self.service.accept).serve)
             if config.kafka is not None:
                 await self._serve_kafka(nursery, config.kafka)
             tame_interpreter()
@@ -208,7 +209,7 @@ class ControllerNode:
         node_id, cluster_id = self._config.node_id, self.controller.settings.cluster_id
         calls = ClusterCalls(node_id, cluster_id, CONTROLLERS, cluster, self.service.rights, active_controller)
         door = Door(self.service.dispatch, published, {"DescribeCluster": calls.describe}, CONTROLLERS_OFFERS)
-        await nursery.start(KafkaListener(door, at.host, at.port, setting).serve)
+        await nursery.start(KafkaListener(door, at.host, at.port, setting, self._doors.kafka_entrance()).serve)
 
     async def take_part(self, nursery: trio.Nursery) -> None:
         """Join the quorum: start the driver and the port for peers, and return once that port answers. ListenError, and
@@ -219,9 +220,14 @@ class ControllerNode:
         await nursery.start(self.driver.run)
         nursery.start_soon(self._run_timer)
         handlers = merged_handlers(self.driver.handlers(), self.service.peer_handlers())
-        peer_server = PeerServer(self.driver.identity, handlers, self._network)
+        peer_server = PeerServer(self.driver.identity, handlers, self._network, self._is_member)
         await nursery.start(peer_server.serve, config.peer.host, config.peer.port)
         nursery.start_soon(self._register, nursery)
+
+    def _is_member(self, peer: PeerName) -> bool:
+        if peer.role == CONTROLLER_ROLE:
+            return any(voter.node_id == peer.node_id for voter in self.driver.describe().voters)
+        return peer.node_id in self.controller.committed.image.cluster.brokers
 
     async def _api_versions(self, request: Any) -> Message:
         image = self.controller.committed.image

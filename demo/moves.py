@@ -8,6 +8,8 @@ from collections.abc import Callable
 import msgspec
 from rich.progress import Progress, TaskID
 
+from kraftlab.common.sizes import bytes_text
+
 from .lab import POLL_S, Lab, ReplicaOnDisk, StoryError, TopicPartition
 from .report import StoryReport, add_bar
 
@@ -123,4 +125,4 @@ def note_of(replica: ReplicaOnDisk | None) -> str:
         return f"[red]{replica.error}[/]"
     rate = replica.bytes_per_second
     eta = f"ETA {replica.bytes_left / rate:.0f} s" if rate > 0 else "waiting"
-    return f"{max(rate, 0) / 1000:6.1f} kB/s  {eta}"
+    return f"{bytes_text(max(rate, 0)):>9}/s  {eta}"

@@ -20,6 +20,7 @@ from kraftlab.client.config_parts import config_changes
 from kraftlab.client.errors import ClusterUnreachable
 from kraftlab.client.results import Partition
 from kraftlab.common.errors import ApiError
+from kraftlab.common.sizes import bytes_text
 from kraftlab.config.resources import ResourceType
 from kraftlab.lab import LocalCluster
 
@@ -91,8 +92,9 @@ class Story:
     def import_topics(self) -> None:
         """Create the recorded topics with their placements and import the recorded segments at their leaders."""
         recording = self.recording
-        megabytes = recording.total_bytes / 1e6
-        self.report.chapter(2, f"recorded topics: {recording.total_records} records, {megabytes:.1f} MB of a real Kafka cluster")
+        self.report.chapter(
+            2, f"recorded topics: {recording.total_records} records, {bytes_text(recording.total_bytes)} of a real Kafka cluster"
+        )
         started = time.monotonic()
         self.lab.admin.create_topics(self._creatable_topics())
         self.lab.data.refresh()
@@ -156,9 +158,7 @@ class Story:
         received = {broker: sum(self.sizes.get(p, 0) for b, p in arrivals if b == broker) for broker, _ in arrivals}
         busiest = max(received, key=lambda broker: received[broker], default=-1)
         rate = max(int(received.get(busiest, 0) / MOVE_SECONDS), LEAST_RATE)
-        self.report.chapter(
-            3, f"the recorded plan: {len(arrivals)} replicas move, throttled to {rate / 1000:.0f} kB/s per broker"
-        )
+        self.report.chapter(3, f"the recorded plan: {len(arrivals)} replicas move, throttled to {bytes_text(rate)}/s per broker")
         if self.clients is not None:
             self.clients.reassign()
         path = self._plan_file()
@@ -187,7 +187,7 @@ class Story:
         self.report.check(
             "throttle",
             most_ahead <= 1 + TOLERANCE and abs(off) <= TOLERANCE,
-            f"broker {busiest} received {seen.bytes / 1e6:.2f} MB at {mean / 1000:.1f} kB/s, {off:+.1%} of the limit; "
+            f"broker {busiest} received {bytes_text(seen.bytes)} at {bytes_text(mean)}/s, {off:+.1%} of the limit; "
             f"no broker was ever above {most_ahead:.0%} of it",
         )
 
@@ -277,7 +277,7 @@ class Story:
                         done = [row.log_dir for row in rows] == [path]
                         future = next((row for row in rows if row.is_future), None)
                         size = self.sizes.get(partition, 1) if done else future.size_bytes if future else 0
-                        note = f"{future.bytes_per_second / 1000:6.1f} kB/s" if future else ""
+                        note = f"{bytes_text(max(future.bytes_per_second, 0)):>9}/s" if future else ""
                         if (broker, partition) in bars:
                             progress.update(bars[broker, partition], completed=size, note=note)
                         arrived += done
@@ -364,7 +364,7 @@ class Story:
         wait_until("the cancelled replicas leave the disks", lambda: self._state_of(chosen) == before)
         total = sum(self.sizes.get(partition, 0) for partition in chosen)
         self.report.check(
-            "cancelled exactly", True, f"after {copied / 1e3:.0f} of {total / 1e3:.0f} kB: replicas, ISR and log dirs as before"
+            "cancelled exactly", True, f"after {bytes_text(copied)} of {bytes_text(total)}: replicas, ISR and log dirs as before"
         )
 
     def _state_of(self, partitions: list[TopicPartition]) -> dict[TopicPartition, object]:

@@ -17,7 +17,7 @@ connection, at most once a second, as the same user and by the same mechanism. T
 closes the connection; nothing happens without a request.
 
 A failed login ends the connection: its answer is held back for connection.failed.authentication.delay.ms, the close follows the
-answer, and nothing more is read. Not checked here: the time that a login may take (AUTHENTICATION_TIMEOUT_S), and rights.
+answer, and nothing more is read. Not checked here: the time that a login may take (`half_open.py`), and rights.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kraftlab.access.sasl.exchange import Challenge, Exchange, Failure, Mechanism, Result, Success, Unavailable
+from kraftlab.access.entrance import SaslSettings
+from kraftlab.access.sasl.exchange import Challenge, Exchange, Failure, Result, Success, Unavailable
 from kraftlab.access.users import ANONYMOUS, PRINCIPAL_TYPE
 from kraftlab.common.errors import ErrorCode
 from kraftlab.messages.catalog import API_VERSIONS, request_class, response_class
@@ -42,10 +43,6 @@ from kraftlab.wire.parts import InMemory, Part
 from .codec import Header, MalformedRequest, decode_request, encode_response, peek, with_length
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
-AUTHENTICATION_TIMEOUT_S = 10.0
-"""A connection must be authenticated so long after it was accepted, TLS included."""
-FRAME_BYTES_MAX = 524_288
-"""Default of sasl.server.max.receive.size."""
 REAUTHENTICATION_INTERVAL_S = 1.0
 _SHOWN_MAX = 40
 """Characters of a client's text in a reason."""
@@ -86,15 +83,6 @@ class ConnectionEnd:
 
 
 Action = Answer | Serve | ConnectionEnd
-
-
-@dataclass(frozen=True, slots=True)
-class SaslSettings:
-    """The mechanisms of a listener by name, and connections.max.reauth.ms of each (0: sessions have no end)."""
-
-    mechanisms: Mapping[str, Mechanism]
-    max_reauth_ms: Mapping[str, int] = field(default_factory=dict)
-    frame_bytes_max: int = FRAME_BYTES_MAX
 
 
 class Authenticator:

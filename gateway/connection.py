@@ -70,16 +70,22 @@ class ClientConnection:
         self._idle_timeout_s = idle_timeout_s
         self._awaited_bytes = 1
 
-    async def next_size(self) -> int:
-        """Wait for a request and return its claimed size. ConnectionClosed; MalformedRequest for an impossible size."""
+    async def next_size(self, login_bytes_max: int | None = None) -> int:
+        """Wait for a request and return its claimed size. ConnectionClosed; MalformedRequest for an impossible size.
+
+        `login_bytes_max`: the limit within a login, where a request may be empty.
+        """
+        lowest, highest, key = (
+            (0, login_bytes_max, "sasl.server.max.receive.size")
+            if login_bytes_max is not None
+            else (1, self._frame_bytes_max, "socket.request.max.bytes")
+        )
         with trio.move_on_after(self._idle_timeout_s()):
             await self._readable(1)
             (size,) = _LENGTH.unpack(start := await self._bytes(_LENGTH.size, is_first=True))
-            if not 0 < size <= self._frame_bytes_max:
+            if not lowest <= size <= highest:
                 advice = _OTHER_PROTOCOLS.get(start[0], "")
-                raise MalformedRequest(
-                    f"the length of a request is {size}{advice}, expected 1 to {self._frame_bytes_max} (socket.request.max.bytes)"
-                )
+                raise MalformedRequest(f"the length of a request is {size}{advice}, expected {lowest} to {highest} ({key})")
             return int(size)
         raise ConnectionClosed("no request came for connections.max.idle.ms")
 

@@ -1,8 +1,11 @@
-"""The KAFKA listener: connections, their limits, and their requests.
+"""The KAFKA listener: connections, their limits, their logins, and their requests.
 
 Theory of operation. Each connection has one task, which reads a request, answers it, and reads the next (`connection.py`). Bytes
 of another protocol, a request that is not served and a request that cannot be answered close their connection with one log line;
 other connections go on. Connections above `max.connections` or `max.connections.per.ip` are closed at once.
+
+With TLS or SASL the client first proves who it is: it has a deadline for that, and an address may have a bounded number of
+connections that have not done so (`half_open.py`). `authenticator.py` judges each request, also after the login: sessions end.
 """
 
 from __future__ import annotations
@@ -13,9 +16,11 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Callable
+from typing import NoReturn
 
 import trio
 
+from kraftlab.access.entrance import OPEN, Entrance
 from kraftlab.access.users import ANONYMOUS
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.line_limit import LimitedLog
@@ -23,11 +28,14 @@ from kraftlab.config.config_key import split_list
 from kraftlab.messages.catalog import API_VERSIONS
 from kraftlab.rpc.caller import Caller
 from kraftlab.rpc.turns import ELEMENTS_AT_ONCE
-from kraftlab.wire.network import TcpWire
+from kraftlab.wire.half_open import PROOF_TIMEOUT_S, HalfOpen
+from kraftlab.wire.network import TcpWire, Wire
 from kraftlab.wire.parts import PartLost
+from kraftlab.wire.tls import HandshakeFailed, TlsWire
 from kraftlab.wire.transport import ListenError
 
 from .admin_calls import Unanswerable
+from .authenticator import Answer, Authenticator, ConnectionEnd, Serve
 from .codec import KafkaRequest, LargeRequest, MalformedRequest, decode_request, peek
 from .connection import ClientConnection, ConnectionClosed, FrameBudget
 from .data import Acks0Failed
@@ -39,6 +47,11 @@ logger = logging.getLogger("kraftlab.gateway")
 FRAMES_BYTES_MAX = 256 * 1024 * 1024
 """Bytes of large requests in memory at once."""
 
+
+class NotAuthenticated(Exception):
+    """A client has not proven who it is; the text is for the log."""
+
+
 Setting = Callable[[str], str | None]
 """The broker's present value of a config."""
 
@@ -46,8 +59,11 @@ Setting = Callable[[str], str | None]
 class KafkaListener:
     """Serves the door on host:port. Use: `port = await nursery.start(listener.serve)`; cancel the scope to stop."""
 
-    def __init__(self, door: Door, host: str, port: int, setting: Setting) -> None:
+    def __init__(self, door: Door, host: str, port: int, setting: Setting, entrance: Entrance = OPEN) -> None:
         self._door = door
+        self._entrance = entrance
+        self._half_open = HalfOpen()
+        self.failed_logins = 0
         self._host, self._port = host, port
         self._setting = setting
         self._connections: Counter[str] = Counter()
@@ -84,10 +100,11 @@ class KafkaListener:
             self._lines.warning("closed a connection of %s: %s", host, reason)
             await stream.aclose()
             return
-        wire = TcpWire(stream.socket)
+        connected = TcpWire(stream.socket)
+        wire: Wire = connected if self._entrance.context is None else TlsWire(connected, self._entrance.context())
         self._connections[host] += 1
         try:
-            await self._serve_client(ClientConnection(wire, self._frame_bytes_max, self._idle_timeout_s), host)
+            await self._serve_client(wire, host)
         finally:
             wire.close()
             self._connections[host] -= 1
@@ -111,30 +128,87 @@ class KafkaListener:
         idle_ms = int(self._setting("connections.max.idle.ms") or -1)
         return math.inf if idle_ms < 0 else idle_ms / 1000
 
-    async def _serve_client(self, connection: ClientConnection, host: str) -> None:
+    async def _serve_client(self, wire: Wire, host: str) -> None:
+        connection = ClientConnection(wire, self._frame_bytes_max, self._idle_timeout_s)
         try:
+            if self._entrance.is_open:
+                authenticator = Authenticator(None)
+            else:
+                authenticator = await self._prove(wire, connection, host)
             while True:
-                size = await connection.next_size()
-                async with self._budget.room(size):
-                    await self._serve_request(connection, await connection.body(size), host)
+                await self._serve_frame(connection, authenticator, host)
         except ConnectionClosed as error:
             if str(error):
                 logger.debug("a connection of %s ended: %s", host, error)
-        except (MalformedRequest, Unanswerable, Acks0Failed) as error:
+        except HandshakeFailed as error:
+            log = self._lines.warning if str(error) else logger.debug
+            log("closed a connection of %s: %s", host, error)
+        except (MalformedRequest, Unanswerable, Acks0Failed, NotAuthenticated) as error:
             self._lines.warning("closed a connection of %s: %s", host, error)
         except (OSError, PartLost) as error:
             logger.debug("a connection of %s ended: %s", host, error)
         except Exception:
             self._lines.exception("a request of %s failed; its connection is closed", host)
 
-    async def _serve_request(self, connection: ClientConnection, frame: memoryview, host: str) -> None:
+    async def _prove(self, wire: Wire, connection: ClientConnection, host: str) -> Authenticator:
+        """Let the client prove who it is, within the time for that. HandshakeFailed, NotAuthenticated."""
+        with self._half_open.bounded(host):
+            principal = ANONYMOUS
+            if isinstance(wire, TlsWire):
+                await wire.shake_hands()
+                principal = self._principal(wire)
+            authenticator = Authenticator(self._entrance.sasl, principal)
+            while not authenticator.is_authenticated:
+                await self._serve_frame(connection, authenticator, host)
+            return authenticator
+        raise NotAuthenticated(f"it was not authenticated within {PROOF_TIMEOUT_S:.0f} s, or had to make room for others")
+
+    def _principal(self, wire: TlsWire) -> str:
+        if wire.certificate is None or self._entrance.sasl is not None:
+            return ANONYMOUS
+        try:
+            return self._entrance.principal_of(wire.certificate)
+        except ValueError as error:
+            raise NotAuthenticated(f"its certificate names nobody: {error}") from error
+
+    async def _serve_frame(self, connection: ClientConnection, authenticator: Authenticator, host: str) -> None:
+        login_bytes_max = authenticator.frame_bytes_max
+        try:
+            size = await connection.next_size(login_bytes_max)
+        except MalformedRequest:
+            if login_bytes_max is not None:
+                await self._hold_back()
+            raise
+        async with self._budget.room(size):
+            frame = await connection.body(size)
+            action = authenticator.receive(frame, trio.current_time())
+            if isinstance(action, Serve):
+                await self._serve_request(connection, frame, host, action.principal)
+            elif isinstance(action, Answer):
+                await connection.send(action.parts)
+            else:
+                await self._end(connection, action)
+
+    async def _end(self, connection: ClientConnection, ending: ConnectionEnd) -> NoReturn:
+        if ending.failed:
+            self.failed_logins += 1
+            await self._hold_back()
+        if ending.parts:
+            await connection.send(ending.parts)
+        raise NotAuthenticated(ending.reason)
+
+    async def _hold_back(self) -> None:
+        """Wait before a failed login is answered, so that passwords cannot be tried quickly (KIP-306)."""
+        await trio.sleep(int(self._setting("connection.failed.authentication.delay.ms") or 0) / 1000)
+
+    async def _serve_request(self, connection: ClientConnection, frame: memoryview, host: str, principal: str) -> None:
         head = peek(frame)
         offer = self._door.offers.get(head.key)
         if offer is not None and offer.lowest <= head.version <= offer.highest:
             request = await self._decoded(frame)
             if line := self._vain.line_for(request, host, trio.current_time()):
                 self._lines.warning("%s", line)
-            answer = await self._door.answer(request, Caller(ANONYMOUS, host, request.client_id))
+            answer = await self._door.answer(request, Caller(principal, host, request.client_id))
         elif head.key == API_VERSIONS:
             answer = self._door.unsupported(head)
         else:

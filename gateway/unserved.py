@@ -21,11 +21,9 @@ NO_NEW_GROUPS = "only classic groups are served; set group.protocol=classic in i
 NO_SHARE_GROUPS = "share groups are not served; use a consumer group"
 NO_STREAMS_GROUPS = "streams groups are not served; set group.protocol=classic in its configuration"
 NO_TELEMETRY = "metrics of clients are not taken; set enable.metrics.push=false in its configuration"
-NO_SASL = "SASL is not served; set security.protocol=PLAINTEXT in its configuration"
 NO_TOKENS = "delegation tokens are not served; set security.protocol=PLAINTEXT in its configuration"
 OTHERS = "use a client that asks for the versions on offer first (ApiVersions)"
 ADVICE = {
-    **dict.fromkeys((17, 36), NO_SASL),
     **dict.fromkeys((24, 25, 26, 27, 28, 65), NO_TRANSACTIONS),
     **dict.fromkeys((38, 39, 40, 41), NO_TOKENS),
     **dict.fromkeys((68, 69), NO_NEW_GROUPS),

@@ -31,6 +31,7 @@ from kraftlab.config.models import load_controller
 from . import layout
 from .cluster_plan import ClusterError, ClusterPlan, NodePlan
 from .doubts import all_in_doubt
+from .failing_directories import FailingDirectories
 from .faults.failing_calls import FailingCalls
 from .locking import lock, lock_of_nodes
 from .node_disks import NodeDisks
@@ -62,12 +63,13 @@ class LocalCluster(ProxiedLinks):
     `overrides` are keys of server.properties for every node, now and at later starts, until `unset` names them; `say` gets a
     line for each change, and for edits by hand. A new cluster has its voters in the log (KIP-853) unless
     `voters_in_log` is false, and a random id unless one is given. `allow_chaos` puts proxies on the links between nodes, so that
-    they can be cut and shaped (random events there follow from `link_seed`), and gives each node a clock that can run wrong. With
-    a `network` the nodes live in it instead of on this machine's loopback address, and it cuts and shapes their links; only
-    processes in the network reach them. `own_disks` gives each node of a new cluster a disk that can lose its power (root on
-    Linux; node_disks.py). File calls of all nodes fail by the rules of `failing_calls`. The first broker serves Kafka clients at
-    `kafka_port`, if given, now and at later starts. Each broker of a new cluster has a rack of its own, or one of `racks` in
-    turn. Use as a context manager: `with LocalCluster(path) as cluster:` starts all nodes and waits until they are ready;
+    they can be cut and shaped (random events there follow from `link_seed`), gives each node a clock that can run wrong, and lets
+    log directories fail (failing_directories.py). With a `network` the nodes live in it instead of on this machine's loopback
+    address, and it cuts and shapes their links; only processes in the network reach them. `own_disks` gives each node of a new
+    cluster a disk that can lose its power (root on Linux; node_disks.py). File calls of all nodes fail by the rules of
+    `failing_calls`. The first broker serves Kafka clients at `kafka_port`, if given, now and at later starts. Each broker of a
+    new cluster has a rack of its own, or one of `racks` in turn. Use as a context manager: `with LocalCluster(path) as cluster:`
+    starts all nodes and waits until they are ready;
     leaving it stops them. ClusterError gives the reason and the place of the log.
     """
 
@@ -105,7 +107,9 @@ class LocalCluster(ProxiedLinks):
             raise
         self._claims = PortClaims(self.directory)
         self._given, self._unset, self._say = dict(overrides or {}), tuple(unset), say
-        self._environment = failing_calls.environment if failing_calls is not None else {}
+        has_own_calls = allow_chaos and failing_calls is None
+        self._failing = FailingDirectories(self.directory / "failing-calls" if has_own_calls else None)
+        self._environment = (failing_calls or self._failing).environment
         self.fork_server: ForkServerProcess | None = None
         self._disks = NodeDisks(self.directory, self._server, wanted=own_disks)
         self._clocks: dict[int, ClockFile] | None = {} if allow_chaos else None
@@ -154,6 +158,7 @@ class LocalCluster(ProxiedLinks):
         try:
             self._disks.unmount()
         finally:
+            self._failing.close()
             self._claims.close()
             self._nodes_lock.close()
             self._lock.close()
@@ -449,6 +454,10 @@ class LocalCluster(ProxiedLinks):
                 "(kraftlab up --allow-chaos)"
             )
         return self._clocks[node_id]
+
+    def fail_directories(self, errors: Mapping[str, int]) -> None:
+        """Let these log directories fail with an errno, EIO or ENOSPC, and no others. ClusterError if this cluster cannot."""
+        self._failing.fail(errors)
 
     def pause_node(self, node_id: int) -> None:
         """SIGSTOP: the process keeps its sockets and answers nothing."""

@@ -1,12 +1,13 @@
-"""The caller of a request: the user that its metadata proves, and its address."""
+"""The caller of a request: the principal that its metadata or its certificate proves, and its address."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import ssl
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 from urllib.parse import unquote
 
-from kraftlab.access.users import PASSWORD_HEADER, USER_HEADER, Users
+from kraftlab.access.logins import Login
 
 from .methods import CLIENT_ID_HEADER
 
@@ -18,6 +19,8 @@ class Peer(Protocol):
 
     def peer(self) -> str: ...
 
+    def auth_context(self) -> Mapping[str, Iterable[bytes]]: ...
+
 
 class Caller(NamedTuple):
     """`principal` as access rules name it, `host` as an IP address in text, `client_id` the client's name for itself."""
@@ -27,10 +30,10 @@ class Caller(NamedTuple):
     client_id: str = ""
 
 
-def caller_of(context: Peer, users: Users) -> Caller:
+async def caller_of(context: Peer, login: Login) -> Caller:
     """Return the caller of a call or stream. AuthenticationFailed if its claim is wrong."""
     headers = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
-    principal = users.principal(headers.get(USER_HEADER), headers.get(PASSWORD_HEADER))
+    principal = await login.principal(headers, _certificate(context))
     return Caller(principal, host_of(context.peer()), headers.get(CLIENT_ID_HEADER, ""))
 
 
@@ -40,3 +43,9 @@ def host_of(peer: str) -> str:
     if family not in ("ipv4", "ipv6"):
         return ""
     return address.rpartition(":")[0].strip("[]").removeprefix("::ffff:")
+
+
+def _certificate(context: Peer) -> bytes | None:
+    """Return the certificate that the client showed (DER)."""
+    text = next(iter(context.auth_context().get("x509_pem_cert", ())), None)
+    return None if text is None else ssl.PEM_cert_to_DER_cert(text.decode())

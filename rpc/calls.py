@@ -38,12 +38,13 @@ class Place(enum.Enum):
     QUORUM = "the leader of the quorum"
     NODE = "any node, about itself"
     LISTENER = "the Kafka listener of a broker; not a call of the Admin service"
+    CONNECTION = "any Kafka listener, by the state of the connection"
     LOG_DIRS = "Log directories belong to brokers; send this to the broker that has them"
     RECORDS = "Records are on brokers; send this to the broker that leads the partition"
     PRODUCER_IDS = "Producers are served by brokers; send this to any broker"
 
 
-WRITE, READ, QUORUM, NODE, LISTENER, LOG_DIRS, RECORDS, PRODUCER_IDS = Place
+WRITE, READ, QUORUM, NODE, LISTENER, CONNECTION, LOG_DIRS, RECORDS, PRODUCER_IDS = Place
 
 
 class Row(NamedTuple):
@@ -122,7 +123,7 @@ _TABLE = (
     Row("SyncGroup", 14, 0, 5, BROKER, LISTENER),
     Row("DescribeGroups", 15, 0, 6, BROKER, LISTENER),
     Row("ListGroups", 16, 0, 5, BROKER, LISTENER),
-    Row("SaslHandshake", 17, 0, 1, BOTH),
+    Row("SaslHandshake", 17, 0, 1, BOTH, CONNECTION),
     Row("ApiVersions", 18, 0, 4, BOTH, NODE, "anybody", refused={"finalized_features_epoch": -1}),
     Row("CreateTopics", 19, 2, 7, BOTH, WRITE, "create_topics", refusals.create_topics, once=True),
     Row("DeleteTopics", 20, 1, 6, BOTH, WRITE, "delete_topics", refusals.delete_topics, once=True),
@@ -141,7 +142,7 @@ _TABLE = (
     Row("AlterConfigs", 33, 0, 2, BOTH, WRITE, "ALTER_CONFIGS", _each_config, per_broker=True),
     Row("AlterReplicaLogDirs", 34, 1, 2, BROKER, LOG_DIRS, "ALTER CLUSTER", refusals.alter_replica_log_dirs, changes=True),
     Row("DescribeLogDirs", 35, 1, 5, BROKER, LOG_DIRS, "DESCRIBE CLUSTER"),
-    Row("SaslAuthenticate", 36, 0, 2, BOTH),
+    Row("SaslAuthenticate", 36, 0, 2, BOTH, CONNECTION),
     Row("CreatePartitions", 37, 0, 3, BOTH, WRITE, "create_partitions", each("topics", "results", "name"), once=True),
     Row("CreateDelegationToken", 38, 1, 3, BOTH),
     Row("RenewDelegationToken", 39, 1, 2, BOTH),

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import trio
 from google.protobuf.message import DecodeError, Message
 
+from kraftlab.access.logins import Login, UserLogin
 from kraftlab.access.users import AuthenticationFailed, Users
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.common.causes import only_cause
@@ -67,6 +68,24 @@ STOPPING = "UNAVAILABLE", "this node is stopping; ask another one"
 """gRPC status and message of a call that ends without an answer."""
 
 
+class TlsMaterial(NamedTuple):
+    """Key, certificate chain and trusted authorities of a listener, as PEM."""
+
+    key: bytes
+    chain: bytes
+    authorities: bytes | None
+
+    def __repr__(self) -> str:
+        return "TlsMaterial()"
+
+
+class GrpcTls(NamedTuple):
+    """TLS of a gRPC listener. `material` returns the present one, the same object until it changes, in any thread."""
+
+    material: Callable[[], TlsMaterial]
+    requires_certificate: bool = False
+
+
 class Call(NamedTuple):
     """One admin call: the method's name, its protobuf request, the caller, its address, and the client's name for itself.
 
@@ -91,14 +110,22 @@ Accept = Callable[[Call, Callable[[Message], None]], Later | None]
 class AdminServer:
     """Serves `dispatch` on host:port. Use: `port = await nursery.start(server.serve)`; cancel the scope to stop.
 
-    `accept`, if given, is called first: a call that it takes costs no task and no pass of the event loop. `users` are the
-    identities that a caller can prove.
+    `accept`, if given, is called first: a call that it takes costs no task and no pass of the event loop. `login` finds out who
+    calls; without one everybody is ANONYMOUS. With `tls` the listener speaks TLS.
     """
 
     def __init__(
-        self, dispatch: Dispatch, host: str, port: int, *, accept: Accept | None = None, users: Users | None = None
+        self,
+        dispatch: Dispatch,
+        host: str,
+        port: int,
+        *,
+        accept: Accept | None = None,
+        login: Login | None = None,
+        tls: GrpcTls | None = None,
     ) -> None:
-        self._users = Users({}) if users is None else users
+        self._login = UserLogin(Users({})) if login is None else login
+        self._tls = tls
         self._accept: Accept = accept or (lambda call, answer: functools.partial(dispatch, call))
         self._host = host
         self._port = port
@@ -116,7 +143,7 @@ class AdminServer:
 
     async def serve(self, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled; report the port once calls are accepted. ListenError if the port is not available."""
-        grpc_server = _GrpcServer(self.begin, self._users, self._host, self._port)
+        grpc_server = _GrpcServer(self.begin, self._login, self._tls, self._host, self._port)
         try:
             async with trio.open_nursery() as threads:
                 try:
@@ -195,9 +222,12 @@ class AdminServer:
 class _GrpcServer:
     """The asyncio side: gRPC's server on its own loop. `begin` is called on trio's loop, where this is made."""
 
-    def __init__(self, begin: Callable[[Caller, Sequence[Begin]], None], users: Users, host: str, port: int) -> None:
+    def __init__(
+        self, begin: Callable[[Caller, Sequence[Begin]], None], login: Login, tls: GrpcTls | None, host: str, port: int
+    ) -> None:
         self._begin = begin
-        self._users = users
+        self._login = login
+        self._tls = tls
         self._host = host
         self._port = port
         self._streams = 0
@@ -268,7 +298,7 @@ class _GrpcServer:
             self._stream, response_serializer=admin_pb2.CallResponses.SerializeToString
         )
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-        return server, _listen(server, self._host, self._port)
+        return server, _listen(server, self._host, self._port, None if self._tls is None else _credentials(self._tls))
 
     async def _unary(self, method: Method, data: bytes, context: Context) -> Message:
         caller = await self._caller(context)
@@ -313,7 +343,7 @@ class _GrpcServer:
 
     async def _caller(self, context: Context) -> Caller:
         try:
-            return caller_of(context, self._users)
+            return await caller_of(context, self._login)
         except AuthenticationFailed as error:
             await _abort(context, "UNAUTHENTICATED", str(error))
 
@@ -344,7 +374,28 @@ async def _abort(context: Context, status: str, message: str) -> NoReturn:
     await context.abort(grpc.StatusCode[status], message)
 
 
-def _listen(server: grpc.aio.Server, host: str, port: int) -> int:
+def _credentials(tls: GrpcTls) -> grpc.ServerCredentials:
+    """Return credentials that follow `tls`: gRPC asks at every handshake, on a thread of its own, which may not wait."""
+    import grpc
+
+    given = [tls.material()]
+
+    def configuration() -> grpc.ServerCertificateConfiguration:
+        material = given[-1]
+        return grpc.ssl_server_certificate_configuration([(material.key, material.chain)], material.authorities)
+
+    def changed() -> grpc.ServerCertificateConfiguration | None:
+        """Return the configuration if it is another one than the last, None to keep that."""
+        material = tls.material()
+        if material is given[-1]:
+            return None
+        given[:] = [material]
+        return configuration()
+
+    return grpc.dynamic_ssl_server_credentials(configuration(), changed, tls.requires_certificate)  # type: ignore[arg-type]
+
+
+def _listen(server: grpc.aio.Server, host: str, port: int, credentials: grpc.ServerCredentials | None) -> int:
     """Let the server listen at every address of `host`, or at all of this machine's if it is empty; return the port.
 
     ListenError if the host cannot be resolved, or the port is not available at one of its addresses. Blocks.
@@ -356,7 +407,8 @@ def _listen(server: grpc.aio.Server, host: str, port: int) -> int:
         raise ListenError(f"cannot listen on {wanted} for GRPC: {error.strerror}") from error
     for address in dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found):
         try:
-            port = server.add_insecure_port(str(Endpoint(address, port)))
+            at = str(Endpoint(address, port))
+            port = server.add_insecure_port(at) if credentials is None else server.add_secure_port(at, credentials)
         except RuntimeError as error:
             why = _why_not(address, port) or error
             raise ListenError(f"cannot listen on {wanted} for GRPC: {why}; is another process using the port?") from error

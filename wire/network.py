@@ -17,6 +17,7 @@ from typing import Protocol
 import trio
 
 from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.peer_name import PeerName
 
 CONNECT_TIMEOUT_S = 2.0
 
@@ -29,6 +30,11 @@ class Wire(Protocol):
     @property
     def takes_files(self) -> bool:
         """True if `send_from` may be called, in any thread."""
+        ...
+
+    @property
+    def peer(self) -> PeerName | None:
+        """The proven identity of the other end, None if it can only claim one."""
         ...
 
     def send(self, data: bytes | bytearray | memoryview, /) -> int: ...
@@ -82,6 +88,7 @@ class TcpWire(socket.socket):
 
     __slots__ = ()
     takes_files = True
+    peer = None
 
     def __init__(self, connected: socket.socket | trio.socket.SocketType) -> None:
         super().__init__(fileno=connected.detach())

@@ -69,6 +69,7 @@ class _Collector:
     """A wire that takes everything."""
 
     takes_files = True
+    peer = None
 
     def __init__(self) -> None:
         self.data = bytearray()

@@ -2,8 +2,9 @@
 
 Theory of operation. The sender of a connection is fixed (`transport.py`). Most requests name a node as well: the candidate of a
 vote, the replica of a fetch, the broker of a heartbeat. A row says how to find that id in a request, and it has to be the
-sender's. So nobody speaks for a node on a connection of another one. Without TLS the sender itself is only a claim, and `role`
-is for people: the receiver knows its voters, registered controllers and brokers, and decides by them.
+sender's. So nobody speaks for a node on a connection of another one. Under TLS the sender has proven its role, and only the role
+of the row may send the request. Without TLS the sender itself is only a claim: the receiver knows its voters, registered
+controllers and brokers, and decides by them.
 """
 
 from __future__ import annotations
@@ -13,9 +14,13 @@ from typing import NamedTuple
 
 from .transport import PeerError, PeerRequest
 
-INVALID_REQUEST = 42
-"""Kafka's number."""
+CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST = 31, 42
+"""Kafka's numbers."""
 CONTROLLER, BROKER, NODE, CLIENT = "controller", "broker", "controller or broker", "anybody"
+_ROLES = {CONTROLLER: (CONTROLLER,), BROKER: (BROKER,), NODE: (CONTROLLER, BROKER, ""), CLIENT: (CONTROLLER, BROKER, "")}
+"""Proven roles that may send the requests of a row. A client may ask what a node asks of the metadata log, with rights and
+without a node's name.
+"""
 UNNAMED = -1
 """Node id in a request that names no node."""
 
@@ -44,6 +49,9 @@ def check_sender(rules: Mapping[int, SenderRule], peer_request: PeerRequest, req
         raise PeerError(INVALID_REQUEST, f"api {peer_request.api} is not for peers; use the admin API")
     if rule.role in (CONTROLLER, BROKER) and sender < 0:
         raise PeerError(INVALID_REQUEST, f"only a {rule.role} sends api {peer_request.api}, and the sender names no node")
+    if peer_request.role is not None and peer_request.role not in _ROLES[rule.role]:
+        is_it = peer_request.role or peer_request.principal
+        raise PeerError(CLUSTER_AUTHORIZATION_FAILED, f"only a {rule.role} sends api {peer_request.api}, and this is {is_it}")
     named = named_node(rule, request)
     if named not in (UNNAMED, sender):
         raise PeerError(INVALID_REQUEST, f"api {peer_request.api} names node {named}, but node {sender} sends it")

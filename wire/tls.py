@@ -1,4 +1,4 @@
-"""TLS as a `Wire`: a connected socket whose bytes are encrypted.
+"""TLS as a `Wire`: a connected socket with encrypted bytes.
 
 Theory of operation. The socket does not block, and no task belongs to a direction: encryption happens inside `send` and
 `recv_into`, on the event loop. An SSL object is not for two threads, so bytes of a file are read elsewhere and sent here
@@ -21,6 +21,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import trio
+
+from kraftlab.common.peer_name import PeerName
 
 PIECE_BYTES = 16 * 1024
 """Bytes of one TLS record."""
@@ -81,6 +83,7 @@ class TlsWire:
         self._reads_by_writing = self._writes_by_reading = False
         self.certificate: bytes | None = None
         """The peer's certificate (DER) after the handshake, None if it showed none."""
+        self.peer: PeerName | None = None
 
     async def shake_hands(self) -> None:
         """Make the TLS connection. HandshakeFailed after an alert; the caller has a deadline and closes the wire."""

@@ -10,10 +10,12 @@ and ends in exactly one of: a body, `PeerError` (the peer refused it), `PeerTime
 whose `refused` means that nothing listens there: the process is gone rather than slow. A connection is closed if nothing arrived
 on it since a timed-out request was sent. A request that failed may still have been executed.
 
-A connection has one sender: a later frame in another node's name is refused, and the connection is closed. Nothing else of a
-frame is believed here. A newer generation in a request is refused and not acted upon, since anybody can claim one: a node
-learns of it from the answers to its own requests. A sender of another cluster learns nothing about this node, not even from the
-head of the answer. An answer counts only if the node that was asked has sent it, where the caller knows that node's id.
+A connection has one sender: the node that the peer has proven to be (`Wire.peer`), or no node if it has proven to be a client.
+Without proofs it is the sender of the first frame. A frame in another node's name is refused, and the connection is closed.
+Nothing else of a frame is believed here. A newer generation in a request is refused and not acted upon, since anybody can claim
+one: a node learns of it from the answers to its own requests. A sender of another cluster learns nothing about this node, not
+even from the head of the answer. An answer counts only if the node that was asked has sent it, where the caller knows that node's
+id, and if it is the node that has proven to be at that endpoint.
 
 A sweep closes connections with an incomplete frame or without traffic after a while. Malformed bytes close their connection with
 one log line.
@@ -32,6 +34,7 @@ from kraftlab.common.decoding import Decoder
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ErrorCode, InvariantViolation
 from kraftlab.common.line_limit import LimitedLog
+from kraftlab.common.peer_name import PeerName
 from kraftlab.common.replica_key import ReplicaKey
 
 from .frames import ERROR, REQUEST, RESPONSE, Frame, FrameConnection, FrameError, encode_frame, frame_parts
@@ -68,6 +71,8 @@ class PeerIdentity(NamedTuple):
     key: ReplicaKey
 
 
+UNPROVEN = ANONYMOUS, None, None
+"""Principal and role of a peer that only claims an identity."""
 UNKNOWN = PeerIdentity("", 0, NOBODY)
 """Identity in answers to senders of other clusters."""
 
@@ -75,7 +80,8 @@ UNKNOWN = PeerIdentity("", 0, NOBODY)
 class PeerRequest(NamedTuple):
     """A request as its handler sees it.
 
-    `sender` is the identity claimed in the frame; `source` is the peer's address, for messages.
+    `sender` is the identity in the frame; `source` is the peer's address, for messages. `role` is what the sender has proven to
+    be ("" for a client), None if the identity is a claim.
     """
 
     api: int
@@ -84,6 +90,7 @@ class PeerRequest(NamedTuple):
     body: memoryview
     principal: str
     source: str
+    role: str | None = None
 
     @property
     def host(self) -> str:
@@ -114,13 +121,14 @@ class PeerError(Exception):
 
 class NewerGeneration(PeerError):
     """The peer, node `source` by its own account, is at a newer generation of the cluster: the quorum was forced, and this node's
-    data is history.
+    data is history. `role` is what the peer has proven to be, None if that is a claim.
     """
 
-    def __init__(self, generation: int, source: int, message: str) -> None:
+    def __init__(self, generation: int, source: int, message: str, role: str | None = None) -> None:
         super().__init__(ErrorCode.STALE_GENERATION, message)
         self.generation = generation
         self.source = source
+        self.role = role
 
 
 class ListenError(OSError):
@@ -195,12 +203,19 @@ class PeerServer:
     Errors it answers itself: INCONSISTENT_CLUSTER_ID, STALE_GENERATION (the sender's generation is over, or this node's),
     UNSUPPORTED_VERSION (api or version unknown), INVALID_REQUEST (a handler could not decode the body, or the connection has
     another sender), UNKNOWN_SERVER_ERROR (a handler failed; the log has the traceback).
+
+    A former member of the cluster (`is_member`) loses its connections: its certificate is still good.
     """
 
     def __init__(
-        self, identity: PeerIdentity, handlers: Mapping[int, PeerHandler | DirectHandler], network: Network = TCP
+        self,
+        identity: PeerIdentity,
+        handlers: Mapping[int, PeerHandler | DirectHandler],
+        network: Network = TCP,
+        is_member: Callable[[PeerName], bool] = lambda peer: True,
     ) -> None:
         self.identity = identity
+        self.is_member = is_member
         self._network = network
         self.handlers = handlers
         self._connections: dict[_ServedConnection, None] = {}
@@ -257,6 +272,8 @@ class _ServedConnection(Connection):
         self._paused = False
         self._sender: ReplicaKey | None = None
         """Sender of the first frame, and of all others."""
+        self._peer = connected.peer
+        self._was_member = False
         self._warned = False
 
     @property
@@ -285,10 +302,17 @@ class _ServedConnection(Connection):
             reason = f"a frame was not completed within {PARTIAL_FRAME_TIMEOUT_S:.0f} s"
         elif now - last_received > IDLE_TIMEOUT_S and not self._open:
             reason = f"idle for {IDLE_TIMEOUT_S:.0f} s"
+        elif self._is_expelled():
+            reason = f"{self._peer} no longer belongs to the cluster"
         else:
             return
         self._server.lines.warning("closed connection from %s: %s", self.source, reason)
         frames.close()
+
+    def _is_expelled(self) -> bool:
+        is_member = self._peer is not None and self._server.is_member(self._peer)
+        self._was_member, was_member = self._was_member or is_member, self._was_member
+        return was_member and not is_member
 
     def answer(self, responder: Responder, request: Frame, size_bytes: int, kind: int, body: Body) -> None:
         if responder not in self._open:
@@ -314,7 +338,8 @@ class _ServedConnection(Connection):
             self._paused = self._full()
             return not self._paused
         handler = self._server.handlers[frame.api]
-        request = PeerRequest(frame.api, frame.version, frame.sender, frame.body, ANONYMOUS, self.source)
+        principal, role, _ = self._peer or UNPROVEN
+        request = PeerRequest(frame.api, frame.version, frame.sender, frame.body, principal, self.source, role)
         responder = Responder(self, frame, size_bytes)
         self._open[responder] = None
         self._request_bytes += size_bytes
@@ -340,11 +365,16 @@ class _ServedConnection(Connection):
             warn = self._server.lines.warning
             warn("refused request from %s (node %d): %s%s", self.source, frame.sender.node_id, message, foreign)
         self._write(frame, ERROR, _encode((code, message)))
-        if frame.sender != self._sender:
+        if frame.sender != self._sender or not self._has_proven(frame.sender):
             self._frames.close()
+
+    def _has_proven(self, sender: ReplicaKey) -> bool:
+        return self._peer is None or self._peer.node_id == sender.node_id
 
     def _refusal(self, frame: Frame) -> tuple[int, str] | None:
         mine = self._server.identity
+        if not self._has_proven(frame.sender):
+            return ErrorCode.INVALID_REQUEST, f"the certificate is that of {self._peer}, and not of node {frame.sender.node_id}"
         if frame.cluster_id != mine.cluster_id:
             return (
                 ErrorCode.INCONSISTENT_CLUSTER_ID,
@@ -403,10 +433,11 @@ def _shown(claim: str) -> str:
 
 
 class PeerAnswer(NamedTuple):
-    """A peer's response and its sender."""
+    """A peer's response and its sender. `role` is what the sender has proven to be, None if that is a claim."""
 
     source: ReplicaKey
     body: memoryview
+    role: str | None = None
 
 
 OnAnswer = Callable[[PeerAnswer | PeerFailure], None]
@@ -437,6 +468,7 @@ class PeerClient:
         self._last_correlation = 0
         self._connecting = False
         self._connection: FrameConnection | None = None
+        self._peer: PeerName | None = None
         self._timer = trio.CancelScope()
         self._armed_deadline = float("inf")
         self._backoff_s = 0.0
@@ -542,6 +574,7 @@ class PeerClient:
             refused = isinstance(error, ConnectionRefusedError)
             return PeerUnreachable(f"cannot connect to {self.endpoint}: {error.strerror or error}", refused=refused)
         self._backoff_s = 0.0
+        self._peer = connected.peer
         self._connection = connection = FrameConnection(connected, self._on_frame)
         unsent, self._unsent = self._unsent, {}
         for data in unsent.values():
@@ -561,14 +594,18 @@ class PeerClient:
             return True
         mine = self._identity
         answer: PeerAnswer | PeerFailure
+        role = self._peer.role if self._peer is not None else None
         is_other = pending.node_id not in (ANY_NODE, frame.sender.node_id) and frame.cluster_id == mine.cluster_id
-        if is_other:
+        if self._peer is not None and self._peer.node_id != frame.sender.node_id and frame.sender != NOBODY:
+            answer = PeerUnreachable(f"{self._peer} answers at {self.endpoint} as node {frame.sender.node_id}")
+        elif is_other:
             answer = PeerUnreachable(f"node {frame.sender.node_id} answers at {self.endpoint}, not node {pending.node_id}")
         elif frame.cluster_id == mine.cluster_id and frame.generation > mine.generation:
             answer = NewerGeneration(
                 frame.generation,
                 frame.sender.node_id,
                 f"{self.endpoint} is at generation {frame.generation} of the cluster; this node's, {mine.generation}, is over",
+                role,
             )
         elif frame.kind == ERROR:
             answer = _decode_error(frame)
@@ -583,7 +620,7 @@ class PeerClient:
                 f"{self.endpoint} is at generation {frame.generation} of the cluster, which is over",
             )
         else:
-            answer = PeerAnswer(frame.sender, frame.body)
+            answer = PeerAnswer(frame.sender, frame.body, role)
         pending.on_answer(answer)
         return True
 

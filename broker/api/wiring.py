@@ -18,6 +18,7 @@ from kraftlab.access.users import ANONYMOUS
 from kraftlab.config.models import BrokerConfig
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.peer_rpc import ForwardingBroker
+from kraftlab.node.doors import Doors
 from kraftlab.node.metadata_digests import MetadataDigests
 from kraftlab.node.snapshots import SnapshotCalls
 from kraftlab.node.time_travel import TimeTravel
@@ -27,7 +28,6 @@ from kraftlab.quorum.storage.file_system import FileSystem
 from kraftlab.rpc import api_versions
 from kraftlab.rpc.calls import BROKER_OFFERS, LISTENER, check_handlers
 from kraftlab.rpc.methods import LocalCall
-from kraftlab.rpc.server import AdminServer
 
 from ..control.controller_channel import ControllerChannel
 from ..control.dynamic_configs import DynamicConfigs
@@ -74,6 +74,7 @@ class Parts(NamedTuple):
     producer_ids: ProducerIds
     returns: DirectoryReturns
     data_plane: DataPlane
+    doors: Doors
 
 
 def handlers(parts: Parts) -> Mapping[str, LocalCall]:
@@ -124,14 +125,16 @@ def offsets_topic(parts: Parts, service: AdminService) -> CreateTopic:
 
 async def serve(nursery: trio.Nursery, parts: Parts, service: AdminService, in_thread: InThread) -> None:
     """Serve gRPC, and Kafka clients if the broker has a listener for them. ListenError."""
-    at, kafka = parts.config.grpc, parts.config.kafka
-    await nursery.start(AdminServer(service.dispatch, at.host, at.port, users=parts.config.users).serve)
+    kafka = parts.config.kafka
+    await nursery.start(parts.doors.admin_server(service.dispatch).serve)
     if kafka is not None:
         for name in KAFKA_MODULES:
             await in_thread(None, importlib.import_module, name)
         from kraftlab.gateway.listener import KafkaListener
 
-        await nursery.start(KafkaListener(door(parts, service), kafka.host, kafka.port, parts.configs.broker).serve)
+        entrance = parts.doors.kafka_entrance()
+        listener = KafkaListener(door(parts, service), kafka.host, kafka.port, parts.configs.broker, entrance)
+        await nursery.start(listener.serve)
 
 
 def door(parts: Parts, service: AdminService) -> Door:

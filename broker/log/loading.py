@@ -21,7 +21,7 @@ from kraftlab.records.errors import LogError
 from . import checkpoints
 from .checkpoints import TopicPartition
 from .dir_names import DirKind, DirName, keeps_name_inside, parse
-from .errors import CorruptFile, DoubtfulLog, LogClosed, LogDirUnusable, StartupRefused, TooManyOpenFiles
+from .errors import CorruptFile, DoubtfulLog, LogClosed, LogDirFailed, LogDirUnusable, StartupRefused, TooManyOpenFiles
 from .files import forget_cached
 from .leader_epochs import LeaderEpochs
 from .log_config import LogConfig
@@ -122,8 +122,10 @@ def open_again(
     """
     try:
         log_dir = LogDir.open(path, owner)
-    except (OSError, ConfigError) as error:
+    except ConfigError as error:
         raise LogDirUnusable(str(error)) from error
+    except OSError as error:
+        raise LogDirUnusable(str(LogDirFailed(path, error))) from error
     try:
         known = known_ids.get(path)
         if known not in (None, log_dir.directory_id) and log_dir.scan():

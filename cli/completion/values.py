@@ -81,6 +81,22 @@ def _log_dirs(client: AdminClient, context: click.Context) -> Iterable[Completio
     return [CompletionItem(path) for path in paths]
 
 
+def _directories(client: AdminClient, context: click.Context) -> Iterable[CompletionItem]:
+    """Offer the directories of --broker by their paths and by their last parts."""
+    from kraftlab.client.log_dirs import LogDirFilter
+
+    broker = context.params.get("broker")
+    wanted = None if broker is None else [broker]
+    described = client.all_log_dirs(LogDirFilter(topics=[]), brokers=wanted, timeout_ms=TIMEOUT_MS).brokers
+    paths = {found.log_dir for answer in described.values() for found in answer.log_dirs}
+    return [CompletionItem(name) for name in paths | {path.rpartition("/")[2] for path in paths}]
+
+
+def _partitions(client: AdminClient, context: click.Context) -> Iterable[CompletionItem]:
+    topics = client.describe_topics().values()
+    return [CompletionItem(f"{topic.name}-{entry.partition_index}") for topic in topics for entry in topic.partitions]
+
+
 def _groups(client: AdminClient, context: click.Context) -> Iterable[CompletionItem]:
     return [CompletionItem(group.group_id) for group in client.list_consumer_groups()]
 
@@ -88,3 +104,4 @@ def _groups(client: AdminClient, context: click.Context) -> Iterable[CompletionI
 complete_topics, complete_brokers, complete_nodes = offer(_topics), offer(_brokers), offer(_nodes)
 complete_log_dirs, complete_groups = offer(_log_dirs), offer(_groups)
 complete_plans, complete_features = offer(_plans), offer(_features)
+complete_directories, complete_partitions = offer(_directories), offer(_partitions)

@@ -20,6 +20,7 @@ from ..completion.values import offer_words
 from ..output import Output, json_option
 
 if TYPE_CHECKING:
+    from kraftlab.lab.cluster_plan import ClusterPlan
     from kraftlab.lab.faults.orders import Done
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -65,14 +66,20 @@ def _names(text: str | tuple[str, ...]) -> tuple[str, ...]:
 
 def _node_names(context: click.Context) -> tuple[str, ...]:
     """Return the names of nodes in the cluster of --data, none without a cluster."""
-    from kraftlab.lab import ClusterError, cluster_plan, contexts
     from kraftlab.lab.faults.names import names_of
 
-    try:
-        plan = cluster_plan.load(Path(context.params.get("data") or next(iter(contexts.running()), ".")))
-    except ClusterError:
-        return ()
+    plan = _plan(context)
     return names_of(plan) if plan is not None else ()
+
+
+def _plan(context: click.Context) -> ClusterPlan | None:
+    """Return the cluster of --data, None without one."""
+    from kraftlab.lab import ClusterError, cluster_plan, contexts
+
+    try:
+        return cluster_plan.load(Path(context.params.get("data") or next(iter(contexts.running()), ".")))
+    except ClusterError:
+        return None
 
 
 def _nodes(name: str = "nodes", metavar: str = "NODES", **details: Any) -> Callable[[F], F]:
@@ -98,6 +105,19 @@ def _only_cluster(context: click.Context, parameter: click.Parameter, data: str 
         )
         raise click.UsageError(f"Missing option '--data'. {reason}", context)
     return str(directories[0])
+
+
+def _directory_names(context: click.Context) -> list[str]:
+    """Return the short names of log directories of brokers in the cluster of --data."""
+    plan = _plan(context)
+    return [f"d{index}" for index in range(max(node.log_dirs for node in plan.nodes))] if plan is not None else []
+
+
+def _directory(*, required: bool) -> Callable[[F], F]:
+    """Add an argument with the name of a log directory, "" by default."""
+    details: dict[str, Any] = {"required": True} if required else {"required": False, "default": ""}
+    metavar = "DIRECTORY" if required else "[DIRECTORY]"
+    return click.argument("directory", metavar=metavar, shell_complete=offer_words(_directory_names), **details)
 
 
 _data = click.option(
@@ -141,7 +161,13 @@ def _send_order(data: str, order: str, names: Any = (), **details: Any) -> Done:
     return give(Path(data), Order(order, tuple(names), **details))
 
 
-_ENDS = {"kill": "started again", "power-loss": "started again", "pause": "resumed", "fill-disk": "freed"}
+_ENDS = {
+    "kill": "started again",
+    "power-loss": "started again",
+    "pause": "resumed",
+    "fill-disk": "freed",
+    "fail-disk": "repaired",
+}
 """Order with a time → the word for its end. Others are undone."""
 
 
@@ -150,7 +176,7 @@ def _report(done: Done, as_json: bool, order: str = "") -> int:
 
     out = Output(as_json)
     undone = f"; {_ENDS.get(order, 'undone')} after {done.undone_after_ms / 1000:g} s" if done.undone_after_ms is not None else ""
-    out.lines([f"{done.text}{undone}"])
+    out.lines([f"{done.text}{undone}", *done.next_steps])
     document = msgspec.to_builtins(done)
     out.result({key: value for key, value in document.items() if key != "type"})
     return DONE
@@ -326,24 +352,51 @@ _NODE_ORDERS = (
         "Stop nodes gracefully, one after the other, then start them all. Killed nodes are only started.",
         ("restart broker-1",),
     ),
-    (
-        "fill-disk",
-        True,
-        "Make a node run out of disk space.",
-        "Make every file write of nodes fail, as if their disks were full. Their log files get no lines meanwhile. Linux only.",
-        ("fill-disk broker-1 --for 10s",),
-    ),
-    ("free-disk", False, "Give a node its disk space back.", "Give nodes their disk space back.", ("free-disk broker-1",)),
 )
 """(name, takes --for, short help, help, examples)."""
 
+_DISK_ORDERS = (
+    (
+        "fail-disk",
+        True,
+        "Let a log directory of a broker fail with I/O errors.",
+        "Let every file call in a log directory of brokers fail (EIO), as on a broken disk. DIRECTORY is its path, or the last "
+        "part of that, such as d1. The broker takes it offline at its next file call there, after at most 5 s; `kraftlab "
+        "log-dirs` shows it. It stays offline after --for or `heal` until `kraftlab log-dirs --online`, or until the broker "
+        "restarts. Needs Linux and a C compiler.",
+        ("fail-disk broker-3 d1 --for 5s", "fail-disk brokers d0"),
+    ),
+    (
+        "fill-disk",
+        True,
+        "Make a node, or one of its log directories, run out of space.",
+        "Make every file write of nodes fail, as if their disks were full; their log files get no lines meanwhile. With "
+        "DIRECTORY, only writes in that log directory fail, and nothing goes offline. Linux only; DIRECTORY needs a C compiler.",
+        ("fill-disk broker-1 --for 10s", "fill-disk broker-3 d1 --for 10s"),
+    ),
+    (
+        "free-disk",
+        False,
+        "Give a node its disk space back.",
+        "Give nodes their disk space back, or only one log directory of each.",
+        ("free-disk broker-1", "free-disk broker-3 d1"),
+    ),
+)
+"""As `_NODE_ORDERS`. `fail-disk` needs a directory."""
 
-def _node_command(name: str, stands: bool, short: str, text: str, examples: tuple[str, ...]) -> click.Command:
+
+def _node_command(
+    name: str, stands: bool, short: str, text: str, examples: tuple[str, ...], *parameters: Callable[[Any], Any]
+) -> click.Command:
+    """Make a command with these parameters after the nodes."""
+
     def run(nodes: tuple[str, ...], data: str, as_json: bool, **details: Any) -> int:
         return _report(_send_order(data, name, (nodes,), **details), as_json, name)
 
     run.__doc__ = text
-    return _command(name, short, *examples)(_nodes()(_for(run) if stands else run))
+    for parameter in (*([_for] if stands else []), *parameters, _nodes()):
+        run = parameter(run)
+    return _command(name, short, *examples)(run)
 
 
 @_command(
@@ -394,6 +447,7 @@ COMMANDS: tuple[click.Command, ...] = (
     slow,
     lossy,
     *(_node_command(*row) for row in _NODE_ORDERS),
+    *(_node_command(*row, _directory(required=row[0] == "fail-disk")) for row in _DISK_ORDERS),
     clock,
     heal,
 )

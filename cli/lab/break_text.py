@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kraftlab.common.sizes import bytes_text
+
 from .cluster_text import health_lines
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ def status_lines(status: Status) -> list[str]:
     waiting = [link for link in status.links if link.waiting_bytes]
     if waiting:
         lines += ["", "Waiting messages:"]
-        lines += [f"  {link.source} → {link.target}: {link.waiting_bytes} bytes" for link in waiting]
+        lines += [f"  {link.source} → {link.target}: {bytes_text(link.waiting_bytes)}" for link in waiting]
     return lines
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from kraftlab.common.sizes import bytes_text
 from kraftlab.common.uuids import Uuid, to_text
 from kraftlab.config.secrets import is_secret
 from kraftlab.metadata import records as r
@@ -256,7 +257,7 @@ class _TopicHistory:
             case r.DequeueMoves():
                 yield from self._of(record.partitions, "move leaves the queue", _Why())
             case r.ChangeMoveThrottles():
-                limit = "no throttle" if record.throttle is None else f"throttle {record.throttle:,} bytes/s"
+                limit = "no throttle" if record.throttle is None else f"throttle {bytes_text(record.throttle)}/s"
                 yield from self._of(record.partitions, f"move has {limit}", _Why())
             case r.MovePlan():
                 why = _Why(record.initiator, record.plan_id, None, record.reason)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kraftlab.common.exit_codes import DONE, FAILED
+from kraftlab.common.sizes import bytes_text
 
 from ..completion.values import complete_nodes
 from ..connection import connect, endpoint_of, endpoint_options, named_servers
@@ -68,7 +69,7 @@ def create(node_id: int | None, as_json: bool) -> int:
         answer = client.call_at(endpoint_of(client, node_id), pb.CreateSnapshotResponse, pb.CreateSnapshotRequest())
     view = _view(answer.snapshot)
     out = Output(as_json)
-    out.lines([f"Node {answer.node_id} has written snapshot {view.name} ({view.size_bytes} bytes)."])
+    out.lines([f"Node {answer.node_id} has written snapshot {view.name} ({bytes_text(view.size_bytes)})."])
     out.result({"node_id": answer.node_id, "snapshot": view})
     return DONE
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from kraftlab.common.sizes import bytes_text
+
 from ..tables import tab_table, utc_text
 
 
@@ -23,7 +25,7 @@ class SnapshotView(msgspec.Struct, frozen=True):
         return f"{self.end_offset:020d}-{self.epoch:010d}.checkpoint"
 
 
-_HEADER = ("EndOffset", "Epoch", "Bytes", "LastContainedLogTime", "File")
+_HEADER = ("EndOffset", "Epoch", "Size", "LastContainedLogTime", "File")
 
 
 def snapshot_lines(views: Sequence[SnapshotView]) -> list[str]:
@@ -31,7 +33,7 @@ def snapshot_lines(views: Sequence[SnapshotView]) -> list[str]:
     if not views:
         return ["There are no snapshots."]
     table = [_HEADER] + [
-        (str(view.end_offset), str(view.epoch), str(view.size_bytes), _time(view.last_contained_log_ms), view.name)
+        (str(view.end_offset), str(view.epoch), bytes_text(view.size_bytes), _time(view.last_contained_log_ms), view.name)
         for view in views
     ]
     return tab_table(table)

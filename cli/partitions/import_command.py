@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from kraftlab.common.exit_codes import DONE
+from kraftlab.common.sizes import bytes_text
 
 from ..completion.values import complete_topics
 from ..connection import bootstrap_option, caller_options, connect
@@ -38,7 +39,7 @@ The topics must exist. A partition must be empty, or end where its files begin."
 def import_segments(directory: str, topics: tuple[str, ...], as_json: bool) -> int:
     """Write the records of segment files (record batch v2) to the leaders, with their offsets; followers replicate them."""
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
     from kraftlab.client import DataClient
 
@@ -46,7 +47,7 @@ def import_segments(directory: str, topics: tuple[str, ...], as_json: bool) -> i
 
     out = Output(as_json)
     started = time.monotonic()
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True))
     sources = find_partitions(Path(directory), topics)
     console = Console(stderr=True)
     bar = Progress(*columns, console=console, disable=as_json or not console.is_terminal, transient=True)
@@ -59,6 +60,6 @@ def import_segments(directory: str, topics: tuple[str, ...], as_json: bool) -> i
     seconds = time.monotonic() - started
     records = sum(entry.records for entry in imported)
     size_bytes = sum(entry.size_bytes for entry in imported)
-    out.lines([f"Imported {records} records ({size_bytes} bytes) into {len(imported)} partitions in {seconds:.1f} s."])
+    out.lines([f"Imported {records} records ({bytes_text(size_bytes)}) into {len(imported)} partitions in {seconds:.1f} s."])
     out.result({"seconds": round(seconds, 3), "records": records, "bytes": size_bytes, "partitions": imported})
     return DONE

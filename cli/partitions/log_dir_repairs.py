@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kraftlab.common.sizes import bytes_text
+
 from ..output import CommandFailed, Output, WrongUse
 
 if TYPE_CHECKING:
@@ -87,7 +89,7 @@ def describe_copy(broker: int, copy: KeptReplicaCopy) -> str:
     partition = f"{copy.topic_name}-{copy.partition_index}"
     if copy.doubt and copy.log_end_offset is None:
         return f"Broker {broker} has no directory {copy.path} of {partition}: {copy.doubt}"
-    return f"Broker {broker} has a copy of {partition} ({copy.size_bytes} bytes{end}; {why}): {copy.path}"
+    return f"Broker {broker} has a copy of {partition} ({bytes_text(copy.size_bytes)}{end}; {why}): {copy.path}"
 
 
 def loss(copy: KeptReplicaCopy, *, promote: bool) -> str:

@@ -20,7 +20,7 @@ from kraftlab.common.errors import ErrorCode
 
 from ..output import CommandFailed, Output, WrongUse, print_json
 from ..reassign.moves_text import silent_document
-from ..reassign.plan import PlanError, parse_brokers
+from ..reassign.plan import PlanError, parse_brokers, parse_partition
 from . import log_dir_text as text
 from .log_dir_repairs import describe_copy
 from .screen import Screen
@@ -120,7 +120,7 @@ def _brokers(wanted: Filters, existing: Iterable[int]) -> list[int]:
 def _filter(client: AdminClient, wanted: Filters) -> LogDirFilter:
     """Return the filter that the options ask for. CommandFailed for a topic or partition that does not exist."""
     topics = sorted({*wanted.topics.split(",")}) if wanted.topics else None
-    partitions = [_partition(name) for name in wanted.partitions.split(",")] if wanted.partitions else None
+    partitions = _partitions(wanted.partitions.split(",")) if wanted.partitions else None
     names = sorted({*(topics or ()), *(topic for topic, _ in partitions or ())})
     described: dict[str, Topic] = {}
     missing: list[str] = []
@@ -141,11 +141,11 @@ def _filter(client: AdminClient, wanted: Filters) -> LogDirFilter:
     return LogDirFilter(topics=topics, partitions=partitions, log_dirs=log_dirs)
 
 
-def _partition(name: str) -> tuple[str, int]:
-    topic, _, number = name.rpartition("-")
-    if not topic or not number.isdecimal():
-        raise WrongUse(f"ERROR: {name!r} in --partition-list is not TOPIC-PARTITION, for example orders-0")
-    return topic, int(number)
+def _partitions(names: Iterable[str]) -> list[tuple[str, int]]:
+    try:
+        return [parse_partition(name) for name in names]
+    except PlanError as error:
+        raise WrongUse(f"ERROR: --partition-list: {error}") from None
 
 
 def _check_directories(client: AdminClient, described: AllLogDirs, wanted: Filters, brokers: list[int]) -> None:

@@ -9,9 +9,10 @@ import msgspec
 
 from kraftlab.client.log_dirs import doubts_of, promotion_of, replicas_of
 from kraftlab.client.results import AllLogDirs, KeptReplicaCopy, LogDir, LogDirMove, LogDirMoves, LogDirReplica
+from kraftlab.common.sizes import bytes_text
 
 from ..reassign.moves_text import move_document, progress_cells, silent_document
-from ..tables import aligned, bytes_text, time_text
+from ..tables import aligned, time_text
 
 STORAGE_ERROR = 56
 

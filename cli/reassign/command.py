@@ -10,7 +10,7 @@ import msgspec
 
 from kraftlab.common.exit_codes import DONE, FAILED, UNFINISHED
 
-from ..completion.values import complete_plans, complete_topics
+from ..completion.values import complete_brokers, complete_directories, complete_partitions, complete_plans, complete_topics
 from ..connection import caller_options, connect, controller_option, server_option
 from ..output import CommandFailed, Output, WrongUse, given_options, json_option, linearizable_option
 
@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 
 _HELP = "kraftlab reassign-partitions --help"
 KAFKAS_ACTIONS = ("generate", "execute", "verify", "cancel", "list")
-ACTIONS = (*KAFKAS_ACTIONS, "rollback", "forget", "progress")
+ACTIONS = (*KAFKAS_ACTIONS, "move", "rollback", "forget", "progress")
 _NEEDED = {
     "generate": ("topics-to-move-json-file", "broker-list"),
     "execute": ("reassignment-json-file",),
     "verify": ("reassignment-json-file",),
     "cancel": ("reassignment-json-file",),
     "list": (),
+    "move": ("broker", "to"),
     "rollback": (),
     "forget": (),
     "progress": ("reassignment-json-file",),
@@ -56,6 +57,7 @@ _ALSO_ALLOWED = {
     "verify": ("preserve-throttles", "kafka-exit-code", "linearizable"),
     "cancel": ("preserve-throttles", "timeout", "all", "topic", "force", "validate-only"),
     "list": ("linearizable", "details"),
+    "move": ("timeout", "validate-only"),
     "rollback": ("force", "timeout", *_MOVE_OPTIONS),
     "forget": (),
     "progress": ("watch",),
@@ -69,6 +71,9 @@ _CONTROLLER_ACTIONS = ("cancel", "list")
 class Options(msgspec.Struct, frozen=True):
     """Values of the command's options, named as on the command line; None, False or empty if an option was not given."""
 
+    move: str | None
+    broker: int | None
+    to: str | None
     rollback: str | None
     forget: str | None
     reassignment_json_file: str | None
@@ -104,7 +109,7 @@ class Options(msgspec.Struct, frozen=True):
         """Return True if the action changes the cluster. --verify removes throttles."""
         if action == "verify":
             return not self.preserve_throttles
-        return action in ("execute", "cancel", "rollback", "forget") and not self.validate_only
+        return action in ("execute", "cancel", "move", "rollback", "forget") and not self.validate_only
 
     def plan(self) -> Plan:
         """Return the plan of --reassignment-json-file. PlanError."""
@@ -138,6 +143,8 @@ def check_usage(given: Collection[str]) -> str:
     action = actions[0]
     if "bootstrap-server" in given and "bootstrap-controller" in given:
         _refuse("Please don't specify both --bootstrap-server and --bootstrap-controller")
+    if action == "move" and not {*_NEEDED["move"]} <= {*given}:
+        _refuse("--move needs --broker ID and --to DIRECTORY")
     for option in _NEEDED[action]:
         if option not in given and not (action == "cancel" and ("all" in given or "topic" in given)):
             _refuse_as_kafka(f'Missing required argument "[{option}]"')
@@ -174,6 +181,7 @@ Examples:
   kraftlab reassign-partitions --verify --reassignment-json-file plan.json
   kraftlab reassign-partitions --execute --reassignment-json-file plan.json \\
       --queue --throttle 1000000 --throttle-ends-with-move --plan-id friday
+  kraftlab reassign-partitions --move orders-0 --broker 0 --to d1
   kraftlab reassign-partitions --list --details
   kraftlab reassign-partitions --rollback friday
   kraftlab reassign-partitions --cancel --all
@@ -190,6 +198,25 @@ Exit codes of --verify and --progress: 0 done, 1 not as planned, 2 still in prog
 )
 @click.option("--cancel", is_flag=True, help="Cancel running reassignments: those in a file, of topics (--topic), or --all.")
 @click.option("--list", "list_", is_flag=True, help="List running reassignments.")
+@click.option(
+    "--move",
+    metavar="PARTITION",
+    shell_complete=complete_partitions,
+    help="Move a partition's replica, for example of orders-0, to another log directory of its broker, without a file.",
+)
+@click.option(
+    "--broker",
+    type=click.IntRange(min=0),
+    metavar="ID",
+    shell_complete=complete_brokers,
+    help="With --move: the replica's broker.",
+)
+@click.option(
+    "--to",
+    metavar="DIRECTORY",
+    shell_complete=complete_directories,
+    help="With --move: the log directory, by its path or the last part of it, for example d1. The present one ends a move.",
+)
 @click.option(
     "--rollback",
     metavar="PLAN",
@@ -248,7 +275,9 @@ Exit codes of --verify and --progress: 0 done, 1 not as planned, 2 still in prog
     help="With --cancel: even if a partition loses its leader. With --rollback: also partitions that have moved again since.",
 )
 @click.option(
-    "--validate-only", is_flag=True, help="With --execute, --cancel or --rollback: show the changes without making them."
+    "--validate-only",
+    is_flag=True,
+    help="With --execute, --move, --cancel or --rollback: show the changes without making them.",
 )
 @click.option("--if-unchanged", is_flag=True, help="With --execute: refuse partitions that changed after this command read them.")
 @click.option("--queue", is_flag=True, help="Queue moves until slots are free (reassignment.max.moves.per.broker, .per.cluster).")
@@ -273,7 +302,7 @@ Exit codes of --verify and --progress: 0 done, 1 not as planned, 2 still in prog
 @linearizable_option
 @json_option
 def reassign_partitions(as_json: bool, **values: object) -> int:
-    """Reassign partitions: generate, execute, verify, cancel, list, roll back or show progress. Give exactly one action."""
+    """Reassign partitions: generate, execute, verify, cancel, list, move, roll back or show progress. Give exactly one action."""
     action = check_usage(given_options(values))
     options = msgspec.convert(values, Options)
 
@@ -332,6 +361,22 @@ def _execute(client: AdminClient, out: Output, options: Options) -> int:
             "moves": moves,
         }
     )
+    return DONE
+
+
+def _move(client: AdminClient, out: Output, options: Options) -> int:
+    from .one_move import Outcome, find_move
+    from .plan import PlanError, parse_partition
+
+    assert options.broker is not None, "check_usage refuses a move without a broker"
+    try:
+        partition = parse_partition(options.move or "")
+    except PlanError as error:
+        raise WrongUse(f"Error: --move: {error}\nSee: {_HELP}") from None
+    move = find_move(client, partition, options.broker, options.to or "")
+    outcome = Outcome.VALIDATED if options.validate_only else move.start(client, options.timeout_ms / 1000)
+    out.lines(move.lines(outcome))
+    out.result(move.document(outcome))
     return DONE
 
 
@@ -504,6 +549,7 @@ _RUN = {
     "verify": _verify,
     "cancel": _cancel,
     "list": _list,
+    "move": _move,
     "rollback": _rollback,
     "forget": _forget,
     "progress": _progress,

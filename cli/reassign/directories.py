@@ -48,14 +48,14 @@ def check_directories(client: AdminClient, moves: Mapping[TopicPartitionReplica,
             text = f"broker {replica[2]} does not describe its log directories: {described.silent[replica[2]]}"
             refused[replica] = ApiError(ErrorCode.BROKER_NOT_AVAILABLE, text)
         else:
-            fault = _fault(described.brokers[replica[2]], replica, path)
+            fault = refusal(described.brokers[replica[2]], replica, path)
             if fault is not None:
                 refused[replica] = fault
     if refused:
         raise ReassignmentFailed(move_failures(refused))
 
 
-def _fault(broker: BrokerLogDirs, replica: TopicPartitionReplica, path: str) -> ApiError | None:
+def refusal(broker: BrokerLogDirs, replica: TopicPartitionReplica, path: str) -> ApiError | None:
     """Return why a broker would not move its replica to a directory, with the error that it would answer."""
     found = next((each for each in broker.log_dirs if each.log_dir == path), None)
     if found is None:

@@ -20,8 +20,8 @@ from kraftlab.client.results import (
     Reassignment,
 )
 from kraftlab.common.errors import ApiError
+from kraftlab.common.sizes import bytes_text
 
-from ..tables import bytes_text
 from . import text
 from .actions import after_of, describe, partition_errors
 from .directories import ReassignmentFailed, move_directories
@@ -203,9 +203,15 @@ def _state(seen: _Seen, key: TopicPartition, broker: int) -> ReplicaState:
         return ReplicaState("Broker does not host this partition")
     if broker in partition.isr_nodes:
         return ReplicaState(IN_SYNC, 0)
+    if partition.leader_id is None:
+        return ReplicaState("Behind", waits=True, why="the partition has no leader to copy from")
+    if (*key, partition.leader_id) not in seen.logs:
+        return ReplicaState(
+            "Behind", waits=True, why=f"its leader, broker {partition.leader_id}, does not answer; start it again"
+        )
     # A replica with every record that is not in the ISR yet counts as behind by one.
     _, own = seen.logs[*key, broker]
-    _, leader = ("", own) if partition.leader_id is None else seen.logs.get((*key, partition.leader_id), ("", own))
+    _, leader = seen.logs[*key, partition.leader_id]
     if own.log_end_offset < 0:  # Kafka's brokers report sizes only.
         bytes_behind = max(leader.partition_size - own.partition_size, 1)
         return ReplicaState(f"Behind: {bytes_text(bytes_behind)} behind", bytes_behind=bytes_behind)

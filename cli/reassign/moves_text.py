@@ -7,11 +7,14 @@ from functools import partial
 from typing import Any
 
 from kraftlab.client.results import LogDirMove, LogDirMoves, QueuedReassignment, Reassignment, Reassignments
+from kraftlab.common.sizes import bytes_text
 
-from ..tables import aligned, bytes_text, time_text, utc_text
+from ..tables import aligned, time_text, utc_text
 
 ONLY_CONTROLLER = "Only the active controller knows the progress."
 ONLY_SIZES = "Kafka's brokers do not report progress here; --progress compares the sizes of logs."
+_COPYING = {"STARTING", "COPYING", "THROTTLED", "OUT_OF_SYNC"}
+"""States of a replica whose rate and time to go are shown, or will be in a moment. In the others it waits for somebody."""
 NO_MOVES = LogDirMoves((), {})
 
 
@@ -36,8 +39,10 @@ def directory_lines(moves: Sequence[LogDirMove], width_max: int | None = None) -
 
 
 def progress_cells(move: LogDirMove) -> tuple[str, str, str]:
-    """Return bytes left, rate and time to go."""
+    """Return bytes left, rate and time to go; "-" for both while an error keeps the move from copying."""
     left, rate = move.replica.bytes_left, move.replica.bytes_per_second
+    if move.replica.error:
+        return bytes_text(left), "-", "-"
     return (
         bytes_text(left),
         "?" if rate is None else f"{bytes_text(rate)}/s",
@@ -83,7 +88,9 @@ def _at_least(whole: float | None, parts: Iterable[float | None]) -> str:
 
 def _moving_row(name: str, entry: Reassignment) -> tuple[str, ...]:
     whole_rate = entry.bytes_per_second if entry.bytes_done is not None else None
-    rate = _at_least(whole_rate, (replica.bytes_per_second for replica in entry.progress))
+    rate = _at_least(whole_rate, (replica.bytes_per_second or None for replica in entry.progress))
+    waits = any(blocker.state not in _COPYING for blocker in entry.blockers)
+    unknown = "-" if waits else "?"
     return (
         name,
         entry.move_id or "-",
@@ -91,8 +98,8 @@ def _moving_row(name: str, entry: Reassignment) -> tuple[str, ...]:
         _ids(entry.target_replicas),
         _at_least(entry.bytes_done, (replica.bytes_done for replica in entry.progress)),
         _at_least(entry.bytes_left, (replica.bytes_left for replica in entry.progress)),
-        rate if rate == "?" else f"{rate}/s",
-        time_text(entry.eta_ms),
+        unknown if rate == "?" else f"{rate}/s",
+        unknown if entry.eta_ms is None else time_text(entry.eta_ms),
         f"{bytes_text(entry.limit)}/s" if entry.limit is not None else "-",
         entry.initiator or "-",
         entry.reason or "-",

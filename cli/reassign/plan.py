@@ -164,6 +164,14 @@ def parse_topics(data: bytes, name: str = "The file") -> tuple[str, ...]:
     return names
 
 
+def parse_partition(text: str) -> TopicPartition:
+    """Return the topic and the number of `orders-0`. PlanError."""
+    topic, _, number = text.rpartition("-")
+    if not topic or not (number.isascii() and number.isdecimal() and len(number) <= len(str(NUMBER_MAX))):
+        raise PlanError(f"{text!r} is not TOPIC-PARTITION, for example orders-0")
+    return topic, int(number)
+
+
 def parse_brokers(text: str) -> tuple[int, ...]:
     """Return the ids of a --broker-list. PlanError."""
     try:

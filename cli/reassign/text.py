@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from ..tables import aligned, bytes_text, time_text
+from kraftlab.common.sizes import bytes_text
+
+from ..tables import aligned, time_text
 from .plan import ANY, Plan, TopicPartition, TopicPartitionReplica
 
 RUNNING_REFUSAL = (
@@ -150,7 +152,7 @@ def queued_replica_lines(replicas: Mapping[TopicPartitionReplica, str]) -> list[
 def own_throttle_line(rate: int) -> str:
     if not rate:
         return "These moves no longer have a throttle."
-    return f"These moves are limited to {rate} B/s into each broker; the throttle ends with the moves."
+    return f"These moves are limited to {bytes_text(rate)}/s into each broker; the throttle ends with the moves."
 
 
 def preview_lines(
@@ -287,8 +289,8 @@ def verify_lines(
 
 class ReplicaState(msgspec.Struct, frozen=True):
     """A planned replica as `--progress` finds it (KIP-179). `behind` is the number of missing messages, -1 if it is unknown, for
-    example without a replica or an answer; Kafka's brokers report `bytes_behind` in its place. `waits`: the replica does not
-    exist yet. Unknown sizes, rates and ETAs are -1, an unknown `why` is empty."""
+    example without a replica or an answer; Kafka's brokers report `bytes_behind` in its place. `waits`: nothing is
+    copied now. Unknown sizes, rates and ETAs are -1, an unknown `why` is empty."""
 
     status: str
     behind: int = -1
@@ -320,6 +322,8 @@ def progress_table(states: Mapping[TopicPartitionReplica, ReplicaState], width_m
 def _copying(state: ReplicaState) -> tuple[str, str, str]:
     if state.progress is Progress.DONE:
         return "-", "-", ""
+    if state.bytes_per_second < 0 and (state.waits or state.why):
+        return "-", "-", state.why
     rate = f"{bytes_text(state.bytes_per_second)}/s" if state.bytes_per_second >= 0 else "?"
     return rate, time_text(state.eta_ms), state.why
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
+from kraftlab.common.sizes import bytes_text
 from kraftlab.metadata.image import ClusterImage, PartitionImage
 from kraftlab.metadata.records import NO_LEADER
 
@@ -28,6 +29,11 @@ class BlockerState(enum.Enum):
     THROTTLED = "THROTTLED"
     COPYING = "COPYING"
     OUT_OF_SYNC = "OUT_OF_SYNC"
+
+    @property
+    def has_rate(self) -> bool:
+        """True while the replica is being copied, so that the rate of its report is its rate now."""
+        return self in (BlockerState.THROTTLED, BlockerState.COPYING, BlockerState.OUT_OF_SYNC)
 
 
 STARTING_MS = 3_000
@@ -101,7 +107,7 @@ def _state(
         return BlockerState.NOT_FETCHING, f"{subject}: {report.error}"
     if report.bytes_left == 0:
         return BlockerState.OUT_OF_SYNC, f"{subject} has copied its leader's log, and waits to join the ISR"
-    left = f"{report.bytes_left} bytes to go" if report.bytes_left > 0 else "starting"
+    left = f"{bytes_text(report.bytes_left)} to go" if report.bytes_left > 0 else "starting"
     if report.is_throttled:
         return BlockerState.THROTTLED, f"{subject} copies within its throttle, {left}"
     return BlockerState.COPYING, f"{subject} copies, {left}"

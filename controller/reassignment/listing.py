@@ -135,6 +135,7 @@ def _describe_progress(
 ) -> None:
     table = observer.progress
     reports: list[ReplicaReport] = []
+    rates: list[float] = []
     etas: list[int] = []
     lowest: list[int] = []
     age_ms = max(observer.now_ms - described.started_ms, 0)
@@ -147,12 +148,13 @@ def _describe_progress(
         described.blockers.add(broker_id=broker_id, state=why.state.value, text=why.text)
         if report is not None:
             reports.append(report)
-            etas.append(limits.eta_ms(report, limit))
+            rates.append(report.bytes_per_second if why.state.has_rate else -1)
+            etas.append(limits.eta_ms(report, limit) if why.state.has_rate else -1)
             described.progress.add(
                 broker_id=broker_id,
                 bytes_done=report.bytes_done,
                 bytes_left=report.bytes_left,
-                bytes_per_second=report.bytes_per_second,
+                bytes_per_second=rates[-1],
                 eta_ms=etas[-1],
                 reported_ms=report.reported_ms,
             )
@@ -160,7 +162,7 @@ def _describe_progress(
         described.limit = min(lowest)
     if reports and len(reports) == len(described.blockers):
         described.bytes_done = sum(report.bytes_done for report in reports)
-        described.bytes_per_second = sum(report.bytes_per_second for report in reports)
+        described.bytes_per_second = -1 if -1 in rates else sum(rates)
         if all(report.bytes_left >= 0 for report in reports):
             described.bytes_left = sum(report.bytes_left for report in reports)
         if all(eta >= 0 for eta in etas):

@@ -2,8 +2,9 @@
 
 Theory of operation. A broker that fills replicas of running moves, or leads partitions that are queued, reports to the active
 controller every second (`MoveProgressRequest`): bytes held, bytes to go, rate and obstacle of each replica, and the sizes of
-queued partitions. A report replaces the broker's last one as a whole, so the end of a move needs no record here. Reports older
-than a few seconds are ignored. After a failover the new active controller has all reports within a second.
+queued partitions. A report replaces the broker's last one as a whole, so the end of a move needs no record here. The rate of a
+report that is a few seconds old is history, and older reports are ignored. After a failover the new active controller has all
+reports within a second.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from kraftlab.metadata.peer_rpc import MoveProgressRequest
 
 BELIEVED_MS = 10_000
 """Age beyond which a report is ignored."""
+CURRENT_MS = 4_000
+"""Age beyond which its rate is history: several reports are missing."""
 
 
 class ReplicaReport(NamedTuple):
@@ -72,11 +75,14 @@ class MoveProgressTable:
         self._reports = {**self._reports, request.broker_id: _Report(replicas, sizes, now_ms)}
 
     def of(self, key: TopicPartition, broker_id: int, now_ms: int) -> ReplicaReport | None:
-        """Newest valid report of a replica, None if there is none."""
+        """Newest valid report of a replica, None if there is none. The `error` of one that is not current is its age."""
         known = self._reports.get(broker_id)
         if known is None or now_ms - known.reported_ms > BELIEVED_MS or key not in known.replicas:
             return None
-        return self._complete(key, known.replicas[key])
+        report, age_ms = self._complete(key, known.replicas[key]), now_ms - known.reported_ms
+        if age_ms <= CURRENT_MS or report.error:
+            return report
+        return report._replace(error=f"no report for {age_ms // 1000} s; if this lasts, start it again")
 
     def replicas(self, now_ms: int) -> Iterator[tuple[TopicPartition, int, ReplicaReport]]:
         """Every valid report, with its partition and broker."""

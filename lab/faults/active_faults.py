@@ -79,7 +79,7 @@ class ActiveFaults:
 
     def _shown(self, fault: Fault) -> str:
         names = [self._cluster.node(node_id).name for node_id in (fault.node, fault.other) if node_id is not None]
-        return f"{' → '.join(names)} {fault.kind}"
+        return " ".join(filter(None, (" → ".join(names), fault.directory, fault.kind)))
 
     def of(self, kinds: Collection[str], nodes: Collection[int]) -> set[Fault]:
         """The faults of those kinds that concern any of these nodes."""

@@ -8,22 +8,25 @@ command that gave the order still runs.
 from __future__ import annotations
 
 import itertools
+import shlex
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, ClusterUnreachable
 from kraftlab.common.errors import ApiError
+from kraftlab.config.directories import named_directory
+from kraftlab.config.errors import ConfigError
 
 from ..cluster_plan import ClusterError
-from ..links.shape import LinkShape
+from ..links.shape import PLAIN, LinkShape
 from ..processes import exit_text
 from . import full_disk
 from .active_faults import ActiveFaults, InForce
-from .holds import CUT, DARK, DOWN, FULL, LINK_FAULTS, LOSSY, NODE_FAULTS, OFF, PAUSED, SLOW, WRONG_CLOCK, Fault, Link
+from .holds import CUT, DARK, DOWN, FAILED, FULL, LINK_FAULTS, LOSSY, NODE_FAULTS, OFF, PAUSED, SLOW, WRONG_CLOCK, Fault, Link
 from .names import leader_of, resolve
 from .orders import Done, LinkState, NodeState, Order, OrderState, Status
 
@@ -90,20 +93,20 @@ class Breaker:
         """Cut links between two groups, or between one and all others."""
         links = self._links(order, groups)
         how = self._cluster.what_cuts_do(reset=order.reset)
-        return self._put_in_force(order, f"cut {self._shown(order, groups)}: {how}", CUT, links)
+        return self._of_links(order, f"cut {self._shown(order, groups)}: {how}", CUT, links)
 
     def slow(self, order: Order, groups: tuple[Group, ...]) -> Done:
         shape = _shape(delay_ms=order.delay_ms, jitter_ms=order.jitter_ms)
         jitter = f" and up to {order.jitter_ms:g} ms more" if order.jitter_ms else ""
         text = f"slow {self._shown(order, groups)}: {order.delay_ms:g} ms{jitter}"
-        return self._put_in_force(order, text, SLOW, self._links(order, groups), shape)
+        return self._of_links(order, text, SLOW, self._links(order, groups), shape)
 
     def lossy(self, order: Order, groups: tuple[Group, ...]) -> Done:
         shape = _shape(loss=order.loss, duplicate=order.duplicate, reorder=order.reorder)
         chances = {"lost": order.loss, "doubled": order.duplicate, "reordered": order.reorder}
         parts = ", ".join(f"{100 * chance:g}% {what}" for what, chance in chances.items() if chance)
         text = f"lossy {self._shown(order, groups)}: {parts}"
-        return self._put_in_force(order, text, LOSSY, self._links(order, groups), shape)
+        return self._of_links(order, text, LOSSY, self._links(order, groups), shape)
 
     def partition(self, order: Order, groups: tuple[Group, ...]) -> Done:
         links: Links = []
@@ -112,7 +115,7 @@ class Breaker:
                 raise ClusterError(f"{self._names(sorted(both))}: on two sides of the partition; name each node only once")
             links += self._between(one, other)
         shown = " | ".join(self._names(group) for group in groups)
-        return self._put_in_force(order, f"partition {shown}: {self._cluster.what_cuts_do()}", CUT, links)
+        return self._of_links(order, f"partition {shown}: {self._cluster.what_cuts_do()}", CUT, links)
 
     def kill(self, order: Order, groups: tuple[Group, ...]) -> Done:
         return self._of_nodes(order, groups[0], "killed (kill -9)", DOWN)
@@ -123,7 +126,14 @@ class Breaker:
     def pause(self, order: Order, groups: tuple[Group, ...]) -> Done:
         return self._of_nodes(order, self._running(groups[0]), "paused (SIGSTOP)", PAUSED)
 
+    def fail_disk(self, order: Order, groups: tuple[Group, ...]) -> Done:
+        """Let every file call in a log directory of each node fail."""
+        return self._of_directories(order, groups[0], "I/O errors in", FAILED)
+
     def fill_disk(self, order: Order, groups: tuple[Group, ...]) -> Done:
+        """Take the space of a log directory of each node, or of everything that the nodes write."""
+        if order.directory:
+            return self._of_directories(order, groups[0], "no space in", FULL)
         return self._of_nodes(order, self._running(groups[0]), "no space on its disks", FULL)
 
     def clock(self, order: Order, groups: tuple[Group, ...]) -> Done:
@@ -131,36 +141,59 @@ class Breaker:
         return self._of_nodes(order, groups[0], f"clocks run at {order.rate:g} times the rate", WRONG_CLOCK)
 
     def _of_nodes(self, order: Order, nodes: Group, what: str, kind: str) -> Done:
-        return self._put_in_force(order, f"{self._names(nodes)}: {what}", kind, [], nodes=nodes)
+        return self._put_in_force(order, f"{self._names(nodes)}: {what}", [Fault(kind, node_id) for node_id in nodes])
 
-    def _put_in_force(
-        self, order: Order, text: str, kind: str, links: Links, shape: LinkShape | None = None, *, nodes: Group = ()
-    ) -> Done:
+    def _of_directories(self, order: Order, nodes: Group, what: str, kind: str) -> Done:
+        """Let one log directory of each node have a fault."""
+        faults = [Fault(kind, node_id, directory=self._directory(node_id, order.directory)) for node_id in nodes]
+        text = "; ".join(f"{self._names([fault.node])}: {what} {fault.directory}" for fault in faults)
+        return self._put_in_force(order, text, faults)
+
+    def _of_links(self, order: Order, text: str, kind: str, links: Links, shape: LinkShape = PLAIN) -> Done:
+        return self._put_in_force(order, text, [Fault(kind, *link) for link in links], shape)
+
+    def _put_in_force(self, order: Order, text: str, faults: Sequence[Fault], shape: LinkShape = PLAIN) -> Done:
         """Put an order in force, and start its timer."""
         number = next(self._numbers)
-        faults = frozenset([*(Fault(kind, *link) for link in links), *(Fault(kind, node_id) for node_id in nodes)])
         until = None if order.for_ms is None else time.monotonic() + order.for_ms / 1000
-        in_force = InForce(number=number, text=text, shape=shape or LinkShape(), reset=order.reset, rate=order.rate, until=until)
+        in_force = InForce(number=number, text=text, shape=shape, reset=order.reset, rate=order.rate, until=until)
         self._faults.add(in_force, faults)
         if order.for_ms is not None:
             self._timers[number] = timer = threading.Timer(order.for_ms / 1000, self._expire, (number, order.drop))
             timer.daemon = True
             timer.start()
         name = self._cluster.node
-        shown = tuple((name(source).name, name(target).name) for source, target in links)
-        return Done(text, number, tuple(name(node_id).name for node_id in nodes), shown, order.for_ms)
+        return Done(
+            text,
+            number,
+            nodes=tuple(name(fault.node).name for fault in faults if fault.other is None),
+            directories=tuple(fault.directory for fault in faults if fault.directory),
+            next_steps=self._next_steps(faults),
+            links=tuple((name(fault.node).name, name(fault.other).name) for fault in faults if fault.other is not None),
+            undone_after_ms=order.for_ms,
+        )
+
+    def _next_steps(self, faults: Iterable[Fault]) -> tuple[str, ...]:
+        """Return what a person has to do once these faults are over: a broker does not take a directory back by itself."""
+        lines = []
+        for fault in sorted({fault for fault in faults if fault.kind == FAILED}):
+            name, online = self._names([fault.node]), f"log-dirs --online {shlex.quote(fault.directory)} --broker {fault.node}"
+            lines.append(f"then {name} keeps the directory offline until: kraftlab {online}, or: kraftlab cluster restart {name}")
+        return tuple(lines)
 
     def _expire(self, number: int, drop: bool) -> None:
         with self._lock:
             self._timers.pop(number, None)
             over = [order for order in self._faults.orders if order.number == number and not self._closed]
+            held = {fault for order in over for fault in self._faults.holds.held_by(order)}
             try:
                 self._faults.end(over, drop=drop)
             except Exception as error:
                 self._notify(f"could not undo order {number}: {error}")
                 return
-        for order in over:
-            self._notify(f"undone: {order.text}")
+            steps = self._next_steps(held.difference(self._faults.holds))
+        for line in (*(f"undone: {order.text}" for order in over), *steps):
+            self._notify(line)
 
     # -- orders that are over at once ------------------------------------------------------------------------------------
 
@@ -179,16 +212,25 @@ class Breaker:
         still = {in_force.number for in_force in self._faults.orders}
         outcomes = {True: "still in force elsewhere", False: "over"}
         said = "; ".join(f"#{one.number} {one.text} ({outcomes[one.number in still]})" for one in concerned)
-        return Done(f"healed {self._shown(order, groups) if groups else 'everything'}: {said or 'nothing was broken'}")
+        text = f"healed {self._shown(order, groups) if groups else 'everything'}: {said or 'nothing was broken'}"
+        return Done(text, next_steps=self._next_steps(healed))
 
     def resume(self, order: Order, groups: tuple[Group, ...]) -> Done:
         return self._undo((PAUSED,), groups[0], "resumed", "paused")
 
     def free_disk(self, order: Order, groups: tuple[Group, ...]) -> Done:
-        return self._undo((FULL,), groups[0], "has space on its disks", "without space")
+        """Give nodes their space back, or only one log directory of each."""
+        if not order.directory:
+            return self._undo((FULL,), groups[0], "has space on its disks", "without space")
+        named = {self._directory(node_id, order.directory) for node_id in groups[0]}
+        return self._undo((FULL,), groups[0], f"has space in {order.directory}", f"without space in {order.directory}", named)
 
-    def _undo(self, kinds: tuple[str, ...], nodes: Group, what: str, otherwise: str) -> Done:
+    def _undo(
+        self, kinds: tuple[str, ...], nodes: Group, what: str, otherwise: str, directories: Collection[str] | None = None
+    ) -> Done:
         faults = self._faults.of(kinds, nodes)
+        if directories is not None:
+            faults = {fault for fault in faults if fault.directory in directories}
         if not faults:
             raise ClusterError(f"{self._names(nodes)}: not {otherwise}; see: kraftlab cluster status")
         self._faults.forget(faults)
@@ -274,6 +316,16 @@ class Breaker:
             raise ClusterError(f"{self._names(nodes)}: down; start it with: kraftlab cluster restart {self._names(nodes)}")
         return running
 
+    def _directory(self, node_id: int, name: str) -> str:
+        """Return the path of the log directory of that name. ClusterError."""
+        log_dirs = [str(path) for path in self._cluster.log_dirs(node_id)]
+        if not log_dirs:
+            raise ClusterError(f"{self._names([node_id])} has no log directories; name brokers")
+        try:
+            return named_directory(log_dirs, name)
+        except ConfigError as error:
+            raise ClusterError(f"{self._names([node_id])}: {error}") from None
+
     def _names(self, nodes: Iterable[int]) -> str:
         return ",".join(self._cluster.node(node_id).name for node_id in nodes)
 
@@ -327,6 +379,7 @@ ORDERS: dict[str, Kind] = {
     "kill": Kind(Breaker.kill, 1, 1, "one group of names"),
     "power-loss": Kind(Breaker.power_loss, 1, 1, "one group of names"),
     "pause": Kind(Breaker.pause, 1, 1, "one group of names"),
+    "fail-disk": Kind(Breaker.fail_disk, 1, 1, "one group of names"),
     "fill-disk": Kind(Breaker.fill_disk, 1, 1, "one group of names"),
     "clock": Kind(Breaker.clock, 1, 1, "one group of names"),
     "clock-jump": Kind(Breaker.clock_jump, 1, 1, "one group of names", stays=False),

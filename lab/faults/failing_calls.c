@@ -1,13 +1,14 @@
 /* File calls that fail on order, for one process and its children (LD_PRELOAD). failing_calls.py builds and steers it.
 
-   The environment variable KRAFTLAB_FAILING_CALLS names the control file, one page that is mapped into every process:
+   The environment variable KRAFTLAB_FAILING_CALLS names the control file, which is mapped into every process:
 
-       byte 0        1: the rules are valid
-       bytes 8-15    number of calls that have failed
-       from byte 16  rules, one in a line: CALL ERRNO PATTERN
+       byte 0              0: no rules; 1 or 2: the table in force, so that new rules are written beside those in force
+       bytes 8-15          number of calls that have failed
+       from byte 16        table 1, 16 KiB: rules, one in a line: CALL ERRNO PATTERN
+       from byte 16 + 16K  table 2
 
-   A call of that kind fails with that errno if a path of it matches the pattern (fnmatch, "*" matches "/" too). For writes, errno 0
-   means a short write: half of the bytes. While no rule is valid a call costs one look at that byte. */
+   A call of that kind ("*": of any) fails with that errno if a path of it matches the pattern (fnmatch, "*" matches "/" too). For
+   writes, errno 0 means a short write: half of the bytes. Without rules a call costs one look at byte 0. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -25,7 +26,9 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#define PAGE 4096
+#define TABLES_AT 16
+#define TABLE (16 * 1024)
+#define PAGE (TABLES_AT + 2 * TABLE)
 #define NO_RULE -1
 
 static volatile unsigned char *page;
@@ -46,13 +49,16 @@ __attribute__((constructor)) static void map_page(void)
 /* Returns the errno of the first rule that matches, NO_RULE if there is none. */
 static int find_rule(const char *call, const char *path)
 {
-    char rules[PAGE];
-    memcpy(rules, (const void *)(page + 16), PAGE - 16);
-    rules[PAGE - 16] = 0;
+    char rules[TABLE + 1];
+    unsigned char table = page[0];
+    if (table == 0)
+        return NO_RULE;
+    memccpy(rules, (const void *)(page + TABLES_AT + (table - 1) * TABLE), 0, TABLE);
+    rules[TABLE] = 0;
     char *rest = rules;
     for (char *line = strsep(&rest, "\n"); line != NULL; line = strsep(&rest, "\n")) {
         char *name = strsep(&line, " "), *number = strsep(&line, " ");
-        if (number == NULL || line == NULL || strcmp(name, call) != 0 || fnmatch(line, path, 0) != 0)
+        if (number == NULL || line == NULL || (strcmp(name, "*") != 0 && strcmp(name, call) != 0) || fnmatch(line, path, 0) != 0)
             continue;
         atomic_fetch_add((_Atomic unsigned long *)(page + 8), 1);
         return atoi(number);
@@ -221,6 +227,22 @@ ssize_t sendfile64(int socket, int source, off64_t *from, size_t size)
     REAL(sendfile64);
     FAIL(rule_for("read", source));
     return real(socket, source, from, size);
+}
+
+/* Space for later writes. posix_fallocate returns its error. */
+
+int posix_fallocate(int descriptor, off_t offset, off_t size)
+{
+    REAL(posix_fallocate);
+    int number = rule_for("write", descriptor);
+    return number > 0 ? number : real(descriptor, offset, size);
+}
+
+int posix_fallocate64(int descriptor, off64_t offset, off64_t size)
+{
+    REAL(posix_fallocate64);
+    int number = rule_for("write", descriptor);
+    return number > 0 ? number : real(descriptor, offset, size);
 }
 
 int ftruncate(int descriptor, off_t size)

@@ -7,17 +7,20 @@ off. Then its faults are set again, since a process loses them when it ends.
 
 from __future__ import annotations
 
+import errno
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from ..links.shape import LinkShape
 from . import full_disk
-from .holds import CUT, DARK, FULL, NODE_FAULTS, PAUSED, Fault, Holder, Holds, Link
+from .holds import CUT, DARK, FAILED, FULL, NODE_FAULTS, PAUSED, Fault, Holder, Holds, Link
 
 Group = TypeVar("Group", bound=Hashable)
 Step = tuple[Collection[Fault], Callable[[], object]]
+DIRECTORY_ERRORS = {FULL: errno.ENOSPC, FAILED: errno.EIO}
+"""Errors of file calls by the kind of fault; a directory with several faults has the last of them."""
 
 
 class SteerableClock(Protocol):
@@ -55,6 +58,8 @@ class BreakableCluster(Protocol):
 
     def shape_links(self, links: list[Link], shape: LinkShape) -> None: ...
 
+    def fail_directories(self, errors: Mapping[str, int]) -> None: ...
+
 
 class Power(Protocol):
     """Disks of nodes that can lose their power, such as those of `LocalCluster`."""
@@ -76,6 +81,9 @@ class FaultSteps(Generic[Holder]):
         dark = [fault for fault in faults if fault.kind == DARK and fault in self._holds]
         if dark and self._power is not None:
             yield dark, partial(self._power.lose_power, [fault.node for fault in dark])
+        in_directories = [fault for fault in faults if fault.directory]
+        if in_directories:
+            yield in_directories, partial(self._cluster.fail_directories, self._errors_by_directory())
         for kind in NODE_FAULTS:
             for fault in faults:
                 if fault.kind == kind:
@@ -108,6 +116,10 @@ class FaultSteps(Generic[Holder]):
         holder = self._holds.newest(cut)
         return holder is not None and holder.reset
 
+    def _errors_by_directory(self) -> dict[str, int]:
+        held = [fault for fault in self._holds if fault.directory]
+        return {fault.directory: number for kind, number in DIRECTORY_ERRORS.items() for fault in held if fault.kind == kind}
+
     def _node_calls(self, fault: Fault) -> Iterator[Callable[[], object]]:
         cluster, node = self._cluster, fault.node
         is_wanted, pid = fault in self._holds, cluster.pid(node)
@@ -125,7 +137,7 @@ class FaultSteps(Generic[Holder]):
                 yield partial(cluster.pause_node if is_wanted else cluster.resume_node, node)
             case "wrong clock":
                 yield lambda: cluster.clock(node).run_at(self._holds.rate(node))
-            case "full" if pid is not None:
+            case "full" if pid is not None and not fault.directory:
                 yield partial(full_disk.fill if is_wanted else full_disk.free, pid)
 
 

@@ -17,8 +17,8 @@ import msgspec
 from ..links.shape import PLAIN, LinkShape
 
 CUT, SLOW, LOSSY, DARK, DOWN, PAUSED, FULL = "cut", "slow", "lossy", "dark", "down", "paused", "full"
-WRONG_CLOCK = "wrong clock"
-NODE_FAULTS = (DARK, DOWN, PAUSED, FULL, WRONG_CLOCK)
+FAILED, WRONG_CLOCK = "failed", "wrong clock"
+NODE_FAULTS = (DARK, DOWN, PAUSED, FAILED, FULL, WRONG_CLOCK)
 LINK_FAULTS = (CUT, SLOW, LOSSY)
 OFF = (DARK, DOWN)
 """Nodes with one of these do not run."""
@@ -28,11 +28,14 @@ Link = tuple[int, int]
 
 
 class Fault(NamedTuple):
-    """`other` is the target of a link from `node`, None for a fault of the node itself."""
+    """`other` is the target of a link from `node`, None for a fault of the node itself. `directory` is the path of a log
+    directory, "" for a fault of the whole node.
+    """
 
     kind: str
     node: int
     other: int | None = None
+    directory: str = ""
 
     @property
     def link(self) -> Link:

@@ -28,6 +28,7 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reorder: float = 0.0
     rate: float = 1.0
     jump_ms: float = 0.0
+    directory: str = ""
 
 
 class NodeState(msgspec.Struct, frozen=True):
@@ -75,11 +76,15 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True, tag="done", omit_defaults=True):
-    """An order was executed. `text` describes it; `number` is that of an order that stays in force."""
+    """An order was executed. `text` describes it; `number` is that of an order that stays in force. `directories` are its log
+    directories; `next_steps` are lines about what a person has to do after the fault.
+    """
 
     text: str
     number: int | None = None
     nodes: tuple[str, ...] = ()
+    directories: tuple[str, ...] = ()
+    next_steps: tuple[str, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
     undone_after_ms: float | None = None
     status: Status | None = None

@@ -6,22 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from kraftlab.cli.tables import aligned
+from kraftlab.common.sizes import bytes_text
 
 from .goals import DISK_CAPACITY_SHARE, GOALS, NOT_DONE, band_of_counts
 from .plan import BrokerLoad, PartitionMove, Plan, Reason
 from .scenarios import Summary
 from .waves import Wave
 
-_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 SHOWN_BROKERS = 12
-
-
-def size(amount: float) -> str:
-    """Return bytes with a unit, in thousands, as Kafka's throttles and disks count them."""
-    value, unit = float(amount), 0
-    while abs(value) >= 999.95 and unit < len(_UNITS) - 1:
-        value, unit = value / 1000, unit + 1
-    return f"{value:.1f} {_UNITS[unit]}" if unit else f"{value:.0f} B"
 
 
 def duration(seconds: float) -> str:
@@ -131,8 +123,8 @@ def plan_lines(plan: Plan) -> list[str]:
         f"plan {plan.plan_id}  (solver: {plan.solver}, as of metadata offset {plan.as_of_offset})"
         if plan.as_of_offset >= 0
         else f"plan {plan.plan_id}  (solver: {plan.solver})",
-        f"moves {plan.replica_moves} replicas, {size(plan.bytes_moved)} (a plan that met every goal would copy at "
-        f"least {size(plan.lower_bound_bytes)}), between directories {plan.intra_moves}, {size(plan.intra_bytes)}; "
+        f"moves {plan.replica_moves} replicas, {bytes_text(plan.bytes_moved)} (a plan that met every goal would copy at "
+        f"least {bytes_text(plan.lower_bound_bytes)}), between directories {plan.intra_moves}, {bytes_text(plan.intra_bytes)}; "
         f"{plan.leader_changes} preferred leaders change; {plan.waves} waves",
         "",
         *goal_lines(plan),
@@ -173,7 +165,7 @@ def broker_lines(brokers: Iterable[BrokerLoad]) -> list[str]:
         (
             str(load.id),
             load.rack,
-            f"{size(load.bytes_before)} → {size(load.bytes_after)}",
+            f"{bytes_text(load.bytes_before)} → {bytes_text(load.bytes_after)}",
             f"{load.replicas_before} → {load.replicas_after}",
             f"{load.leaders_before} → {load.leaders_after}",
         )
@@ -207,7 +199,7 @@ def move_lines(plan: Plan, moves: Iterable[PartitionMove]) -> list[str]:
     sentences = Sentences(plan)
     lines = []
     for move in moves:
-        amount = f", {size(move.size_bytes)} a replica" if move.size_bytes else ""
+        amount = f", {bytes_text(move.size_bytes)} a replica" if move.size_bytes else ""
         lines.append(f"{move.name}: {_list(move.before)} → {_list(move.after)}{amount}, wave {move.wave}")
         lines += [f"  {sentences.of(why)}" for why in move.why]
     return lines
@@ -220,10 +212,10 @@ def wave_lines(waves: Iterable[Wave]) -> list[str]:
             str(wave.wave),
             str(wave.partitions),
             str(wave.replica_moves),
-            size(wave.bytes),
-            f"{wave.intra_moves}, {size(wave.intra_bytes)}",
+            bytes_text(wave.bytes),
+            f"{wave.intra_moves}, {bytes_text(wave.intra_bytes)}",
             str(wave.leader_changes),
-            f"{wave.busiest_broker}: {size(wave.busiest_bytes)}" if wave.busiest_bytes else "",
+            f"{wave.busiest_broker}: {bytes_text(wave.busiest_bytes)}" if wave.busiest_bytes else "",
             duration(wave.seconds) if wave.seconds is not None else "",
         )
         for wave in waves
@@ -240,8 +232,8 @@ def summary_lines(summaries: Iterable[Summary]) -> list[str]:
         (
             one.scenario,
             str(one.replica_moves),
-            size(one.bytes_moved),
-            size(one.lower_bound_bytes),
+            bytes_text(one.bytes_moved),
+            bytes_text(one.lower_bound_bytes),
             f"{one.disk_least:.2f} … {one.disk_most:.2f}",
             f"{one.replicas_least:.2f} … {one.replicas_most:.2f}",
             one.problem or one.unmet,

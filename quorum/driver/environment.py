@@ -104,6 +104,6 @@ class Environment(NamedTuple):
     clock: Clock
 
 
-def this_machine() -> Environment:
-    """Return the real environment."""
-    return Environment(TCP, DiskThreads(), random.Random(), MachineClock())
+def this_machine(network: Network = TCP) -> Environment:
+    """Return the real environment, with another network between nodes if given."""
+    return Environment(network, DiskThreads(), random.Random(), MachineClock())

@@ -24,7 +24,7 @@ from kraftlab.common.decoding import Decoder
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ErrorCode
 from kraftlab.common.signal import Answer
-from kraftlab.wire.senders import check_sender
+from kraftlab.wire.senders import CONTROLLER, check_sender
 from kraftlab.wire.transport import (
     NewerGeneration,
     PeerAnswer,
@@ -195,6 +195,8 @@ class PeerDesk:
             self._goodbyes.discard(correlation)
             if not self._goodbyes:
                 self._goodbyes_answered.set()
+        if isinstance(answer, PeerAnswer | NewerGeneration) and answer.role not in (None, CONTROLLER):
+            answer = PeerUnreachable(f"a {answer.role or 'client'} answers at {endpoint}, not a controller")
         if isinstance(answer, PeerAnswer):
             if destination in (ANYBODY, answer.source.node_id):
                 self._addresses.note_member(endpoint, answer.source.node_id)

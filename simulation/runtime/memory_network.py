@@ -230,6 +230,7 @@ class MemoryWire:
     """`kraftlab.wire.network.Wire`."""
 
     takes_files = True
+    peer = None
 
     def __init__(self, out: Pipe, into: Pipe) -> None:
         self._out, self._in = out, into

@@ -17,6 +17,7 @@ from kraftlab.lab import LocalCluster
 from kraftlab.records.record_batch import Record, build_batch, validate
 
 from ..helpers.commands import plan_file, run_command, until
+from ..helpers.waiting import wait_until
 
 CLUSTER = (1, 3, 2)
 DATA_BYTES = 2_000_000
@@ -103,6 +104,24 @@ def test_a_move_between_log_directories_runs_and_is_dropped(run: Run, cluster: L
     assert run("reassign-partitions", "--verify", *of_plan)[0] == 2
     assert run("reassign-partitions", "--cancel", *of_plan)[0] == 0
     assert run("log-dirs", "--moves") == (0, "No replica is being filled.\n")
+
+
+def test_one_replica_is_moved_by_its_name_to_the_name_of_a_directory(run: Run, cluster: LocalCluster) -> None:
+    make_topic(cluster, "by-name-1", [0], DATA_BYTES)
+    [replica] = json.loads(run("log-dirs", "--replicas", "--partition-list", "by-name-1-0", "--json")[1])["replicas"]
+    home = Path(replica["current_log_dir"])
+    [other] = {*cluster.log_dirs(0)} - {home}
+    move = ("reassign-partitions", "--move", "by-name-1-0", "--broker", "0", "--to")
+    code, said = run(*move, other.name)
+    assert (code, said.splitlines()[0].strip()) == (
+        *(0, f"Successfully started moving log directory to {other} for replica by-name-1-0 with broker 0"),
+    )
+    watch = next(line.partition("kraftlab ")[2] for line in said.splitlines() if line.startswith("Watch it: "))
+    assert run(*watch.split())[0] == 0
+    already = f"Replica by-name-1-0 on broker 0 is in log directory {other} already.\n"
+    wait_until(lambda: run(*move, other.name) == (0, already), "it is there")
+    code, said = run("reassign-partitions", "--move", "by-name-1-0", "--broker", "1", "--to", other.name)
+    assert code == 1 and "by-name-1-0 has no replica on broker 1; its brokers are 0." in said
 
 
 @pytest.mark.parametrize(

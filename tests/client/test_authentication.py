@@ -10,6 +10,7 @@ import pytest
 import trio
 from google.protobuf.message import Message
 
+from kraftlab.access.logins import UserLogin
 from kraftlab.access.users import Users
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client.admin import AdminClient
@@ -36,7 +37,7 @@ class Guarded:
         self._token = trio.lowlevel.current_trio_token()
         with self._stop:
             async with trio.open_nursery() as nursery:
-                server = AdminServer(self._answer, "127.0.0.1", 0, users=Users({"alice": "secret"}))
+                server = AdminServer(self._answer, "127.0.0.1", 0, login=UserLogin(Users({"alice": "secret"})))
                 self.port = await nursery.start(server.serve)
                 self._serving.set()
 

@@ -56,6 +56,9 @@ SEEN: dict[str, dict[str, tuple[str, ...]]] = {
     "broker/api/test_topic_creation.py": {
         "test_a_topic_that_a_client_asks_for_is_created_unless_that_is_switched_off": ("auto.create.topics.enable",),
     },
+    "gateway/test_secured_listener.py": {
+        "test_a_failed_login_is_answered_after_a_delay": ("connection.failed.authentication.delay.ms",),
+    },
     "gateway/test_listener.py": {
         "test_an_address_can_have_a_limit_of_its_own": ("max.connections.per.ip.overrides",),
         "test_an_idle_connection_is_closed": ("connections.max.idle.ms",),
@@ -148,6 +151,42 @@ SEEN: dict[str, dict[str, tuple[str, ...]]] = {
             "log.roll.jitter.hours",
         ),
         "test_the_rate_of_moves_has_two_names": ("intra.broker.throttled.rate",),
+    },
+    "config/test_listener_security.py": {
+        "test_tls_is_as_each_key_says": (
+            "ssl.allow.dn.changes",
+            "ssl.allow.san.changes",
+            "ssl.cipher.suites",
+            "ssl.client.auth",
+            "ssl.enabled.protocols",
+            "ssl.endpoint.identification.algorithm",
+            "ssl.key.password",
+            "ssl.keystore.certificate.chain",
+            "ssl.keystore.key",
+            "ssl.keystore.location",
+            "ssl.keystore.password",
+            "ssl.keystore.type",
+            "ssl.principal.mapping.rules",
+            "ssl.truststore.certificates",
+            "ssl.truststore.location",
+            "ssl.truststore.password",
+            "ssl.truststore.type",
+        ),
+        "test_logins_have_mechanisms_passwords_and_sessions": (
+            "connections.max.reauth.ms",
+            "sasl.enabled.mechanisms",
+            "sasl.jaas.config",
+            "sasl.server.max.receive.size",
+        ),
+        "test_tokens_are_judged_as_each_key_says": (
+            "sasl.oauthbearer.clock.skew.seconds",
+            "sasl.oauthbearer.expected.audience",
+            "sasl.oauthbearer.expected.issuer",
+            "sasl.oauthbearer.jwks.endpoint.url",
+            "sasl.oauthbearer.scope.claim.name",
+            "sasl.oauthbearer.sub.claim.name",
+        ),
+        "test_nodes_have_other_principals_if_the_file_says_so": ("kraftlab.node.principals",),
     },
     "config/test_models.py": {
         "test_a_broker_file_becomes_typed_values": ("log.dirs",),

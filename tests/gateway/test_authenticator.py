@@ -12,9 +12,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from kraftlab.access.entrance import SaslSettings
 from kraftlab.access.sasl.exchange import Challenge, Exchange, Failure, Result, Success, Unavailable
 from kraftlab.access.sasl.plain import INVALID, Plain
-from kraftlab.gateway.authenticator import Action, Answer, Authenticator, ConnectionEnd, SaslSettings, Serve
+from kraftlab.gateway.authenticator import Action, Answer, Authenticator, ConnectionEnd, Serve
 from kraftlab.messages.catalog import response_class
 from kraftlab.messages.reading import read
 from kraftlab.wire.parts import joined

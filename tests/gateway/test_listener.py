@@ -42,8 +42,10 @@ class StubDoor:
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
+        self.principals: list[str] = []
 
     async def answer(self, request: KafkaRequest, caller: Caller) -> Sequence[Part] | None:
+        self.principals.append(caller.principal)
         return await self._answer(request)
 
     def unsupported(self, head: Header) -> Sequence[Part]:

@@ -19,11 +19,12 @@ from typing import Any, NamedTuple
 import jwt
 import pytest
 
+from kraftlab.access.entrance import SaslSettings
 from kraftlab.access.sasl.exchange import Exchange
 from kraftlab.access.sasl.oauthbearer import OAuthBearer, TokenRules, load
 from kraftlab.access.sasl.plain import Plain
 from kraftlab.access.sasl.scram import HASHES, Scram, keys
-from kraftlab.gateway.authenticator import Action, Answer, Authenticator, ConnectionEnd, SaslSettings, Serve
+from kraftlab.gateway.authenticator import Action, Answer, Authenticator, ConnectionEnd, Serve
 from kraftlab.messages.generated.sasl_authenticate_response import SaslAuthenticateResponse
 from kraftlab.messages.generated.sasl_handshake_response import SaslHandshakeResponse
 from kraftlab.messages.reading import read

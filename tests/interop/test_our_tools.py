@@ -12,6 +12,7 @@ import pytest
 from kraftlab.cli.connection import SERVERS_VARIABLE
 
 from ..helpers.commands import plan_file, run_command, until
+from ..helpers.waiting import wait_until
 from .apache_kafka import CLUSTER_ID, CONTROLLER_ID, PASSWORD, ApacheKafka
 from .conftest import JARS, JAVA_OPTIONS, KafkaTools
 
@@ -93,6 +94,18 @@ def test_a_replica_moves_between_log_directories_and_a_move_is_dropped(run: Run,
     assert run("reassign-partitions", "--execute", *of_plan)[0] == 0
     until(run, 0, "reassign-partitions", "--verify", *of_plan)
     assert other in run("log-dirs", "--replicas", "--topic-list", "dirs")[1]
+
+
+def test_one_replica_is_moved_by_the_name_of_a_directory(run: Run, real: ApacheKafka) -> None:
+    fill(real, run, "by-name-1", "0")
+    [replica] = json.loads(run("log-dirs", "--replicas", "--partition-list", "by-name-1-0", "--json")[1])["replicas"]
+    home = replica["current_log_dir"]
+    (other,) = {real.log_dir(0, number) for number in range(2)} - {home}
+    move = ("reassign-partitions", "--move", "by-name-1-0", "--broker", "0", "--to", other.rpartition("/")[2])
+    code, text = run(*move)
+    assert (code, f"Successfully started moving log directory to {other} for replica by-name-1-0" in text) == (0, True)
+    already = f"Replica by-name-1-0 on broker 0 is in log directory {other} already.\n"
+    wait_until(lambda: run(*move) == (0, already), "it is there")
 
 
 def test_topics_change_and_records_are_deleted(run: Run, real: ApacheKafka, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kraftlab.common.errors import ErrorCode
 from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.metadata.peer_rpc import (
     AllocateProducerIdsRequest,
@@ -94,6 +95,21 @@ def test_requests_that_name_nobody_need_a_node_as_sender_unless_they_are_of_clie
         checked(api, 5, request)
         with pytest.raises(PeerError, match="names no node"):
             checked(api, -1, request)
+
+
+@pytest.mark.parametrize("api", ROWS)
+def test_under_tls_only_the_role_of_the_row_sends_a_request(api: int) -> None:
+    """A client is taken where a node is, as far as it names no node; the rights of its principal decide then."""
+    role, made = ROWS[api]
+    taken = {CONTROLLER: {"controller"}, BROKER: {"broker"}}.get(role, {"controller", "broker", ""})
+    for proven in ("controller", "broker", ""):
+        request = PeerRequest(api, 0, ReplicaKey(5), memoryview(b""), "User:x", "host:1", proven)
+        if proven in taken:
+            check_sender(RULES, request, made(5))
+        else:
+            with pytest.raises(PeerError, match=f"only a {role} sends") as caught:
+                check_sender(RULES, request, made(5))
+            assert caught.value.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 def test_no_peer_hands_over_the_leadership() -> None:

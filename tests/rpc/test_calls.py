@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraftlab.client.kafka_calls import SEVERAL
-from kraftlab.rpc.calls import CALLS, LISTENER, Row, check_handlers
+from kraftlab.rpc.calls import CALLS, CONNECTION, LISTENER, Row, check_handlers
 from kraftlab.rpc.methods import METHODS
 
 
@@ -14,7 +14,7 @@ def of_brokers(row: Row) -> bool:
 
 
 def test_every_call_that_is_served_is_a_method_of_the_admin_service_or_of_a_kafka_listener() -> None:
-    assert {api for api, row in CALLS.items() if row.place not in (None, LISTENER)} == METHODS.keys()
+    assert {api for api, row in CALLS.items() if row.place not in (None, LISTENER, CONNECTION)} == METHODS.keys()
     assert all(row.lowest <= row.highest for row in CALLS.values())
 
 

@@ -13,6 +13,7 @@ import pytest
 import trio
 from google.protobuf.message import Message
 
+from kraftlab.access.logins import UserLogin
 from kraftlab.access.users import Users
 from kraftlab.admin.v1 import admin_pb2, admin_pb2_grpc
 from kraftlab.common.endpoint import Endpoint
@@ -116,7 +117,7 @@ async def test_more_calls_than_fit_in_flight_are_all_answered(
 @pytest.fixture
 async def guarded(nursery: trio.Nursery, echo) -> AsyncIterator[grpc.Channel]:
     """A channel to a server that knows alice."""
-    port = await nursery.start(AdminServer(echo, "127.0.0.1", 0, users=Users({"alice": "alice-secret"})).serve)
+    port = await nursery.start(AdminServer(echo, "127.0.0.1", 0, login=UserLogin(Users({"alice": "alice-secret"}))).serve)
     channel = grpc.insecure_channel(f"127.0.0.1:{port}")
     yield channel
     await trio.to_thread.run_sync(channel.close)

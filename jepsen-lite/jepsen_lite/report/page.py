@@ -17,6 +17,8 @@ import jinja2
 import markupsafe
 import msgspec
 
+from kraftlab.common.sizes import bytes_text
+
 from ..store import LEAST_RUN, SHRUNK, RunDirectory, replace_file
 from . import content, words
 from .content import RunReport
@@ -105,7 +107,7 @@ def template(name: str) -> jinja2.Template:
         seconds=words.seconds,
         moment=words.moment,
         rate=words.rate,
-        size=words.size,
+        size=bytes_text,
         word=words.word_of,
         validity=words.validity,
         details=content.details,

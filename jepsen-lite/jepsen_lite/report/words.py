@@ -139,16 +139,6 @@ def rate(per_second: float) -> str:
     return f"{per_second:,.1f}"
 
 
-def size(count: int) -> str:
-    """Return a number of bytes for people."""
-    value = float(count)
-    for unit in ("B", "KiB", "MiB"):
-        if value < 1024:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} GiB"
-
-
 def ordinal(number: int) -> str:
     """Return an ordinal number: `2nd`, `11th`, `23rd`."""
     teens = 10 < number % 100 < 14

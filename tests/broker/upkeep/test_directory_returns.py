@@ -4,6 +4,7 @@ that happened meanwhile is undone.
 
 from __future__ import annotations
 
+import errno
 import shutil
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from kraftlab.simulation.crash_images.world import on_the_loop
 
 from ...helpers.waiting import eventually
 from ..conftest import Broker, batch, same_data
+from ..log.conftest import failing
 
 
 async def lost(world: Any, broker: Broker, number: int = 0, *, leader: int = 1) -> Path:
@@ -261,6 +263,22 @@ async def test_another_disk_in_its_place_does_not_come_back(autojump_clock: Any,
     assert await brokers[0].bring_back(bad_dir) == ["serve t-0"]
     with pytest.raises(LogDirUnusable, match="is not offline"):
         brokers[0].logs.open_again(bad_dir)
+
+
+async def test_a_disk_that_still_fails_stays_offline_and_names_the_next_step(
+    autojump_clock: Any, world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brokers = await world.add_brokers(2)
+    await world.create_topic("t", [1, 0])
+    bad_dir = await lost(world, brokers[0])
+    with monkeypatch.context() as patched:
+        patched.setattr(meta_properties, "check_formatted", failing(errno.EIO))
+        with pytest.raises(
+            LogDirUnusable, match=r"failed: .*Input/output error; it stays offline until its disk is repaired and"
+        ):
+            await brokers[0].bring_back(bad_dir)
+    assert bad_dir in brokers[0].logs.offline_dirs
+    assert await brokers[0].bring_back(bad_dir) == ["serve t-0"]
 
 
 async def test_a_directory_may_fail_and_come_back_again_and_again(autojump_clock: Any, world: Any) -> None:

@@ -9,8 +9,9 @@ from click.shell_completion import BashComplete
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.cli import main
+from kraftlab.client.entries import read
 from kraftlab.client.groups import ListedGroup
-from kraftlab.client.results import AllLogDirs, BrokerLogDirs, log_dirs_of
+from kraftlab.client.results import AllLogDirs, BrokerLogDirs, log_dirs_of, topics_of
 
 AT = "127.0.0.1:9092"
 
@@ -32,7 +33,8 @@ class Cluster:
         pass
 
     def describe_topics(self) -> Any:
-        return dict.fromkeys(("orders", "clicks", "odd"))
+        topics = [pb.DescribedTopic(name=name, partitions=[pb.DescribedPartition()]) for name in ("orders", "clicks", "odd")]
+        return read(pb.DescribeTopicPartitionsResponse(topics=topics), topics_of)
 
     def list_consumer_groups(self) -> Any:
         return [ListedGroup(name, "Empty", "classic") for name in ("readers", "billing")]
@@ -43,7 +45,9 @@ class Cluster:
     def list_partition_reassignments(self) -> Any:
         return pb.ListPartitionReassignmentsResponse(plans=[pb.ReassignmentPlan(plan_id="friday")])
 
-    def all_log_dirs(self, wanted: Any, *, timeout_ms: int) -> Any:
+    def all_log_dirs(self, wanted: Any, *, brokers: list[int] | None = None, timeout_ms: int) -> Any:
+        if brokers == [7]:
+            return AllLogDirs({}, {7: "there is no such broker"})
         response = pb.DescribeLogDirsResponse(results=[pb.LogDirResult(log_dir=path) for path in ("/data/d1", "/data/d0", "/x")])
         return AllLogDirs({0: BrokerLogDirs(0, log_dirs_of(response), None)}, {})
 
@@ -78,6 +82,15 @@ def test_topics_are_offered_by_their_beginning(line: str, names: list[str]) -> N
 def test_log_directories_are_offered() -> None:
     for option in ("--describe --dir-list", "--broker 0 --online"):
         assert offered(f"log-dirs --bootstrap-server {AT} --user alice {option}", "/d") == ["/data/d0", "/data/d1"]
+
+
+def test_partitions_brokers_and_directories_of_a_move_are_offered() -> None:
+    line = f"reassign-partitions --bootstrap-server {AT} --user alice --move"
+    assert offered(line, "o") == ["odd-0", "orders-0"]
+    assert offered(f"{line} orders-0 --broker") == ["2", "11"]
+    assert offered(f"{line} orders-0 --broker 2 --to", "d") == ["d0", "d1"]
+    assert offered(f"{line} orders-0 --broker 2 --to", "/d") == ["/data/d0", "/data/d1"]
+    assert offered(f"{line} orders-0 --broker 7 --to") == []
 
 
 def test_plans_groups_brokers_and_features_are_offered() -> None:

@@ -61,5 +61,5 @@ def test_status_lists_faults_their_remaining_time_and_waiting_messages() -> None
         "Healthy.",
         "",
         "Waiting messages:",
-        "  broker-1 → controller-3000: 512 bytes",
+        "  broker-1 → controller-3000: 512 B",
     ]

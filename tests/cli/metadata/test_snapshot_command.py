@@ -41,9 +41,9 @@ def write(path: Path, position: OffsetAndEpoch) -> None:
 def test_the_table_is_oldest_first_and_tab_separated() -> None:
     views = [SnapshotView(40, 2, 300, 1_700_000_000_123), SnapshotView(4711, 11, 12345, None)]
     assert snapshot_lines(views) == [
-        "EndOffset\tEpoch\tBytes\tLastContainedLogTime    \tFile                                      \t",
-        "40       \t2    \t300  \t2023-11-14T22:13:20.123Z\t00000000000000000040-0000000002.checkpoint\t",
-        "4711     \t11   \t12345\t-                       \t00000000000000004711-0000000011.checkpoint\t",
+        "EndOffset\tEpoch\tSize    \tLastContainedLogTime    \tFile                                      \t",
+        "40       \t2    \t300 B   \t2023-11-14T22:13:20.123Z\t00000000000000000040-0000000002.checkpoint\t",
+        "4711     \t11   \t12.1 KiB\t-                       \t00000000000000004711-0000000011.checkpoint\t",
     ]
     assert snapshot_lines([]) == ["There are no snapshots."]
 

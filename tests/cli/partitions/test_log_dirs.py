@@ -101,8 +101,7 @@ def test_directories_are_a_table_with_totals_moves_copies_and_reasons(capsys: py
         "t-1      0       leader  /d0  2.0 MiB   1.0 MiB/s  2s   -    -          -",
         "2 replicas, 12.0 MiB left, 5.0 MiB/s, 2s to go",
         "",
-        "Broker 0 has a copy of u-3 (9 bytes, offsets up to 4; "
-        "kept, since the replica's own log may be on an offline disk): /d1/u-3",
+        "Broker 0 has a copy of u-3 (9 B, offsets up to 4; kept, since the replica's own log may be on an offline disk): /d1/u-3",
         "Broker 1 is fenced and was not asked; --broker-list asks it all the same.",
     ]
     assert (code, err.splitlines()[0]) == (1, "Broker 2 is missing here: is down")
@@ -123,8 +122,8 @@ def test_replicas_in_doubt_are_counted_and_the_next_step_names_the_longest_copy(
     _, out, _ = run(capsys, "--describe", "--format", "table")
     assert "online, 1 in doubt" in out.splitlines()[1]
     assert out.splitlines()[5:9] == [
-        "Broker 0 has a copy of u-3 (9 bytes, offsets up to 4; no topic id): /d0/u-3",
-        "Broker 1 has a copy of u-3 (9 bytes, offsets up to 7; no topic id): /d0/u-3",
+        "Broker 0 has a copy of u-3 (9 B, offsets up to 4; no topic id): /d0/u-3",
+        "Broker 1 has a copy of u-3 (9 B, offsets up to 7; no topic id): /d0/u-3",
         "Broker 2 has no directory /d0/u-3 of u-3: its directory is missing",
         "u-3 is in doubt and offline on brokers 0,1,2. Once another replica leads, it is filled again by itself. If none leads, "
         "promote the copy on broker 1, whose log end offset 7 is the highest: kraftlab log-dirs --promote u-3 --broker 1",
@@ -175,7 +174,7 @@ def test_filters_go_to_the_brokers(capsys: pytest.CaptureFixture[str]) -> None:
         (("--describe", "--topic-list", "nope"), "ERROR: The given topics do not exist from --topic-list: nope"),
         (("--moves", "--partition-list", "nope-1"), "ERROR: The given topics do not exist from --partition-list: nope"),
         (("--moves", "--partition-list", "t-7"), "ERROR: The given partitions do not exist from --partition-list: t-7"),
-        (("--moves", "--partition-list", "t"), "ERROR: 't' in --partition-list is not TOPIC-PARTITION, for example orders-0"),
+        (("--moves", "--partition-list", "t"), "ERROR: --partition-list: 't' is not TOPIC-PARTITION, for example orders-0"),
         (
             ("--describe", "--broker-list", "0,9"),
             "ERROR: The given brokers do not exist from --broker-list: 9. Current existent brokers: 0,1",

@@ -283,6 +283,25 @@ def test_progress_and_verify_agree_on_a_move_between_directories(cluster: Any, s
     assert Verification(cluster, TO_D1).progress() is progress
 
 
+@pytest.mark.parametrize(
+    ("leader", "why"),
+    [(None, "the partition has no leader to copy from"), (7, "its leader, broker 7, does not answer; start it again")],
+)
+def test_progress_of_a_replica_whose_leader_is_down_names_the_leader_and_no_rate(leader: int | None, why: str) -> None:
+    cluster: Any = MovingCluster(None)
+    response = pb.DescribeTopicPartitionsResponse()
+    response.topics.add(name="t").partitions.add(
+        partition_index=0, replica_nodes=[7, 1], isr_nodes=[7], leader_id=-1 if leader is None else leader
+    )
+    cluster.describe_topics = lambda topics: topics_of(response)
+
+    assert progress_table(replica_states(cluster, Plan((Placement("t", 0, (1,), ("any",)),)))) == [
+        "Topic  Partition  Broker  Status  Rate  ETA  Waits for",
+        "-" * (45 + len(why)),
+        f"t      0          1       Behind  -     -    {why}",
+    ]
+
+
 def test_progress_shows_the_rate_and_the_time_of_a_move_between_directories() -> None:
     cluster: Any = MovingCluster(87 * 1024)
     assert progress_table(replica_states(cluster, TO_D1)) == [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,9 +14,11 @@ import pytest
 
 from kraftlab.client import AdminClient, DataClient
 from kraftlab.common.errors import ApiError
+from kraftlab.common.sizes import bytes_text
 from kraftlab.lab import LocalCluster
 from kraftlab.records.record_batch import Record, build_batch
 
+DOCUMENT = Path(__file__).parents[3] / "docs" / "reassignment.md"
 DEADLINE_S = 30.0
 RATE = 200_000
 
@@ -75,10 +78,10 @@ def test_progress_of_a_throttled_move_is_listed_and_the_throttle_can_be_lifted(
     owned = ("--execute", "--reassignment-json-file", path, "--throttle-ends-with-move", "--throttle")
     started = reassign(*owned, str(RATE), "--reason", "test")
     assert started.code == 0
-    assert f"limited to {RATE} B/s" in started.out and "You must run --verify" not in started.out
+    assert f"limited to {bytes_text(RATE)}/s" in started.out and "You must run --verify" not in started.out
     wait_for(lambda: (moves(reassign).get("slow-0", {}).get("bytes_left") or 0) > 0, "bytes are reported")
     seen: list[dict[str, Any]] = []
-    wait_for(lambda: seen.append(moves(reassign)["slow-0"]) or seen[-1]["bytes_per_second"] > 0, "and how fast they come")
+    wait_for(lambda: seen.append(moves(reassign)["slow-0"]) or (seen[-1]["bytes_per_second"] or 0) > 0, "and how fast they come")
     move = seen[-1]
     assert move["eta_ms"] >= 1000 * move["bytes_left"] // RATE
     assert (move["throttle"], move["initiator"], move["reason"]) == (RATE, "User:ANONYMOUS", "test")
@@ -243,6 +246,25 @@ def test_moves_between_directories_are_shown_with_their_progress_and_watched_to_
     watched = run("log-dirs", "--moves", "--topic-list", "disks", "--watch")
     assert (watched.code, watched.out.splitlines()[-1]) == (0, "No replica is being filled.")
     assert [found.log_dir for found in admin.describe_log_dirs(1, [("disks", 0)]) if found.replicas] == [target]
+
+
+def test_the_documented_moves_between_directories_go_as_documented(cluster: LocalCluster, run: Run, tmp_path: Path) -> None:
+    """The two sections of docs/reassignment.md: each command, and the lines below it. "…" stands for other lines."""
+    document = DOCUMENT.read_text().replace("/tmp/lab", str(cluster.directory))
+    section = document.partition("## A plan with log directories")[2].partition("## Fields of a request")[0]
+    plan = tmp_path / "plan.json"
+    plan.write_text(section.partition("```json")[2].partition("```")[0])
+    blocks = re.findall(r"^    \$ kraftlab (.+)\n((?:    [^$\n].*\n)*)", section, re.MULTILINE)
+    for command, below in blocks:
+        ran = run(*command.replace("plan.json", str(plan)).split())
+        assert ran.code == 0, ran
+        expected = [line.strip() for line in below.splitlines()]
+        said = [line.strip() for line in ran.lines]
+        if "…" in expected:
+            assert {*expected} - {"…"} <= {*said}, ran
+        else:
+            assert said == expected
+    assert len(blocks) == 7
 
 
 def test_a_move_between_directories_is_in_progress_everywhere_until_it_ends_and_a_dead_broker_keeps_no_throttle(

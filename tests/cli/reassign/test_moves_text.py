@@ -8,14 +8,23 @@ import pytest
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.cli.reassign import moves_text, text
 from kraftlab.cli.reassign.text import OngoingReassignment, Progress, ReplicaState
-from kraftlab.cli.tables import bytes_text, time_text
+from kraftlab.cli.tables import time_text
 from kraftlab.cli.topics.text import NOT_THE_LAST, factor_lines
-from kraftlab.client.results import LogDirMove, LogDirMoves, LogDirReplica, Reassignments, ReplicaProgress, reassignments_of
+from kraftlab.client.results import (
+    LogDirMove,
+    LogDirMoves,
+    LogDirReplica,
+    MoveBlocker,
+    Reassignments,
+    ReplicaProgress,
+    reassignments_of,
+)
+from kraftlab.common.sizes import bytes_text
 
 
 @pytest.mark.parametrize(
     ("size", "shown"),
-    [(None, "?"), (-1, "?"), (0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 * 1024**3, "5.0 GiB"), (1024**5, "1024.0 TiB")],
+    [(None, "?"), (-1, "?"), (0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 * 1024**3, "5.0 GiB"), (1024**5, "1.0 PiB")],
 )
 def test_bytes_are_shown_in_the_unit_that_reads_best(size: float, shown: str) -> None:
     assert bytes_text(size) == shown
@@ -46,7 +55,7 @@ def listing() -> Reassignments:
         eta_ms=2000,
         limit=1024,
     )
-    moving.blockers.add(broker_id=2, state="THROTTLED", text="broker 2 copies within its throttle, 2048 bytes to go")
+    moving.blockers.add(broker_id=2, state="THROTTLED", text="broker 2 copies within its throttle, 2.0 KiB to go")
     response.queued.add(
         topic="t", partition_index=4, position=1, move_id="70.1", replicas=[1], target_replicas=[2], size_bytes=-1
     )
@@ -62,7 +71,7 @@ def test_details_are_tables_of_moves_blockers_queue_and_plans() -> None:
         "t-3        70.0  1     2   1.0 KiB  2.0 KiB  1.0 KiB/s  2s   1.0 KiB/s  User:a  -",
         "",
         "WAITS FOR  BROKER  STATE      WHY",
-        "t-3        2       THROTTLED  broker 2 copies within its throttle, 2048 bytes to go",
+        "t-3        2       THROTTLED  broker 2 copies within its throttle, 2.0 KiB to go",
         "",
         "QUEUE  PARTITION  MOVE  FROM  TO  SIZE  PRIORITY  WAITS FOR",
         "1      t-4        70.1  1     2   ?     0         its turn",
@@ -81,6 +90,26 @@ def test_a_replica_without_an_answer_does_not_hide_the_others() -> None:
     rows = moves_text.detail_lines(msgspec.structs.replace(listing(), running=(part, none), queued=(), plans=()))
     assert rows[2].split("2  ", 1)[1].split()[:7] == ["≥1.0", "KiB", "≥512", "B", "≥256", "B/s", "?"]
     assert rows[3].split("2  ", 1)[1].split()[:4] == ["?", "?", "?", "?"]
+
+
+def test_a_move_that_waits_for_a_fenced_broker_has_neither_rate_nor_eta() -> None:
+    (moving,) = listing().running
+    stuck = msgspec.structs.replace(
+        moving,
+        bytes_per_second=None,
+        eta_ms=None,
+        progress=(ReplicaProgress(2, 1024, 2048, None, None),),
+        blockers=(MoveBlocker(2, "FENCED", "broker 2 is fenced; start it, or choose another target"),),
+    )
+    lines = moves_text.detail_lines(msgspec.structs.replace(listing(), running=(stuck,), queued=(), plans=()))
+    assert lines == [
+        "",
+        "PARTITION  MOVE  FROM  TO  DONE     LEFT     RATE  ETA  THROTTLE   BY      REASON",
+        "t-3        70.0  1     2   1.0 KiB  2.0 KiB  -     -    1.0 KiB/s  User:a  -",
+        "",
+        "WAITS FOR  BROKER  STATE   WHY",
+        "t-3        2       FENCED  broker 2 is fenced; start it, or choose another target",
+    ]
 
 
 def test_a_table_that_is_wider_than_the_terminal_is_stacked() -> None:
@@ -133,7 +162,7 @@ def test_directory_moves_have_an_eta_and_their_problem() -> None:
         "",
         "REPLICA  BROKER  FROM  TO  LEFT   RATE     ETA  THROTTLE  PROBLEM",
         "t-0      1       /a    /b  100 B  50 B/s   2s   -         -",
-        "t-1      1       /a    /b  9 B    0 B/s    ?    -         disk full",
+        "t-1      1       /a    /b  9 B    -        -    -         disk full",
         "t-2      2       /a    /b  100 B  900 B/s  15s  20 B/s    -",
         "t-3      2       /a    /b  200 B  0 B/s    ?    0 B/s     -",
     ]
@@ -166,7 +195,7 @@ def test_the_table_of_progress_has_rates_and_blockers_during_a_copy() -> None:
         "-" * 88,
         "t      0          0       In sync                     -          -",
         "t      0          1       Behind: 56 messages behind  2.0 KiB/s  3s",
-        "t      0          2       Broker is down              ?          ?    broker 2 is fenced",
+        "t      0          2       Broker is down              -          -    broker 2 is fenced",
     ]
     assert text.overall(states.values()) is Progress.RUNNING, "a broker that is down may come back"
 

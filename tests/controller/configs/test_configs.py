@@ -385,7 +385,8 @@ async def test_the_configs_of_a_broker_that_is_down_are_changed_at_any_broker(cl
             "listener.name.external.log.retention.ms",
             "1",
             40,
-            "listener.name.external.log.retention.ms has no effect: kraftlab has no settings of single listeners; remove it",
+            "listener.name.external.log.retention.ms has no effect: all listeners share log.retention.ms; "
+            "set it without the prefix",
         ),
         (
             "0",

@@ -37,9 +37,9 @@ def report(left: int, throttled: bool = False, error: str = "") -> ReplicaReport
         (cluster(), moving(leader=-1), None, "NO_LEADER", "no leader to copy from; bring a replica that may lead back: broker "),
         (cluster(), moving(), None, "NOT_FETCHING", "has not reported a fetch"),
         (cluster(), moving(), report(9, error="disk full"), "NOT_FETCHING", "disk full"),
-        (cluster(), moving(ONLINE), report(9), "COPYING", "9 bytes to go"),
+        (cluster(), moving(ONLINE), report(9), "COPYING", "9 B to go"),
         (cluster(), moving(), report(-1), "COPYING", "starting"),
-        (cluster(), moving(), report(9, throttled=True), "THROTTLED", "9 bytes to go"),
+        (cluster(), moving(), report(9, throttled=True), "THROTTLED", "9 B to go"),
         (cluster(), moving(), report(0), "OUT_OF_SYNC", "waits to join the ISR"),
     ],
 )

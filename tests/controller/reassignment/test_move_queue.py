@@ -13,6 +13,7 @@ from kraftlab.controller.cluster import directories
 from kraftlab.controller.reassignment import named_changes as kip_179
 from kraftlab.controller.reassignment import reassignments
 from kraftlab.controller.reassignment.blockers import STARTING_MS
+from kraftlab.controller.reassignment.progress import BELIEVED_MS, CURRENT_MS
 from kraftlab.controller.topics import topics
 from kraftlab.metadata.image import EMPTY
 from kraftlab.metadata.peer_rpc import (
@@ -181,9 +182,37 @@ async def test_progress_is_summed_with_the_longest_time_to_go(five: Any) -> None
     [shown] = five.moves().topics[0].partitions
     assert (shown.bytes_done, shown.bytes_left, shown.bytes_per_second, shown.eta_ms) == (700, 1300, 350.0, 8000)
     assert [(blocker.broker_id, blocker.state) for blocker in shown.blockers] == [(1, "THROTTLED"), (2, "COPYING")]
-    five.clock.now_ms += 60_000
+    five.clock.now_ms += BELIEVED_MS + 1
     [stale] = five.moves().topics[0].partitions
     assert (stale.bytes_left, [blocker.state for blocker in stale.blockers]) == (-1, ["NOT_FETCHING"] * 2)
+
+
+async def test_a_fenced_broker_has_no_rate_and_no_time_to_go(five: Any) -> None:
+    await five.create("t", (0,))
+    await five.move("t", {0: (1, 2)}, throttle=100)
+    topic_id = five.controller.newest.image.topics.by_name["t"]
+    for broker_id in (1, 2):
+        report(five, broker_id, replicas=(MoveProgress(topic_id, 0, 600, 400, 50.0, True),))
+    await five.stop_broker(1)
+    [shown] = five.moves().topics[0].partitions
+    assert [(replica.bytes_left, replica.bytes_per_second, replica.eta_ms) for replica in shown.progress] == [
+        (400, -1, -1),
+        (400, 50, 4000),
+    ]
+    assert (shown.bytes_left, shown.bytes_per_second, shown.eta_ms) == (800, -1, -1)
+
+
+async def test_a_broker_without_reports_is_waited_for_before_it_is_fenced(five: Any) -> None:
+    await five.create("t", (0,))
+    await five.move("t", {0: (1,)}, throttle=100)
+    topic_id = five.controller.newest.image.topics.by_name["t"]
+    report(five, 1, replicas=(MoveProgress(topic_id, 0, 600, 400, 50.0, True),))
+    five.clock.now_ms += CURRENT_MS
+    assert five.moves().topics[0].partitions[0].eta_ms == 4000
+    five.clock.now_ms += 1000
+    [shown] = five.moves().topics[0].partitions
+    assert (shown.bytes_left, shown.bytes_per_second, shown.eta_ms) == (400, -1, -1)
+    assert [blocker.text for blocker in shown.blockers] == ["broker 1: no report for 5 s; if this lasts, start it again"]
 
 
 async def test_the_time_to_go_is_that_of_all_copies_under_one_limit(five: Any) -> None:

@@ -20,19 +20,26 @@ import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.cli import main
-from kraftlab.client import AdminClient, ClusterUnreachable
+from kraftlab.client import AdminClient, ClusterUnreachable, DataClient
 from kraftlab.common.errors import ApiError
 from kraftlab.lab import LocalCluster
 from kraftlab.lab.faults.breaker import Breaker
 from kraftlab.lab.faults.orders import SOCKET_NAME
 from kraftlab.lab.faults.orders import Order as Request
 from kraftlab.lab.faults.server import ControlServer
+from kraftlab.records.record_batch import Record, build_batch
 
+from ...helpers.commands import Ran, run_command
 from ...helpers.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 
-OVERRIDES = {"broker.session.timeout.ms": "1500", "broker.heartbeat.interval.ms": "200"}
+OVERRIDES = {
+    "broker.session.timeout.ms": "1500",
+    "broker.heartbeat.interval.ms": "200",
+    "replica.high.watermark.checkpoint.interval.ms": "200",
+}
+CAN_FAIL_CALLS = sys.platform == "linux" and any(map(shutil.which, ("cc", "gcc", "clang")))
 
 Order = Callable[..., dict[str, object]]
 
@@ -83,7 +90,7 @@ class Lab:
 @pytest.fixture(scope="module")
 def whole(starts_clusters: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     directory = tmp_path_factory.mktemp("lab")
-    with LocalCluster(directory, 3, 2, 1, overrides=OVERRIDES, allow_chaos=True) as cluster:
+    with LocalCluster(directory, 3, 2, 2, overrides=OVERRIDES, allow_chaos=True) as cluster:
         lab = Lab(cluster)
         server = ControlServer(directory, Breaker(cluster, lab.notices.append))
         try:
@@ -228,6 +235,63 @@ def test_a_leader_without_space_makes_room_for_another_and_comes_back(lab: Lab, 
     wait_until(lambda: has_topic(lab, old, "made-beside-a-full-disk"), "it has what it missed")
 
 
+@pytest.mark.skipif(not CAN_FAIL_CALLS, reason="failing file calls take Linux and a C compiler")
+def test_a_failed_disk_is_shown_and_comes_back_when_it_is_repaired_and_brought_online(
+    lab: Lab, order: Order, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(lab.cluster.log_dirs(1)[1])
+
+    def run(*words: str) -> Ran:
+        return run_command(capsys, *words, "--bootstrap-server", lab.cluster.node(0).grpc)
+
+    def state() -> str:
+        lines = run("log-dirs", "--describe", "--format", "table").lines
+        return next(line.split()[2] for line in lines if line.split()[1:2] == [path])
+
+    assert state() == "online"
+    done = order("fail-disk", "broker-1", "d1", "--for", "2s")
+    assert (done["text"], done["directories"], done["nodes"]) == (f"broker-1: I/O errors in {path}", [path], ["broker-1"])
+    online = ("log-dirs", "--online", path, "--broker", "1")
+    step = f"then broker-1 keeps the directory offline until: kraftlab {' '.join(online)}, or: kraftlab cluster restart broker-1"
+    assert done["next_steps"] == [step]
+    wait_until(lambda: state() == "offline", "the broker has noticed it")
+    health = run("cluster", "health")
+    assert (health.code, health.lines[0]) == (1, f"log directory {path} of broker 1 is offline")
+    assert path in [finding["text"].split()[2] for finding in order("status")["health"]]  # type: ignore[attr-defined]
+    wait_until(lambda: step in lab.notices, "it is repaired")
+    assert f"undone: broker-1: I/O errors in {path}" in lab.notices
+    assert state() == "offline"
+    assert run(*online).lines[0] == f"Log directory {path} of broker 1 is online."
+    assert state() == "online"
+
+
+@pytest.mark.skipif(not CAN_FAIL_CALLS, reason="failing file calls take Linux and a C compiler")
+def test_a_full_directory_refuses_writes_and_stays_online(lab: Lab, order: Order) -> None:
+    full = lab.cluster.log_dirs(1)[0]
+    with lab.cluster.admin() as admin, DataClient(admin) as data:
+        topic = pb.CreatableTopic(name="beside-space", num_partitions=-1, replication_factor=-1)
+        topic.assignments.add(partition_index=0, broker_ids=[1])
+        admin.create_topics([topic])
+        wait_until(lambda: place(admin), "it has a log")
+        admin.alter_replica_log_dirs(1, {("beside-space", 0): str(full)})
+        wait_until(lambda: place(admin) == [str(full)], "it is in the directory")
+        data.produce("beside-space", 0, RECORD)
+        order("fill-disk", "broker-1", f"{full}/")
+        with pytest.raises(ApiError, match=f"no space left in {full}"):
+            data.produce("beside-space", 0, RECORD, timeout_ms=1000)
+        assert order("free-disk", "broker-1", "d0")["text"] == "broker-1: has space in d0"
+        data.produce("beside-space", 0, RECORD)
+        assert not any(found.error_code for found in admin.describe_log_dirs(1))
+
+
+RECORD = build_batch([Record(timestamp_ms=1, key=b"k", value=b"v")])
+
+
+def place(admin: AdminClient) -> list[str]:
+    """Directories of the replica on broker 1, with that of a move."""
+    return [found.log_dir for found in admin.describe_log_dirs(1, [("beside-space", 0)]) if found.replicas]
+
+
 def is_made(lab: Lab, topic: str) -> bool:
     try:
         lab.create(topic, *lab.cluster.controller_ids, timeout_ms=1000)
@@ -272,6 +336,18 @@ def test_restarted_brokers_stop_while_controllers_live(lab: Lab, order: Order, m
         ("lossy all --loss 120%", "expected e.g. 20% or 0.2"),
         ("slow leader ''", "nothing names no node here; names are"),
         ("heal ''", "nothing names no node here; names are"),
+        ("fail-disk broker-9 d1", "there is no node 'broker-9'; names are controller-3000"),
+        ("fail-disk broker-1 d7", "broker-1: there is no log directory 'd7'; there are /"),
+        ("fail-disk broker-1 ''", "broker-1: there is no log directory ''; there are /"),
+        ("fail-disk broker-1 /", "broker-1: there is no log directory '/'; there are /"),
+        ("fail-disk broker-1 d1/segments", "broker-1: there is no log directory 'd1/segments'"),
+        ("fail-disk all d0", "controller-3000 has no log directories; name brokers"),
+        ("fail-disk broker-1", "Missing argument 'DIRECTORY'"),
+        ("fail-disk broker-1 d1 --for 0s", "fail-disk for 0 ms: expected more than 0 and at most a day"),
+        ("fail-disk broker-1 d1 --for -5s", "invalid duration '-5s': expected e.g. 500ms, 5s, 2m or 1h"),
+        ("fail-disk broker-1 d1 --for 999999999999h", "expected more than 0 and at most a day"),
+        ("fill-disk broker-1 d7 --for 5s", "broker-1: there is no log directory 'd7'"),
+        ("free-disk broker-1 d1", "broker-1: not without space in d1; see: kraftlab cluster status"),
     ],
 )
 def test_an_invalid_order_gets_a_reason(lab: Lab, order: Order, words: str, says: str) -> None:
@@ -332,6 +408,10 @@ def test_names_are_completed(lab: Lab) -> None:
         f"leader,controller-300{number}" for number in range(3)
     ]
     assert completion.get_completions(["cluster", "kill", "--data", "/nowhere"], "br") == []
+    for command in ("fail-disk", "fill-disk", "free-disk"):
+        line = ["cluster", command, "--data", str(lab.cluster.directory), "broker-1"]
+        assert [item.value for item in completion.get_completions(line, "d")] == ["d0", "d1"]
+    assert completion.get_completions(["cluster", "fail-disk", "--data", "/nowhere", "broker-1"], "d") == []
 
 
 def test_no_cluster_no_orders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

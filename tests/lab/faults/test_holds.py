@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import math
+from collections.abc import Mapping
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftlab.lab.faults.fault_steps import FaultSteps
-from kraftlab.lab.faults.holds import CUT, DOWN, LOSSY, PAUSED, SLOW, WRONG_CLOCK, Fault, Hold, Holds
+from kraftlab.lab.faults.holds import CUT, DOWN, FAILED, FULL, LOSSY, PAUSED, SLOW, WRONG_CLOCK, Fault, Hold, Holds
 from kraftlab.lab.links.shape import PLAIN, LinkShape
 
 LINKS = ((0, 1), (1, 0))
 FAULTS = [Fault(kind, *link) for kind in (CUT, SLOW, LOSSY) for link in LINKS] + [
     Fault(kind, node) for kind in (DOWN, PAUSED, WRONG_CLOCK) for node in (0, 1)
 ]
+DISK_FAULTS = [Fault(kind, 0, directory=path) for kind in (FAILED, FULL) for path in ("/0/d0", "/0/d1")]
 
 
 class Clock:
@@ -36,6 +39,7 @@ class Cluster:
         self.up, self.paused, self.cuts = {0, 1}, set[int](), dict[tuple[int, int], bool]()
         self.shapes = dict.fromkeys(LINKS, PLAIN)
         self.clocks = {0: Clock(), 1: Clock()}
+        self.errors: Mapping[str, int] = {}
 
     def pid(self, node_id: int) -> int | None:
         return node_id if node_id in self.up else None
@@ -68,6 +72,9 @@ class Cluster:
     def shape_links(self, links: list[tuple[int, int]], shape: LinkShape) -> None:
         self.shapes |= dict.fromkeys(links, shape)
 
+    def fail_directories(self, errors: Mapping[str, int]) -> None:
+        self.errors = errors
+
 
 amounts = st.sampled_from([0.0, 0.25, 0.5])
 holders = st.builds(
@@ -76,7 +83,7 @@ holders = st.builds(
 )
 
 
-@given(st.lists(st.tuples(holders, st.sets(st.sampled_from(FAULTS))), max_size=4), st.randoms(), st.booleans())
+@given(st.lists(st.tuples(holders, st.sets(st.sampled_from([*FAULTS, *DISK_FAULTS]))), max_size=4), st.randoms(), st.booleans())
 def test_a_cluster_is_as_its_holders_want_it_whatever_the_order(orders, random, adds_up) -> None:  # type: ignore[no-untyped-def]
     cluster, holds = Cluster(), Holds[Hold](adds_up=adds_up)
     steps = FaultSteps(cluster, holds)
@@ -102,6 +109,9 @@ def test_a_cluster_is_as_its_holders_want_it_whatever_the_order(orders, random, 
         assert cluster.up == {node for node in (0, 1) if not holding(Fault(DOWN, node))}
         assert cluster.paused == {node for node in cluster.up if holding(Fault(PAUSED, node))}
         assert cluster.cuts == {link: found[-1].reset for link in LINKS if (found := holding(Fault(CUT, *link)))}
+        for path in ("/0/d0", "/0/d1"):
+            failed, full = (holding(Fault(kind, 0, directory=path)) for kind in (FAILED, FULL))
+            assert cluster.errors.get(path) == (errno.EIO if failed else errno.ENOSPC if full else None)
         for node, clock in cluster.clocks.items():
             assert clock.rate == math.prod(hold.rate for hold in deciding(Fault(WRONG_CLOCK, node)))
         for link, shape in cluster.shapes.items():

@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
 from kraftlab.pipeline.planning.documents import Broker, ClusterDocument, LogDir, Partition, Topic, validated
-from kraftlab.pipeline.planning.explain import Sentences, duration, goals_known, move_lines, plan_lines, size
+from kraftlab.pipeline.planning.explain import Sentences, duration, goals_known, move_lines, plan_lines
 from kraftlab.pipeline.planning.goals import DIRECTORY, LEADERS, band_of_counts, parse_goals
 from kraftlab.pipeline.planning.options import PlanOptions
 from kraftlab.pipeline.planning.plan import encode_plan, read_plan
@@ -223,13 +223,6 @@ def test_a_plan_comes_back_from_its_file(make_cluster: MakeCluster, tmp_path: ob
 
     assert read_plan(path) == plan
     assert json.loads(encode_plan(plan))["format"] == "kraftlab-plan"
-
-
-@pytest.mark.parametrize(
-    ("amount", "text"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (999_960, "1.0 MB"), (5e13, "50.0 TB")]
-)
-def test_sizes_are_shown_with_a_unit(amount: float, text: str) -> None:
-    assert size(amount) == text
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(5, "5 s"), (65, "1 min 5 s"), (7260, "2 h 1 min"), (200_000, "2 d 7 h")])

@@ -434,4 +434,4 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ADMIN']._serialized_start=36235
   _globals['_ADMIN']._serialized_end=41197
 # @@protoc_insertion_point(module_scope)
-# generated from sha256:b879a3119671c8d7f1b5a0133c17d9ff120de95f977c4e0abd263b9d366739a9
+# generated from sha256:efbb5f1a5856840a8b5fd8c3e64c1e0686ec483fb3d3faf37ede4a50a7054025

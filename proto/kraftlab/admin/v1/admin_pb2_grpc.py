@@ -2000,4 +2000,4 @@ class Admin(object):
             timeout,
             metadata,
             _registered_method=True)
-# generated from sha256:0ea2647f15a03ed8ddf1cc61860e208066de4bb52e1d58fd621c4cd1cc6f2a27
+# generated from sha256:5a9bfc05197e02ea7f442be0de38b5c1215dd485466a99e6f0383210cd5336f4

@@ -1,0 +1,174 @@
+"""TLS contexts of a node's listeners: loaded and checked at the start, and again when their files change.
+
+Theory of operation. Every ten seconds, and on SIGHUP, the node looks whether a file of keys or certificates has changed. It loads
+them into a new context, which is checked as at the start and must be of the same node (KIP-978), and then swaps the reference:
+the next connection uses it, open ones go on. Files that cannot be used change nothing but the log, which names the fault; the
+node tries again when they change. Reading and checking happen in a thread.
+"""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+import logging
+import signal
+import ssl
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+
+import trio
+
+from kraftlab.certificates.contexts import LoadedTls, client_context, file_marks, server_context
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.peer_name import PeerName
+from kraftlab.config.errors import ConfigError
+from kraftlab.config.listener_security import BETWEEN_NODES, NodeSecurity
+from kraftlab.config.tls_settings import TlsSettings
+from kraftlab.rpc.server import GrpcTls, TlsMaterial
+from kraftlab.wire.network import TCP, Network
+from kraftlab.wire.tls_network import TlsNetwork
+
+logger = logging.getLogger("kraftlab.tls")
+
+LOOK_INTERVAL_S = 10.0
+EXPIRY_WARNINGS_DAYS = (30, 7, 1)
+PRINCIPALS_KEPT = 1000
+
+
+class ListenerTls:
+    """TLS of one listener. ConfigError if its files cannot be used."""
+
+    def __init__(self, name: str, settings: TlsSettings) -> None:
+        self.name = name
+        self.settings = settings
+        self._is_between_nodes = name in BETWEEN_NODES
+        self._server = server_context(settings, is_between_nodes=self._is_between_nodes)
+        self._client = client_context(settings) if self._is_between_nodes else None
+        self._material = _material(self._server)
+        self._refused_marks = self._server.files
+        self._warned_days: int | None = None
+        self.principal_of = functools.lru_cache(PRINCIPALS_KEPT)(settings.principal_mapping.principal)
+
+    @property
+    def expires_at(self) -> datetime | None:
+        return self._server.expires_at
+
+    def server(self) -> ssl.SSLContext:
+        """Return the present context of the listener."""
+        return self._server.context
+
+    def client(self) -> ssl.SSLContext:
+        """Return the present context for connections to other nodes."""
+        assert self._client is not None, "only nodes dial each other with a listener's certificate"
+        return self._client.context
+
+    def material(self) -> TlsMaterial:
+        """Return the present keys and certificates, for gRPC."""
+        return self._material
+
+    def has_changed(self) -> bool:
+        """Return True if a file is another one than at the last attempt to load it. Reads the disk."""
+        return file_marks(self.settings) not in (self._server.files, self._refused_marks)
+
+    def reload(self) -> None:
+        """Load the files again. Reads the disk. ConfigError: the old context stays."""
+        self._refused_marks = file_marks(self.settings)
+        server = server_context(self.settings, self._server, is_between_nodes=self._is_between_nodes)
+        client = client_context(self.settings) if self._is_between_nodes else None
+        self._server, self._client, self._material = server, client, _material(server)
+        self._warned_days = None
+
+    def host_warning(self, advertised: Endpoint) -> str:
+        """Return a line if clients that dial the advertised address refuse the certificate, otherwise ""."""
+        if covers_host(self._server.sans, advertised.host):
+            return ""
+        names = ", ".join(self._server.sans) or "no host"
+        return (
+            f"listener {self.name} is advertised as {advertised}, and its certificate names {names}: clients will refuse it; "
+            "issue one with that host"
+        )
+
+    def expiry_warning(self, now: datetime) -> str:
+        """Return a line about a certificate that expires soon, once per threshold, otherwise ""."""
+        if self.expires_at is None:
+            return ""
+        left = self.expires_at - now
+        reached = min((days for days in EXPIRY_WARNINGS_DAYS if left.days < days), default=None)
+        if reached is None or (self._warned_days is not None and self._warned_days <= reached):
+            return ""
+        self._warned_days = reached
+        when = "has expired" if left.total_seconds() <= 0 else f"expires in {max(left.days, 0)} d {left.seconds // 3600} h"
+        renew = f"kraftlab certificates renew {self.settings.keystore_location}"
+        return f"the certificate of listener {self.name} {when}; renew it: {renew}"
+
+
+class NodeTls:
+    """TLS of all listeners of a node, by their advertised addresses. ConfigError if files of one cannot be used."""
+
+    def __init__(self, security: NodeSecurity, advertised: Mapping[str, Endpoint]) -> None:
+        self._nodes = security.nodes
+        settings = {name: security.of(name).tls for name in advertised}
+        self._of = {name: ListenerTls(name, found) for name, found in settings.items() if found is not None}
+        for name, tls in self._of.items():
+            if warning := tls.host_warning(advertised[name]):
+                logger.warning("%s", warning)
+
+    def of(self, listener: str) -> ListenerTls | None:
+        """Return TLS of a listener, None if it speaks plaintext."""
+        return self._of.get(listener)
+
+    def network(self, listener: str) -> Network:
+        """Return the network between nodes, of a node with that listener for others."""
+        tls = self._of.get(listener)
+        if tls is None:
+            return TCP
+
+        def named(certificate: bytes) -> PeerName:
+            return self._nodes.name_of(tls.principal_of(certificate))
+
+        return TlsNetwork(tls.server, tls.client, named)
+
+    def grpc(self) -> GrpcTls | None:
+        """Return TLS of the admin API's listener."""
+        tls = self._of.get("GRPC")
+        return None if tls is None else GrpcTls(tls.material, tls.settings.client_auth == "required")
+
+    async def run(self) -> None:
+        """Look after the files, until cancelled."""
+        if not self._of:
+            return
+        with trio.open_signal_receiver(signal.SIGHUP) as signals:
+            while True:
+                await self.look()
+                with trio.move_on_after(LOOK_INTERVAL_S):
+                    await anext(signals)
+
+    async def look(self) -> None:
+        """Load what has changed, and warn of what expires."""
+        for tls in self._of.values():
+            if await trio.to_thread.run_sync(tls.has_changed):
+                try:
+                    await trio.to_thread.run_sync(tls.reload)
+                except ConfigError as error:
+                    logger.error("the certificate of listener %s stays as it is: %s", tls.name, error)
+                else:
+                    logger.info("listener %s has a new certificate, which expires at %s", tls.name, tls.expires_at)
+            warning = tls.expiry_warning(datetime.now(UTC))
+            if warning:
+                logger.warning("%s", warning)
+
+
+def covers_host(sans: Iterable[str], host: str) -> bool:
+    """Return True if a client that dials the host accepts a certificate with these names (`DNS:*.example.org`, `IP:::1`)."""
+    named = [(kind, name) for kind, _, name in (each.partition(":") for each in sans)]
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        wanted = host.lower().rstrip(".")
+        return any(kind == "DNS" and name.lower() in (wanted, f"*.{wanted.partition('.')[2]}") for kind, name in named)
+    return any(kind == "IP" and ipaddress.ip_address(name) == address for kind, name in named)
+
+
+def _material(loaded: LoadedTls) -> TlsMaterial:
+    assert loaded.keys is not None, "a listener has a certificate"
+    return TlsMaterial(loaded.keys.key_pem, loaded.keys.chain_pem, loaded.authorities_pem or None)

@@ -1,0 +1,235 @@
+"""The KAFKA listener with TLS and logins, over real sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import socket
+import ssl
+import struct
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from kraftlab.access.distinguished_name import distinguished_name
+from kraftlab.access.entrance import Entrance, SaslSettings
+from kraftlab.access.principal_mapping import parse_rules
+from kraftlab.access.sasl.plain import Plain
+from kraftlab.gateway.codec import Header, KafkaRequest
+from kraftlab.gateway.door import OFFERS
+from kraftlab.gateway.listener import KafkaListener
+from kraftlab.rpc.caller import Caller
+from kraftlab.wire import half_open
+from kraftlab.wire.parts import Part
+from kraftlab.wire.tls import INTERNAL_ERROR_ALERT
+
+from ..helpers.certificates import Authority
+from ..helpers.waiting import eventually
+from .conftest import make_frame, read_response
+
+METADATA = make_frame(3, 0, topics=[])
+HANDSHAKE = make_frame(17, 1, mechanism="PLAIN")
+PASSWORDS = {"alice": "alice-secret", "bob": "bob-secret"}
+SASL = SaslSettings({"PLAIN": lambda: Plain(PASSWORDS)})
+DEFAULTS = {
+    "socket.request.max.bytes": "1000000",
+    "connections.max.idle.ms": "600000",
+    "connection.failed.authentication.delay.ms": "0",
+}
+
+
+def login(name: str, password: str) -> bytes:
+    return make_frame(36, 1, auth_bytes=f"\0{name}\0{password}".encode())
+
+
+class Door:
+    """Answers each request with the name of its caller."""
+
+    offers = OFFERS
+
+    async def answer(self, request: KafkaRequest, caller: Caller) -> Sequence[Part] | None:
+        name = caller.principal.encode()
+        return [struct.pack(">ii", 4 + len(name), request.header.correlation_id), name]
+
+    def unsupported(self, head: Header) -> Sequence[Part]:
+        return [b"\0\0\0\1?"]
+
+
+@asynccontextmanager
+async def listening(entrance: Entrance, **settings: str) -> AsyncIterator[tuple[KafkaListener, int]]:
+    values = DEFAULTS | {name.replace("_", "."): value for name, value in settings.items()}
+    door: Any = Door()
+    listener = KafkaListener(door, "127.0.0.1", 0, values.get, entrance)
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            yield listener, await nursery.start(listener.serve)
+            nursery.cancel_scope.cancel()
+
+
+def talk(port: int, frames: Sequence[bytes], context: ssl.SSLContext | None = None) -> list[bytes]:
+    """Send each frame and read its answer, without length; the list ends where the connection does."""
+    answers: list[bytes] = []
+    with contextlib.suppress(ConnectionError, ssl.SSLError), contextlib.ExitStack() as stack:
+        client = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20))
+        if context is not None:
+            client = stack.enter_context(context.wrap_socket(client, server_hostname="localhost"))
+        received = stack.enter_context(client.makefile("rb"))
+        for frame in frames:
+            client.sendall(frame)
+            start = received.read(4)
+            if len(start) < 4:
+                break
+            answers.append(received.read(int.from_bytes(start)))
+    return answers
+
+
+async def talked(port: int, *frames: bytes, context: ssl.SSLContext | None = None) -> list[bytes]:
+    return await trio.to_thread.run_sync(talk, port, frames, context)
+
+
+def code_of(answer: bytes, key: int, version: int) -> int:
+    start = struct.pack(">i", len(answer))
+    return int(read_response(key, version, [start, answer]).error_code)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def certificate(authority: Authority) -> Path:
+    return authority.issue("broker-1")
+
+
+def principal_of(certificate: bytes) -> str:
+    return "User:" + parse_rules("RULE:^CN=([a-z]+)$/$1/").name(distinguished_name(certificate))
+
+
+async def test_a_request_comes_from_the_user_who_logged_in() -> None:
+    async with listening(Entrance(sasl=SASL)) as (_, port):
+        answers = await talked(port, HANDSHAKE, login("alice", "alice-secret"), METADATA)
+    assert [code_of(answers[0], 17, 1), code_of(answers[1], 36, 1)] == [0, 0]
+    assert answers[2][4:] == b"User:alice"
+
+
+async def test_nothing_is_served_before_the_login(caplog: pytest.LogCaptureFixture) -> None:
+    async with listening(Entrance(sasl=SASL)) as (_, port):
+        with caplog.at_level(logging.WARNING, "kraftlab.gateway"):
+            assert await talked(port, METADATA) == []
+    assert "API 3 version 0 before the login" in caplog.text
+
+
+async def test_a_failed_login_is_answered_after_a_delay() -> None:
+    async with listening(Entrance(sasl=SASL), connection_failed_authentication_delay_ms="300") as (listener, port):
+        begin = time.monotonic()
+        answers = await talked(port, HANDSHAKE, login("alice", "wrong"), METADATA)
+        assert time.monotonic() - begin >= 0.3
+    assert len(answers) == 2, "the connection is closed after the answer"
+    assert code_of(answers[1], 36, 1) == 58
+    assert listener.failed_logins == 1
+
+
+async def test_requests_in_one_piece_are_judged_one_by_one() -> None:
+    async with listening(Entrance(sasl=SASL)) as (_, port):
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(HANDSHAKE + login("bob", "bob-secret") + METADATA)
+            stream = trio.SocketStream(trio.socket.from_stdlib_socket(client.dup()))
+            data = b""
+            while not data.endswith(b"User:bob"):
+                piece = await stream.receive_some()
+                assert piece
+                data += piece
+            await stream.aclose()
+
+
+async def test_under_tls_the_caller_is_the_name_in_the_certificate(authority: Authority, certificate: Path) -> None:
+    server = authority.server_context(certificate, requires=True)
+    async with listening(Entrance(lambda: server, principal_of)) as (_, port):
+        for name, answer in (("alice", [b"User:alice"]), ("UPPER", [])):
+            context = authority.client_context(authority.issue(name, names=()))
+            assert [each[4:] for each in await talked(port, METADATA, context=context)] == answer
+        assert await talked(port, METADATA, context=authority.client_context()) == []
+
+
+async def test_without_a_certificate_a_caller_is_anonymous_if_none_is_required(authority: Authority, certificate: Path) -> None:
+    server = authority.server_context(certificate)
+    async with listening(Entrance(lambda: server, principal_of)) as (_, port):
+        assert (await talked(port, METADATA, context=authority.client_context()))[0][4:] == b"User:ANONYMOUS"
+
+
+async def test_with_both_the_login_names_the_caller(authority: Authority, certificate: Path) -> None:
+    server = authority.server_context(certificate, requires=True)
+    context = authority.client_context(authority.issue("mallory", names=()))
+    async with listening(Entrance(lambda: server, principal_of, SASL)) as (_, port):
+        answers = await talked(port, HANDSHAKE, login("alice", "alice-secret"), METADATA, context=context)
+        assert answers[2][4:] == b"User:alice"
+        assert await talked(port, METADATA, context=context) == []
+
+
+async def test_a_new_certificate_counts_for_the_next_connection(authority: Authority, certificate: Path, tmp_path: Path) -> None:
+    """An open connection goes on."""
+    other = Authority(tmp_path, "next")
+    contexts = [authority.server_context(certificate)]
+    async with listening(Entrance(lambda: contexts[-1])) as (_, port):
+        plain = await trio.to_thread.run_sync(socket.create_connection, ("127.0.0.1", port))
+        wrap = functools.partial(authority.client_context().wrap_socket, plain, server_hostname="localhost")
+        with await trio.to_thread.run_sync(wrap) as open_one:
+            contexts.append(other.server_context(other.issue("broker-1")))
+            assert await talked(port, METADATA, context=other.client_context())
+            assert await talked(port, METADATA, context=authority.client_context()) == []
+            await trio.to_thread.run_sync(open_one.sendall, METADATA)
+            assert await trio.to_thread.run_sync(open_one.recv, 100)
+
+
+async def test_bytes_that_are_not_tls_get_an_alert_and_a_line(
+    authority: Authority, certificate: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = authority.server_context(certificate)
+    async with listening(Entrance(lambda: server)) as (_, port):
+        with caplog.at_level(logging.WARNING, "kraftlab.gateway"):
+            stream = await trio.open_tcp_stream("127.0.0.1", port)
+            await stream.send_all(METADATA)
+            assert await stream.receive_some() == INTERNAL_ERROR_ALERT
+            assert await stream.receive_some() == b""
+            await stream.aclose()
+    assert "it does not speak TLS" in caplog.text
+
+
+@pytest.mark.parametrize("secured", [False, True])
+async def test_who_proves_nothing_in_time_is_closed_and_its_address_is_not_locked_out(
+    authority: Authority, certificate: Path, secured: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(half_open, "PROOF_TIMEOUT_S", 3.0)
+    server = authority.server_context(certificate)
+    entrance = Entrance((lambda: server) if secured else None, sasl=SASL)
+    context = authority.client_context() if secured else None
+    with caplog.at_level(logging.WARNING, "kraftlab.gateway"):
+        async with listening(entrance, max_connections="2000") as (listener, port):
+            with contextlib.ExitStack() as stack:
+                silent = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(200)]
+                answers = await talked(port, HANDSHAKE, login("alice", "alice-secret"), METADATA, context=context)
+                assert answers[2][4:] == b"User:alice"
+                await eventually(lambda: listener.statistics()["connections"] == 0, "all are closed", within_s=20)
+                silent[-1].settimeout(5)
+                assert silent[-1].recv(10) == b""
+    assert "was not authenticated within" in caplog.text
+
+
+async def test_one_byte_a_second_does_not_keep_a_login_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(half_open, "PROOF_TIMEOUT_S", 0.5)
+    async with listening(Entrance(sasl=SASL)) as (_, port):
+        stream = await trio.open_tcp_stream("127.0.0.1", port)
+        begin = trio.current_time()
+        with contextlib.suppress(trio.BrokenResourceError):
+            for byte in HANDSHAKE * 10:
+                await stream.send_all(bytes([byte]))
+                await trio.sleep(0.02)
+        assert trio.current_time() - begin < 10
+        await stream.aclose()
