@@ -247,7 +247,10 @@ def test_a_changed_file_is_seen(tmp_path: Path) -> None:
     assert sent(load(path)) == REFUSED
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"keys": 7}', '{"keys": []}', json.dumps({"keys": ENTRIES[4:]})])
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", "{}", '{"keys": 7}', '{"keys": []}', pytest.param(json.dumps({"keys": ENTRIES[4:]}), id="none for signatures")],
+)
 def test_a_file_without_usable_keys_is_an_error(tmp_path: Path, content: str) -> None:
     path = tmp_path / "jwks.json"
     path.write_text(content)
