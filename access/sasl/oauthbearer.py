@@ -109,6 +109,10 @@ def _key(entry: dict[str, Any]) -> jwt.PyJWK | None:
     return key if key.algorithm_name in ALGORITHMS and is_strong else None
 
 
+class TokenRefused(ValueError):
+    """The token is not taken. The text has the reason, and no part of the token."""
+
+
 class OAuthBearer:
     """A login by a token. `keys` returns the newest key set, `now_s` the seconds since 1970."""
 
@@ -131,9 +135,8 @@ class OAuthBearer:
             return Failure(None, "no bearer token was sent")
         try:
             name, lifetime_ms = self._user(bearer["token"].decode("ascii"))
-        except (jwt.PyJWTError, ValueError, TypeError, ArithmeticError, RecursionError) as error:
-            # Texts of other errors than ours may have parts of the token.
-            self._refused = str(error) if isinstance(error, _Refusal) else f"the token was refused ({type(error).__name__})"
+        except TokenRefused as error:
+            self._refused = str(error)
             return Challenge(REFUSAL.encode())
         authorization_id = (match["authorization_id"] or name.encode()).decode()
         if authorization_id != name:
@@ -145,50 +148,57 @@ class OAuthBearer:
         return Success(name, lifetime_ms=lifetime_ms)
 
     def name_of(self, token: str) -> str:
-        """Return the user of a token that came without an exchange. ValueError has no part of the token."""
-        try:
-            return self._user(token)[0]
-        except (jwt.PyJWTError, ValueError, TypeError, ArithmeticError, RecursionError) as error:
-            raise ValueError(f"the token was refused ({type(error).__name__})") from None
+        """Return the user of a token that came without an exchange. TokenRefused, a ValueError."""
+        return self._user(token)[0]
 
     def _user(self, token: str) -> tuple[str, int]:
-        """Return the token's user, and the milliseconds until the token ends. _Refusal, and errors of PyJWT."""
-        rules, now_s = self._rules, self._now_s()
-        key = self._keys().find(jwt.get_unverified_header(token).get("kid"))
-        if key is None:
-            raise _Refusal("the key set has no key with the token's kid")
-        claims = jwt.decode(
-            token,
-            key,
-            [key.algorithm_name],
-            audience=rules.audiences or None,
-            issuer=rules.issuer,
-            options={
-                "require": ["exp", "iat", rules.subject_claim],
-                "verify_aud": bool(rules.audiences),
-                # Times are checked below, against the clock that sets the session's end.
-                "verify_exp": False,
-                "verify_iat": False,
-                "verify_nbf": False,
-            },
-        )
-        times = {claim: claims[claim] for claim in ("exp", "iat", "nbf") if claim in claims}
-        for claim, value in times.items():
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < LATEST_S:
-                raise _Refusal(f"the claim {claim} is not a time")
-        lifetime_ms = round(times["exp"] * 1000) - round(now_s * 1000)
-        if lifetime_ms <= 0:
-            raise _Refusal("the token has ended")
-        if times.get("nbf", 0) > now_s + rules.clock_skew_s:
-            raise _Refusal("the token is not valid yet")
-        name = claims[rules.subject_claim]
-        if not isinstance(name, str) or not name.strip() or not name.isprintable():
-            raise _Refusal(f"the claim {rules.subject_claim} is not a name")
-        scopes = claims.get(rules.scope_claim, [])
-        if not isinstance(scopes, str) and not (isinstance(scopes, list) and all(isinstance(scope, str) for scope in scopes)):
-            raise _Refusal(f"the claim {rules.scope_claim} has no scopes")
-        return name.strip(), lifetime_ms
+        return user_of(token, self._rules, self._keys(), self._now_s())
 
 
-class _Refusal(ValueError):
-    """The token is not taken. The text has no part of the token."""
+def user_of(token: str, rules: TokenRules, keys: KeySet, now_s: float) -> tuple[str, int]:
+    """Return the token's user, and the milliseconds until the token ends. TokenRefused."""
+    try:
+        claims = _signed_claims(token, rules, keys)
+    except TokenRefused:
+        raise
+    except (jwt.PyJWTError, ValueError, TypeError, ArithmeticError, RecursionError) as error:
+        # The text of an error may have parts of the token.
+        raise TokenRefused(f"the token was refused ({type(error).__name__})") from None
+    times = {claim: claims[claim] for claim in ("exp", "iat", "nbf") if claim in claims}
+    for claim, value in times.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < LATEST_S:
+            raise TokenRefused(f"the claim {claim} is not a time")
+    lifetime_ms = round(times["exp"] * 1000) - round(now_s * 1000)
+    if lifetime_ms <= 0:
+        raise TokenRefused("the token has ended")
+    if times.get("nbf", 0) > now_s + rules.clock_skew_s:
+        raise TokenRefused("the token is not valid yet")
+    name = claims[rules.subject_claim]
+    if not isinstance(name, str) or not name.strip() or not name.isprintable():
+        raise TokenRefused(f"the claim {rules.subject_claim} is not a name")
+    scopes = claims.get(rules.scope_claim, [])
+    if not isinstance(scopes, str) and not (isinstance(scopes, list) and all(isinstance(scope, str) for scope in scopes)):
+        raise TokenRefused(f"the claim {rules.scope_claim} has no scopes")
+    return name.strip(), lifetime_ms
+
+
+def _signed_claims(token: str, rules: TokenRules, keys: KeySet) -> dict[str, Any]:
+    """Return the claims that the issuer has signed. TokenRefused, and errors of PyJWT."""
+    key = keys.find(jwt.get_unverified_header(token).get("kid"))
+    if key is None:
+        raise TokenRefused("the key set has no key with the token's kid")
+    return jwt.decode(
+        token,
+        key,
+        [key.algorithm_name],
+        audience=rules.audiences or None,
+        issuer=rules.issuer,
+        options={
+            "require": ["exp", "iat", rules.subject_claim],
+            "verify_aud": bool(rules.audiences),
+            # `user_of` checks times, against the clock that sets the session's end.
+            "verify_exp": False,
+            "verify_iat": False,
+            "verify_nbf": False,
+        },
+    )

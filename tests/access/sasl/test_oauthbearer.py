@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftlab.access.sasl.exchange import Challenge, Failure, Result, Success
-from kraftlab.access.sasl.oauthbearer import REFUSAL, KeySet, OAuthBearer, TokenRules, changed, jwks_path, load
+from kraftlab.access.sasl.oauthbearer import REFUSAL, KeySet, OAuthBearer, TokenRefused, TokenRules, changed, jwks_path, load
 
 NOW_S = 1_795_844_522.5
 RULES = TokenRules(("kafka", "other-name"), "https://issuer.test")
@@ -271,3 +271,21 @@ def test_tokens_and_keys_are_not_printed(keys: KeySet) -> None:
     printed = f"{refused!r} {exchange.step(bytes([1]))!r}"
     assert "hunter2" not in printed
     assert token().split(".")[0] not in printed
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (token(exp=NOW_S), "the token has ended"),
+        (token(aud="else"), "the token was refused (InvalidAudienceError)"),
+        (token(kid="unknown"), "the key set has no key with the token's kid"),
+        ("hunter2", "the token was refused (DecodeError)"),
+        ("é", "the token was refused (DecodeError)"),
+    ],
+)
+def test_a_token_without_an_exchange_is_refused_with_its_reason(keys: KeySet, text: str, reason: str) -> None:
+    judge = OAuthBearer(RULES, lambda: keys, lambda: NOW_S)
+    assert judge.name_of(token()) == "carol"
+    with pytest.raises(TokenRefused) as caught:
+        judge.name_of(text)
+    assert str(caught.value) == reason
