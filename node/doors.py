@@ -18,7 +18,7 @@ from kraftlab.metadata.image import MetadataImage
 from kraftlab.rpc.server import Accept, AdminServer, Dispatch
 from kraftlab.wire.network import TCP, Network
 
-from .logins import Logins, credentials_of
+from .logins import Credentials, Logins
 
 if TYPE_CHECKING:
     from .listener_tls import ListenerTls, NodeTls
@@ -31,12 +31,12 @@ class Doors:
 
     def __init__(self, config: NodeConfig, image: Callable[[], MetadataImage]) -> None:
         self._config = config
-        credential_of = credentials_of(image)
+        credentials = Credentials(image)
         self._logins: dict[str, Logins] = {}
         for name in config.listeners:
             sasl = config.security.of(name).sasl
             if sasl is not None:
-                self._logins[name] = Logins(name, sasl, credential_of, config.metadata_log_dir)
+                self._logins[name] = Logins(name, sasl, credentials)
         self._tls: NodeTls | None = None
         if any(config.security.of(name).tls is not None for name in config.listeners):
             from .listener_tls import NodeTls
@@ -59,7 +59,7 @@ class Doors:
         return UserLogin(self._config.users) if tls is None else CertificateLogin(tls.principal_of)
 
     def kafka_entrance(self) -> Entrance:
-        """Return the entrance of the Kafka listener. OSError for the file of its secret."""
+        """Return the entrance of the Kafka listener."""
         tls, config = self._tls_of(KAFKA_LISTENER), self._config.security.of(KAFKA_LISTENER).sasl
         sasl = None
         if config is not None:

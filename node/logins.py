@@ -4,43 +4,50 @@ from __future__ import annotations
 
 import functools
 import logging
-import secrets
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kraftlab.access.logins import SaslLogin
 from kraftlab.access.sasl.exchange import Mechanism, NotLoaded
 from kraftlab.access.sasl.mechanisms import OAUTHBEARER, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512
 from kraftlab.access.sasl.plain import Plain
-from kraftlab.access.sasl.scram import Lookup, Scram
+from kraftlab.access.sasl.scram import Scram
 from kraftlab.config.config_key import split_list
 from kraftlab.config.errors import ConfigError
 from kraftlab.config.listener_security import SaslConfig
-from kraftlab.config.meta_properties import write_durably
 from kraftlab.metadata.image import MetadataImage
-from kraftlab.metadata.scram import ScramCredential, ScramMechanism
+from kraftlab.metadata.scram import ScramCredential, ScramImage, ScramMechanism
 
 if TYPE_CHECKING:  # what judges tokens is loaded by listeners that take some
     from kraftlab.access.sasl.oauthbearer import KeySet, OAuthBearer
 
 logger = logging.getLogger("kraftlab.tls")
 
-SECRET_FILE = "scram.secret"
-SECRET_BYTES = 32
 _SCRAM = {SCRAM_SHA_256: ScramMechanism.SCRAM_SHA_256, SCRAM_SHA_512: ScramMechanism.SCRAM_SHA_512}
 
 
-def credentials_of(image: Callable[[], MetadataImage]) -> Lookup:
-    """Return a function that looks up a user's credential in the present image. NotLoaded before the first one."""
+class Credentials:
+    """The SCRAM credentials in the present image of the metadata."""
 
-    def credential_of(name: str, mechanism: ScramMechanism) -> ScramCredential | None:
-        present = image()
+    def __init__(self, image: Callable[[], MetadataImage]) -> None:
+        self._image = image
+        self._secret: tuple[ScramImage | None, bytes] = None, b""
+
+    def find(self, name: str, mechanism: ScramMechanism) -> ScramCredential | None:
+        """Return a user's credential. NotLoaded before the first image."""
+        present = self._image()
         if present.provenance.offset <= 0:
             raise NotLoaded
         return present.scram.get((name, mechanism))
 
-    return credential_of
+    def secret(self) -> bytes:
+        """Return the secret that makes the salts of unknown users: a key of the first user, which all nodes have and nobody else.
+        Where no user is known, none can be told apart.
+        """
+        scram = self._image().scram
+        if self._secret[0] is not scram:
+            self._secret = scram, min(scram.items())[1].server_key if scram else b"nobody"
+        return self._secret[1]
 
 
 class TokenKeys:
@@ -72,12 +79,11 @@ class TokenKeys:
 
 
 class Logins:
-    """Logins of one listener, by the credentials of the metadata. ConfigError, OSError for files that cannot be used."""
+    """Logins of one listener, by the credentials of the metadata. ConfigError for a file that cannot be used."""
 
-    def __init__(self, listener: str, config: SaslConfig, credential_of: Lookup, metadata_dir: Path) -> None:
+    def __init__(self, listener: str, config: SaslConfig, credentials: Credentials) -> None:
         self._config = config
-        self._credential_of = credential_of
-        self._metadata_dir = metadata_dir
+        self._credentials = credentials
         self.token_keys: TokenKeys | None = None
         self._bearer: Callable[[], OAuthBearer] | None = None
         if OAUTHBEARER in config.mechanisms:
@@ -102,7 +108,7 @@ class Logins:
         """Return the same logins for gRPC."""
         scram = [_SCRAM[name] for name in self._config.mechanisms if name in _SCRAM]
         name_of_token = None if self._bearer is None else self._bearer().name_of
-        return SaslLogin(self._config.passwords, scram, self._credential_of, name_of_token)
+        return SaslLogin(self._config.passwords, scram, self._credentials.find, name_of_token)
 
     def _made(self, name: str) -> Mechanism:
         if name == PLAIN:
@@ -110,17 +116,4 @@ class Logins:
         if name == OAUTHBEARER:
             assert self._bearer is not None
             return self._bearer
-        return functools.partial(Scram, _SCRAM[name], self._credential_of, scram_secret(self._metadata_dir))
-
-
-def scram_secret(metadata_dir: Path) -> bytes:
-    """Return the secret from which unknown users get their salt, and make it at the first start: it has to stay the same."""
-    path = metadata_dir / SECRET_FILE
-    try:
-        held = path.read_bytes()
-    except FileNotFoundError:
-        held = b""
-    if len(held) != SECRET_BYTES:
-        held = secrets.token_bytes(SECRET_BYTES)
-        write_durably(path, held)
-    return held
+        return lambda: Scram(_SCRAM[name], self._credentials.find, self._credentials.secret())

@@ -110,7 +110,7 @@ def test_proofs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(10):
         lab.credentials[f"user{number}", SHA_256] = lab.credentials["bob", SHA_512]
         principal(lab.login, asked(f"user{number}", "x"))
-    assert len(lab.login._proofs) == 3
+    assert len(lab.login.proofs) == 3
 
 
 def test_a_node_that_knows_no_users_yet_says_so() -> None:

@@ -282,6 +282,7 @@ def test_tokens_and_keys_are_not_printed(keys: KeySet) -> None:
         ("hunter2", "the token was refused (DecodeError)"),
         ("é", "the token was refused (DecodeError)"),
     ],
+    ids=["ended", "audience", "key", "no token", "no ASCII"],
 )
 def test_a_token_without_an_exchange_is_refused_with_its_reason(keys: KeySet, text: str, reason: str) -> None:
     judge = OAuthBearer(RULES, lambda: keys, lambda: NOW_S)
