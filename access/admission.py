@@ -58,7 +58,7 @@ def init_producer_id(call: CallContext) -> Admission:
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                 f"{rights.principal} may not WRITE transactional id {request.transactional_id!r}.",
             )
-    elif not rights.allow_on_cluster(Operation.IDEMPOTENT_WRITE) and not rights.allow_any(Operation.WRITE, ResourceType.TOPIC):
+    elif not rights.allow_any(Operation.WRITE, ResourceType.TOPIC) and not rights.allow_on_cluster(Operation.IDEMPOTENT_WRITE):
         raise ApiError(
             ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
             f"Request InitProducerId by {rights.principal} needs WRITE permission on a topic or IDEMPOTENT_WRITE on the cluster.",
@@ -78,7 +78,7 @@ def describe_cluster(call: CallContext) -> Admission:
 def _cluster_operations(call: CallContext) -> int:
     if not call.request.include_cluster_authorized_operations:
         return NOT_ASKED
-    if not call.rights.allow_on_cluster(Operation.DESCRIBE):
+    if not call.rights.may_on_cluster(Operation.DESCRIBE):
         return 0
     return call.rights.operations(ResourceType.CLUSTER, CLUSTER_NAME)
 
@@ -92,7 +92,7 @@ def create_topics(call: CallContext) -> Admission:
     if rights.are_unlimited:
         return Admission(request)
     refused: list[str] = []
-    if not rights.allow_on_cluster(Operation.CREATE):
+    if not rights.may_on_cluster(Operation.CREATE):
         named = Counter(topic.name for topic in request.topics)
         # The handler refuses a name that is given twice.
         refused = [
@@ -101,7 +101,7 @@ def create_topics(call: CallContext) -> Admission:
 
     def complete(response: Any) -> None:
         for result in response.topics:
-            may_see = rights.allow(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, result.name)
+            may_see = rights.may(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, result.name)
             if not result.error_code and not may_see:
                 result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 result.num_partitions = result.replication_factor = -1
@@ -144,7 +144,7 @@ def create_partitions(call: CallContext) -> Admission:
 def delete_topics(call: CallContext) -> Admission:
     """Require DELETE on the cluster or on the topic. To a caller without DESCRIBE, existing and missing topics look the same."""
     rights, request = call.rights, call.request
-    if rights.are_unlimited or rights.allow_on_cluster(Operation.DELETE):
+    if rights.are_unlimited or rights.may_on_cluster(Operation.DELETE):
         return Admission(request)
     kept: list[Any] = []
     refused: list[admin_pb2.DeletableTopicResult] = []
@@ -166,7 +166,7 @@ def delete_topics(call: CallContext) -> Admission:
 def _name_refusal(call: CallContext, name: str) -> admin_pb2.DeletableTopicResult | None:
     rights = call.rights
     may_delete = rights.allow(Operation.DELETE, ResourceType.TOPIC, name)
-    if rights.allow(Operation.DESCRIBE, ResourceType.TOPIC, name):
+    if rights.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
         if may_delete:
             return None
         if name not in call.image.topics.by_name:
@@ -197,7 +197,7 @@ def _id_refusal(call: CallContext, text: str) -> admin_pb2.DeletableTopicResult 
     refusal = admin_pb2.DeletableTopicResult(
         topic_id=text, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message=TOPIC_REFUSED
     )
-    if rights.allow(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+    if rights.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
         refusal.name = topic.name
     return refusal
 
@@ -223,7 +223,8 @@ def describe_topic_partitions(call: CallContext) -> Admission:
         return Admission(request, complete_operations)
     is_named = request.HasField("topics")
     names = list(dict.fromkeys(request.topics.names)) if is_named else sorted(call.image.topics.by_name)
-    kept = [name for name in names if rights.allow(Operation.DESCRIBE, ResourceType.TOPIC, name)]
+    sees = rights.allow if is_named else rights.may
+    kept = [name for name in names if sees(Operation.DESCRIBE, ResourceType.TOPIC, name)]
     if kept == names:
         return Admission(request, complete_operations)
     first = request.cursor.topic_name if request.HasField("cursor") else ""

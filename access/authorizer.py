@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
+from kraftlab.common import audit
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.metadata.acls import CLUSTER_NAME, AclsImage, Operation, ResourceType
 
@@ -73,7 +74,14 @@ class Rights:
         return self._acls is None
 
     def allow(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Return True if the operation on that resource is allowed."""
+        """Return True if the operation on that resource is allowed. A refusal goes to the audit log."""
+        is_allowed = self.may(operation, resource_type, name)
+        if not is_allowed:
+            audit.refused(self.principal, self.host, operation.name, f"{resource_type.name} {name}")
+        return is_allowed
+
+    def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """As `allow`, for questions whose answer refuses nothing by itself: a list shows less."""
         if self._acls is None:
             return True
         found = verdict(self._acls, self.principal, self.host, resource_type, name)
@@ -81,6 +89,9 @@ class Rights:
 
     def allow_on_cluster(self, operation: Operation) -> bool:
         return self.allow(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def may_on_cluster(self, operation: Operation) -> bool:
+        return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def allow_any(self, operation: Operation, resource_type: ResourceType) -> bool:
         """Return True if the operation is allowed on at least one resource name of that type, whether or not the resource

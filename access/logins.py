@@ -80,7 +80,7 @@ class SaslLogin:
         self._credential_of = credential_of
         self._name_of_token = name_of_token
         self._key = secrets.token_bytes(32)
-        self._proofs: dict[bytes, float] = {}
+        self.proofs: dict[bytes, float] = {}
         """Time until which a right password counts, by a digest of it, the user and the credential. The oldest is first."""
 
     async def principal(self, headers: Mapping[str, str], certificate: bytes | None, /) -> str:
@@ -115,7 +115,7 @@ class SaslLogin:
         credentials = [(mechanism, self._credential_of(name, mechanism)) for mechanism in self._mechanisms]
         for mechanism, credential in credentials:
             digest = self._digest(name, password, credential)
-            if credential is not None and self._proofs.get(digest, 0.0) > time.monotonic():
+            if credential is not None and self.proofs.get(digest, 0.0) > time.monotonic():
                 return True
             fits = await asyncio.to_thread(password_fits, credential or _NOBODY, mechanism, password)
             if fits and credential is not None:
@@ -129,10 +129,10 @@ class SaslLogin:
         return hmac.digest(self._key, b"".join(len(part).to_bytes(4) + part for part in parts), "sha256")
 
     def _keep(self, digest: bytes) -> None:
-        self._proofs.pop(digest, None)
-        self._proofs[digest] = time.monotonic() + PROOF_S
-        if len(self._proofs) > PROOFS_MAX:
-            del self._proofs[next(iter(self._proofs))]
+        self.proofs.pop(digest, None)
+        self.proofs[digest] = time.monotonic() + PROOF_S
+        if len(self.proofs) > PROOFS_MAX:
+            del self.proofs[next(iter(self.proofs))]
 
 
 _NOBODY = ScramCredential(bytes(20), hashlib.sha256(b"nobody").digest(), b"", 4096)

@@ -162,7 +162,8 @@ class ControllerNode:
             "ApiVersions": self._api_versions,
         }
         check_handlers("the controller", [*HANDLERS, *local], lambda row: row.is_replicated or row.place is NODE)
-        self.service = ControllerService(self.controller, self._now_ms, local, config.access, self._quorum_facts, waits)
+        nodes = config.security.nodes
+        self.service = ControllerService(self.controller, self._now_ms, local, config.access, self._quorum_facts, waits, nodes)
 
     async def run(self) -> None:
         """Serve until a signal comes or the state machine has to stop."""

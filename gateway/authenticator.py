@@ -130,7 +130,11 @@ class Authenticator:
                     self._state = State.FIRST
                 elif now_s > self._session_end_s:
                     return self._end("the session ended and the client did not authenticate again")
-            handle = _ACCEPTED.get((self._state, head.key), _OTHERS[self._state])
+                elif self._serve is not None and head.key not in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
+                    return self._serve
+            handle = _ACCEPTED.get((self._state, head.key))
+            if handle is None:
+                handle = Authenticator._refuse if self._state is State.AUTHENTICATE else Authenticator._close
             return handle(self, head, frame, now_s)
         except MalformedRequest as error:
             return self._end(str(error))
@@ -180,9 +184,10 @@ class Authenticator:
                 return Answer(_token_answer(head, success.token, self._log_in(success, now_s)))
             case Unavailable(reason):
                 return self._end(reason)
-            case Failure(text):
+            case Failure(text, reason):
                 response = SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, text)
-                return self._fail(text or "", [] if head is None else encode_response(head, response))
+                for_log = f"{text}: {reason}" if reason else f"{text}"
+                return self._fail(for_log, [] if head is None else encode_response(head, response))
 
     def _result(self, token: bytes) -> Result:
         """Return the mechanism's result, with the rules about a second login on one connection. A failure has its text."""
@@ -192,9 +197,9 @@ class Authenticator:
             users = (self._serve.principal, _principal(result.name))
             old, new = (user.replace(":", ".", 1) for user in users)
             result = Failure(f"Cannot change principals during re-authentication from {old}: {new}")
-        if result == Failure(None):
+        if isinstance(result, Failure) and result.text is None:
             invalid = f"due to invalid credentials with SASL mechanism {self._mechanism}"
-            result = Failure(f"Authentication failed during {self._purpose} {invalid}")
+            result = Failure(f"Authentication failed during {self._purpose} {invalid}", result.reason)
         return result
 
     def _log_in(self, success: Success, now_s: float) -> int:
@@ -214,10 +219,6 @@ class Authenticator:
         _body(head, frame)
         text = "SaslAuthenticate request received after successful authentication"
         return Answer(encode_response(head, SaslAuthenticateResponse(ErrorCode.ILLEGAL_SASL_STATE, text)))
-
-    def _serve_request(self, head: Header, frame: InMemory, now_s: float) -> Action:
-        assert self._serve is not None
-        return self._serve
 
     def _close(self, head: Header, frame: InMemory, now_s: float) -> Action:
         reason = f"API {head.key} version {head.version} before the login"
@@ -258,12 +259,6 @@ _ACCEPTED: Mapping[tuple[State, int], _Handle] = {
     (State.AUTHENTICATE, SASL_AUTHENTICATE): Authenticator._authenticate,
     (State.AUTHENTICATED, SASL_HANDSHAKE): Authenticator._handshake_refused,
     (State.AUTHENTICATED, SASL_AUTHENTICATE): Authenticator._authenticate_refused,
-}
-_OTHERS: Mapping[State, _Handle] = {
-    State.FIRST: Authenticator._close,
-    State.HANDSHAKE: Authenticator._close,
-    State.AUTHENTICATE: Authenticator._refuse,
-    State.AUTHENTICATED: Authenticator._serve_request,
 }
 
 

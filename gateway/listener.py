@@ -22,6 +22,7 @@ import trio
 
 from kraftlab.access.entrance import OPEN, Entrance
 from kraftlab.access.users import ANONYMOUS
+from kraftlab.common import audit
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.line_limit import LimitedLog
 from kraftlab.config.config_key import split_list
@@ -140,10 +141,9 @@ class KafkaListener:
         except ConnectionClosed as error:
             if str(error):
                 logger.debug("a connection of %s ended: %s", host, error)
-        except HandshakeFailed as error:
-            log = self._lines.warning if str(error) else logger.debug
-            log("closed a connection of %s: %s", host, error)
-        except (MalformedRequest, Unanswerable, Acks0Failed, NotAuthenticated) as error:
+        except (HandshakeFailed, NotAuthenticated) as error:
+            audit.login_failed("KAFKA", host, str(error))
+        except (MalformedRequest, Unanswerable, Acks0Failed) as error:
             self._lines.warning("closed a connection of %s: %s", host, error)
         except (OSError, PartLost) as error:
             logger.debug("a connection of %s ended: %s", host, error)

@@ -178,7 +178,7 @@ class MetadataCalls:
         if body.topics is None or (not body.topics and request.header.version == 0):
             names = sorted(topics.by_name.keys())
             return [
-                topics.by_id[topics.by_name[name]] for name in names if rights.allow(Operation.DESCRIBE, ResourceType.TOPIC, name)
+                topics.by_id[topics.by_name[name]] for name in names if rights.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
             ]
         by_id = dict.fromkeys(entry.topic_id for entry in body.topics if entry.topic_id != ZERO)
         if by_id:
@@ -244,6 +244,6 @@ def cluster_operations(body: MetadataRequest | DescribeClusterRequest, rights: R
     """Return the caller's operations on the cluster, if the request asks for them."""
     if not body.include_cluster_authorized_operations:
         return NOT_ASKED
-    if not rights.allow(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+    if not rights.may(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return 0
     return rights.operations(ResourceType.CLUSTER, CLUSTER_NAME)

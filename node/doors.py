@@ -5,19 +5,25 @@ What reads certificates is loaded only if a listener speaks TLS: most nodes star
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import trio
+
 from kraftlab.access.entrance import OPEN, Entrance, SaslSettings
+from kraftlab.access.logins import CertificateLogin, Login, UserLogin
 from kraftlab.config.models import GRPC_LISTENER, KAFKA_LISTENER, NodeConfig
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.rpc.server import Accept, AdminServer, Dispatch
 from kraftlab.wire.network import TCP, Network
 
-from .logins import credentials_of, grpc_login, sasl_mechanisms
+from .logins import Credentials, Logins
 
 if TYPE_CHECKING:
     from .listener_tls import ListenerTls, NodeTls
+
+LOOK_INTERVAL_S = 10.0
 
 
 class Doors:
@@ -25,7 +31,12 @@ class Doors:
 
     def __init__(self, config: NodeConfig, image: Callable[[], MetadataImage]) -> None:
         self._config = config
-        self._credential_of = credentials_of(image)
+        credentials = Credentials(image)
+        self._logins: dict[str, Logins] = {}
+        for name in config.listeners:
+            sasl = config.security.of(name).sasl
+            if sasl is not None:
+                self._logins[name] = Logins(name, sasl, credentials)
         self._tls: NodeTls | None = None
         if any(config.security.of(name).tls is not None for name in config.listeners):
             from .listener_tls import NodeTls
@@ -38,26 +49,43 @@ class Doors:
 
     def admin_server(self, dispatch: Dispatch, accept: Accept | None = None) -> AdminServer:
         """Return the server of the admin API."""
-        config, at = self._config, self._config.grpc
-        login = grpc_login(config.security.of(GRPC_LISTENER), config.users, self._tls_of(GRPC_LISTENER), self._credential_of)
-        tls = None if self._tls is None else self._tls.grpc()
-        return AdminServer(dispatch, at.host, at.port, accept=accept, login=login, tls=tls)
+        at, tls = self._config.grpc, None if self._tls is None else self._tls.grpc()
+        return AdminServer(dispatch, at.host, at.port, accept=accept, login=self._grpc_login(), tls=tls)
+
+    def _grpc_login(self) -> Login:
+        logins, tls = self._logins.get(GRPC_LISTENER), self._tls_of(GRPC_LISTENER)
+        if logins is not None:
+            return logins.grpc()
+        return UserLogin(self._config.users) if tls is None else CertificateLogin(tls.principal_of)
 
     def kafka_entrance(self) -> Entrance:
-        """Return the entrance of the Kafka listener. OSError for the file of its secret."""
-        security, tls = self._config.security.of(KAFKA_LISTENER), self._tls_of(KAFKA_LISTENER)
-        config, sasl = security.sasl, None
+        """Return the entrance of the Kafka listener."""
+        tls, config = self._tls_of(KAFKA_LISTENER), self._config.security.of(KAFKA_LISTENER).sasl
+        sasl = None
         if config is not None:
-            mechanisms = sasl_mechanisms(config, self._credential_of, self._config.metadata_log_dir)
+            mechanisms = self._logins[KAFKA_LISTENER].mechanisms()
             sasl = SaslSettings(mechanisms, config.max_reauth_ms, config.frame_bytes_max)
         if tls is not None:
             return Entrance(tls.server, tls.principal_of, sasl)
         return OPEN if sasl is None else Entrance(sasl=sasl)
 
     async def run(self) -> None:
-        """Look after the files of certificates, until cancelled."""
+        """Look after the files of certificates and keys, every LOOK_INTERVAL_S and on SIGHUP, until cancelled."""
+        if self._tls is None and not self._logins:
+            return
+        with trio.open_signal_receiver(signal.SIGHUP) as signals:
+            while True:
+                await self.look()
+                with trio.move_on_after(LOOK_INTERVAL_S):
+                    await anext(signals)
+
+    async def look(self) -> None:
+        """Load the files that have changed."""
         if self._tls is not None:
-            await self._tls.run()
+            await self._tls.look()
+        for logins in self._logins.values():
+            if logins.token_keys is not None:
+                await trio.to_thread.run_sync(logins.token_keys.look)
 
     def _tls_of(self, listener: str) -> ListenerTls | None:
         return None if self._tls is None else self._tls.of(listener)

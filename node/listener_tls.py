@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import ipaddress
 import logging
-import signal
 import ssl
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -30,7 +29,6 @@ from kraftlab.wire.tls_network import TlsNetwork
 
 logger = logging.getLogger("kraftlab.tls")
 
-LOOK_INTERVAL_S = 10.0
 EXPIRY_WARNINGS_DAYS = (30, 7, 1)
 PRINCIPALS_KEPT = 1000
 
@@ -132,16 +130,6 @@ class NodeTls:
         """Return TLS of the admin API's listener."""
         tls = self._of.get("GRPC")
         return None if tls is None else GrpcTls(tls.material, tls.settings.client_auth == "required")
-
-    async def run(self) -> None:
-        """Look after the files, until cancelled."""
-        if not self._of:
-            return
-        with trio.open_signal_receiver(signal.SIGHUP) as signals:
-            while True:
-                await self.look()
-                with trio.move_on_after(LOOK_INTERVAL_S):
-                    await anext(signals)
 
     async def look(self) -> None:
         """Load what has changed, and warn of what expires."""

@@ -3,72 +3,117 @@
 from __future__ import annotations
 
 import functools
-import secrets
+import logging
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kraftlab.access.logins import CertificateLogin, Login, SaslLogin, UserLogin
+from kraftlab.access.logins import SaslLogin
 from kraftlab.access.sasl.exchange import Mechanism, NotLoaded
 from kraftlab.access.sasl.mechanisms import OAUTHBEARER, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512
 from kraftlab.access.sasl.plain import Plain
-from kraftlab.access.sasl.scram import Lookup, Scram
-from kraftlab.access.users import Users
-from kraftlab.config.listener_security import ListenerSecurity, SaslConfig
-from kraftlab.config.meta_properties import write_durably
+from kraftlab.access.sasl.scram import Scram
+from kraftlab.config.config_key import split_list
+from kraftlab.config.errors import ConfigError
+from kraftlab.config.listener_security import SaslConfig
 from kraftlab.metadata.image import MetadataImage
-from kraftlab.metadata.scram import ScramCredential, ScramMechanism
+from kraftlab.metadata.scram import ScramCredential, ScramImage, ScramMechanism
 
-if TYPE_CHECKING:  # a node without TLS does not load what reads certificates
-    from .listener_tls import ListenerTls
+if TYPE_CHECKING:  # what judges tokens is loaded by listeners that take some
+    from kraftlab.access.sasl.oauthbearer import KeySet, OAuthBearer
 
-SECRET_FILE = "scram.secret"
-SECRET_BYTES = 32
+logger = logging.getLogger("kraftlab.tls")
+
 _SCRAM = {SCRAM_SHA_256: ScramMechanism.SCRAM_SHA_256, SCRAM_SHA_512: ScramMechanism.SCRAM_SHA_512}
 
 
-def credentials_of(image: Callable[[], MetadataImage]) -> Lookup:
-    """Return a function that looks up a user's credential in the present image. NotLoaded before the first one."""
+class Credentials:
+    """The SCRAM credentials in the present image of the metadata."""
 
-    def credential_of(name: str, mechanism: ScramMechanism) -> ScramCredential | None:
-        present = image()
+    def __init__(self, image: Callable[[], MetadataImage]) -> None:
+        self._image = image
+        self._secret: tuple[ScramImage | None, bytes] = None, b""
+
+    def find(self, name: str, mechanism: ScramMechanism) -> ScramCredential | None:
+        """Return a user's credential. NotLoaded before the first image."""
+        present = self._image()
         if present.provenance.offset <= 0:
             raise NotLoaded
         return present.scram.get((name, mechanism))
 
-    return credential_of
+    def secret(self) -> bytes:
+        """Return the secret that makes the salts of unknown users: a key of the first user, which all nodes have and nobody else.
+        Where no user is known, none can be told apart.
+        """
+        scram = self._image().scram
+        if self._secret[0] is not scram:
+            self._secret = scram, min(scram.items())[1].server_key if scram else b"nobody"
+        return self._secret[1]
 
 
-def sasl_mechanisms(config: SaslConfig, credential_of: Lookup, metadata_dir: Path) -> dict[str, Mechanism]:
-    """Return the mechanisms of a listener by name. OSError for the file of the secret."""
-    secret = scram_secret(metadata_dir)
+class TokenKeys:
+    """The key set of a listener's tokens, from its file. ConfigError if it cannot be used."""
 
-    def made(name: str) -> Mechanism:
+    def __init__(self, url: str, listener: str) -> None:
+        from kraftlab.access.sasl import oauthbearer
+
+        self._name = f"listener {listener}: sasl.oauthbearer.jwks.endpoint.url"
+        try:
+            self._path = oauthbearer.jwks_path(url)
+            self._keys = oauthbearer.load(self._path)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{self._name}: {error}") from error
+
+    def present(self) -> KeySet:
+        return self._keys
+
+    def look(self) -> None:
+        """Load the file again if it has changed. Reads the disk."""
+        from kraftlab.access.sasl import oauthbearer
+
+        try:
+            if oauthbearer.changed(self._path, self._keys):
+                self._keys = oauthbearer.load(self._path)
+                logger.info("%s: the key set was loaded again", self._name)
+        except (OSError, ValueError) as error:
+            logger.error("%s: the keys stay as they are: %s", self._name, error)
+
+
+class Logins:
+    """Logins of one listener, by the credentials of the metadata. ConfigError for a file that cannot be used."""
+
+    def __init__(self, listener: str, config: SaslConfig, credentials: Credentials) -> None:
+        self._config = config
+        self._credentials = credentials
+        self.token_keys: TokenKeys | None = None
+        self._bearer: Callable[[], OAuthBearer] | None = None
+        if OAUTHBEARER in config.mechanisms:
+            from kraftlab.access.sasl.oauthbearer import OAuthBearer, TokenRules
+
+            values = {name.removeprefix("sasl.oauthbearer."): value for name, value in config.oauthbearer.items()}
+            rules = TokenRules(
+                split_list(values["expected.audience"]),
+                values["expected.issuer"] or None,
+                values["sub.claim.name"],
+                values["scope.claim.name"],
+                float(values["clock.skew.seconds"]),
+            )
+            self.token_keys = TokenKeys(values["jwks.endpoint.url"], listener)
+            self._bearer = functools.partial(OAuthBearer, rules, self.token_keys.present)
+
+    def mechanisms(self) -> dict[str, Mechanism]:
+        """Return the mechanisms by name."""
+        return {name: self._made(name) for name in self._config.mechanisms}
+
+    def grpc(self) -> SaslLogin:
+        """Return the same logins for gRPC."""
+        scram = [_SCRAM[name] for name in self._config.mechanisms if name in _SCRAM]
+        name_of_token = None if self._bearer is None else self._bearer().name_of
+        return SaslLogin(self._config.passwords, scram, self._credentials.find, name_of_token)
+
+    def _made(self, name: str) -> Mechanism:
         if name == PLAIN:
-            return functools.partial(Plain, config.passwords)
+            return functools.partial(Plain, self._config.passwords)
         if name == OAUTHBEARER:
-            raise NotImplementedError
-        return functools.partial(Scram, _SCRAM[name], credential_of, secret)
-
-    return {name: made(name) for name in config.mechanisms}
-
-
-def grpc_login(security: ListenerSecurity, users: Users, tls: ListenerTls | None, credential_of: Lookup) -> Login:
-    """Return the login of the admin API's listener. `users`: those of a plaintext one."""
-    if security.sasl is not None:
-        scram = [_SCRAM[name] for name in security.sasl.mechanisms if name in _SCRAM]
-        return SaslLogin(security.sasl.passwords, scram, credential_of)
-    return UserLogin(users) if tls is None else CertificateLogin(tls.principal_of)
-
-
-def scram_secret(metadata_dir: Path) -> bytes:
-    """Return the secret from which unknown users get their salt, and make it at the first start: it has to stay the same."""
-    path = metadata_dir / SECRET_FILE
-    try:
-        held = path.read_bytes()
-    except FileNotFoundError:
-        held = b""
-    if len(held) != SECRET_BYTES:
-        held = secrets.token_bytes(SECRET_BYTES)
-        write_durably(path, held)
-    return held
+            assert self._bearer is not None
+            return self._bearer
+        return lambda: Scram(_SCRAM[name], self._credentials.find, self._credentials.secret())

@@ -31,6 +31,7 @@ from google.protobuf.message import DecodeError, Message
 from kraftlab.access.logins import Login, UserLogin
 from kraftlab.access.users import AuthenticationFailed, Users
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.common import audit
 from kraftlab.common.causes import only_cause
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.line_limit import LimitedLog
@@ -38,7 +39,7 @@ from kraftlab.metadata.peer_rpc import ForwardingBroker
 from kraftlab.wire.transport import ListenError
 
 from .call_stream import Begin, ServedStream, Settle
-from .caller import Caller, caller_of
+from .caller import Caller, caller_of, host_of
 from .calls import fault
 from .element_count import ELEMENTS_MAX, has_too_many_elements
 from .errands import Errands
@@ -345,6 +346,7 @@ class _GrpcServer:
         try:
             return await caller_of(context, self._login)
         except AuthenticationFailed as error:
+            audit.login_failed("GRPC", host_of(context.peer()), str(error))
             await _abort(context, "UNAUTHENTICATED", str(error))
 
     def _read(self, kind: type[Message], data: bytes) -> Any:

@@ -9,23 +9,21 @@ certificates count from the next one on. A handshake runs in the task of its con
 
 from __future__ import annotations
 
-import logging
 import random
 import ssl
 from collections.abc import Callable
 
 import trio
 
+from kraftlab.common import audit
 from kraftlab.common.endpoint import Endpoint
-from kraftlab.common.line_limit import LimitedLog
 from kraftlab.common.peer_name import PeerName
 
 from .half_open import HalfOpen
 from .network import CONNECT_TIMEOUT_S, TCP, Accept, TcpNetwork, TcpPort, TcpWire, Wire
 from .tls import HandshakeFailed, TlsWire
 
-logger = logging.getLogger("kraftlab.peer")
-
+PEERS = "of peers"
 Context = Callable[[], ssl.SSLContext]
 """The present context of one side."""
 Named = Callable[[bytes], PeerName]
@@ -40,7 +38,6 @@ class TlsNetwork:
         self._named = named
         self._network = network
         self._half_open = HalfOpen()
-        self._lines = LimitedLog(logger, trio.current_time)
 
     @property
     def chance(self) -> random.Random:
@@ -72,9 +69,9 @@ class TlsNetwork:
                 await wire.shake_hands()
                 self._name(wire)
                 return wire
-            self._lines.warning("closed a connection of %s: no TLS handshake in time", source)
+            audit.login_failed(PEERS, source, "no TLS handshake in time")
         except HandshakeFailed as error:
-            self._lines.warning("refused a connection of %s: %s", source, error)
+            audit.login_failed(PEERS, source, str(error))
         except BaseException:
             wire.close()
             raise

@@ -34,9 +34,10 @@ class Success:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The login failed. `text` is for the client; None: the one text of all failures of the mechanism."""
+    """The login failed. `text` is for the client; None: the text of all failures of the mechanism. `reason` is for the log."""
 
     text: str | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,12 @@ class Scram:
 
     def _last(self, token: bytes, begun: _Begun) -> Result:
         match = _LAST.fullmatch(token)
-        if match is None or match["nonce"] != begun.nonce or match["binding"] != begun.binding:
+        if match is None:
+            return Failure()
+        if match["nonce"] != begun.nonce:
+            is_doubled = match["nonce"].endswith(begun.nonce)
+            return Failure(None, "the client's nonce is doubled, as by librdkafka before 2.6.1" if is_doubled else "")
+        if match["binding"] != begun.binding:
             return Failure()
         try:
             proof = base64.b64decode(match["proof"], validate=True)

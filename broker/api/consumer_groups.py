@@ -280,7 +280,7 @@ class GroupAdmin:
         """List this broker's groups: all with DESCRIBE on the cluster, otherwise those with DESCRIBE on the group."""
         body: ListGroupsRequest = request.body
         rights = self._rights(caller.principal, caller.host)
-        sees_all = rights.allow_on_cluster(Operation.DESCRIBE)
+        sees_all = rights.may_on_cluster(Operation.DESCRIBE)
         states = {name.lower() for name in body.states_filter}
         types = {name.lower() for name in body.types_filter}
         if types and CLASSIC not in types:
@@ -291,7 +291,7 @@ class GroupAdmin:
                 for shard in self._coordinator.shards()
                 for group in await shard.ask(list, partial(offset_jobs.list_groups, shard))
                 if (not states or group.state.value.lower() in states)
-                and (sees_all or rights.allow(Operation.DESCRIBE, ResourceType.GROUP, group.group_id))
+                and (sees_all or rights.may(Operation.DESCRIBE, ResourceType.GROUP, group.group_id))
             ]
         )
 

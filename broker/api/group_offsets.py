@@ -222,7 +222,7 @@ class GroupOffsets:
         rows: dict[Named, list[Offset]] = {}
         for (name, number), committed in sorted(found.items()):
             topic_id = by_name.get(name)
-            if (topic_id is not None or not by_id) and rights.allow(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            if (topic_id is not None or not by_id) and rights.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
                 rows.setdefault(_named(name, topic_id, by_id=by_id), []).append(_offset(number, committed))
         return list(rows.items())
 

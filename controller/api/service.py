@@ -31,8 +31,10 @@ from google.protobuf.message import DecodeError, Message
 
 from kraftlab.access.authorizer import AccessSettings
 from kraftlab.access.calls import Admission
+from kraftlab.access.node_names import NodeNames
 from kraftlab.access.refusals import CONTROLLERS
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.common import audit
 from kraftlab.common.decoding import Decoder
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.common.line_limit import LimitedLog
@@ -74,6 +76,7 @@ from ..engine.purgatory import Answer
 from ..engine.quorum_controller import QuorumController
 from ..engine.state import Context, ControllerState, Outcome, QuorumFacts, unknown_quorum
 from ..partitions import partitions
+from . import change_log
 from .apis import HANDLERS, HandlerContext
 from .peer_standing import standing_of
 from .waits import TrioWaits, Waits
@@ -114,7 +117,7 @@ class DeferredCall(NamedTuple):
 
 class ControllerService(Service):
     """Serves one controller. `local`: handlers of calls about this node's log and quorum, by method name. `access` None:
-    everybody may call everything. `waits` None: wait in trio.
+    everybody may call everything. `waits` None: wait in trio. `nodes`: the principals that are nodes.
     """
 
     def __init__(
@@ -125,8 +128,10 @@ class ControllerService(Service):
         access: AccessSettings | None = None,
         quorum: Callable[[], QuorumFacts] = unknown_quorum,
         waits: Waits | None = None,
+        nodes: NodeNames | None = None,
     ) -> None:
         super().__init__(controller.settings.cluster_id, CONTROLLERS, controller.settings.node_id, access)
+        self._nodes = nodes or NodeNames()
         self.controller = controller
         self._quorum = quorum
         self._mutation_quota = quota_of(controller.settings.static)
@@ -163,6 +168,7 @@ class ControllerService(Service):
         call = ready.call
         try:
             if written.error is None:
+                self._note_change(call, written)
                 value: Any = written.value
                 response = self.answered(ready.admission.completed(value), written.offset)
             else:
@@ -240,7 +246,9 @@ class ControllerService(Service):
         row, call, admission = ready.row, ready.call, ready.admission
         if row.place is WRITE:
             answer = self._write(ready)
-            return self.answered(admission.completed(await self._waits.answered(answer)), answer.offset)
+            value = await self._waits.answered(answer)
+            self._note_change(call, answer)
+            return self.answered(admission.completed(value), answer.offset)
         if row.place is not READ:
             return self.answered(admission.completed(await self._of_node(row, admission.request)))
         offset, handler = self.controller.applied_offset, HANDLERS[row.name]
@@ -275,6 +283,10 @@ class ControllerService(Service):
     ) -> Answer[object]:
         """Queue an operation at the controller. If it has begun and is not committed by the deadline, its outcome is unknown."""
         return self.controller.write(name, run, deadline_ms=deadline_ms, answer_by_ms=deadline_ms, is_long=is_long)
+
+    def _note_change(self, call: Call, written: Answer[Any]) -> None:
+        if self._authorizer.settings.is_enabled:
+            change_log.note(call, written.offset)
 
     def _once(self, ready: Ready, state: ControllerState, context: Context) -> Outcome[Any]:
         """Run a write with an id, unless it has run before. A request that is refused as a whole is not remembered."""
@@ -450,6 +462,10 @@ class ControllerService(Service):
         if broker_id not in self.controller.newest.image.cluster.brokers:
             refusal = f"broker {broker_id} is not registered here, so it passes on no calls; it registers by itself"
             return _encode(EnvelopeResponse(ErrorCode.NOT_CONTROLLER, refusal))
+        if peer_request.role is not None and self._nodes.name_of(envelope.principal).role:
+            audit.refused(peer_request.principal, peer_request.host, "SPEAK", f"behalf of {envelope.principal}")
+            refusal = f"broker {broker_id} passes on calls of clients, and {envelope.principal} is a node"
+            return _encode(EnvelopeResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, refusal))
         return _encode(await self._unwrap(envelope))
 
     async def _unwrap(self, envelope: EnvelopeRequest) -> EnvelopeResponse:

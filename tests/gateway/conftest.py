@@ -137,7 +137,7 @@ def limited_to(**operations: set[str]) -> Callable[[str, str], Rights]:
     """Rights of a caller who may use the named topics only, per operation."""
 
     class Limited(Rights):
-        def allow(self, operation: Any, resource_type: Any, name: str) -> bool:
+        def may(self, operation: Any, resource_type: Any, name: str) -> bool:
             return name in operations.get(operation.name, ())
 
     return lambda principal, host: Limited(principal, host, AccessSettings(), None)

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from kraftlab.access.entrance import SaslSettings
 from kraftlab.access.sasl.exchange import Challenge, Exchange, Failure, Result, Success, Unavailable
@@ -294,3 +296,27 @@ def test_secrets_are_not_printed() -> None:
     connection = plain_listener()
     printed = [repr(connection.receive(handshake(), 0)), repr(connection.receive(authenticate(ALICE), 0)), repr(connection)]
     assert not any("secret" in text for text in [*printed, repr(Challenge(b"secret")), repr(Success("alice", b"secret"))])
+
+
+@st.composite
+def damaged_frames(draw: st.DrawFn) -> bytes:
+    """Return one of the requests above, cut off or with other bytes, or any bytes."""
+    frame = bytearray(draw(st.sampled_from(list(FRAMES.values())) | st.binary(max_size=40)))
+    for at in draw(st.lists(st.integers(0, max(len(frame) - 1, 0)), max_size=3)) if frame else ():
+        frame[at] = draw(st.integers(0, 255))
+    return bytes(frame[: draw(st.integers(0, len(frame)))] if draw(st.booleans()) else frame)
+
+
+@given(st.lists(damaged_frames(), max_size=4), st.sampled_from([0, 5000]))
+@example([request(HANDSHAKE, 1, b"\xff\xff")], 0)
+@example([request(HANDSHAKE, 1, b"\0\1\xff")], 0)
+@example([handshake(), request(AUTHENTICATE, 1, b"\xff\xff\xff\xff")], 0)
+@example([handshake(), request(AUTHENTICATE, 1, b"\x7f\xff\xff\xff")], 0)
+@example([handshake(), request(0, 0, b"")], 0)
+@example([handshake(), request(-1, 0, b"")], 0)
+def test_any_frames_lead_to_actions(frames: list[bytes], max_reauth_ms: int) -> None:
+    connection = plain_listener(max_reauth_ms)
+    for frame in frames:
+        action = connection.receive(frame, 0)
+        if isinstance(action, Answer | ConnectionEnd):
+            b"".join(bytes(part) for part in joined(action.parts))

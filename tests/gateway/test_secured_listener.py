@@ -121,7 +121,7 @@ async def test_a_request_comes_from_the_user_who_logged_in() -> None:
 
 async def test_nothing_is_served_before_the_login(caplog: pytest.LogCaptureFixture) -> None:
     async with listening(Entrance(sasl=SASL)) as (_, port):
-        with caplog.at_level(logging.WARNING, "kraftlab.gateway"):
+        with caplog.at_level(logging.WARNING, "kraftlab.audit"):
             assert await talked(port, METADATA) == []
     assert "API 3 version 0 before the login" in caplog.text
 
@@ -193,7 +193,7 @@ async def test_bytes_that_are_not_tls_get_an_alert_and_a_line(
 ) -> None:
     server = authority.server_context(certificate)
     async with listening(Entrance(lambda: server)) as (_, port):
-        with caplog.at_level(logging.WARNING, "kraftlab.gateway"):
+        with caplog.at_level(logging.WARNING, "kraftlab.audit"):
             stream = await trio.open_tcp_stream("127.0.0.1", port)
             await stream.send_all(METADATA)
             assert await stream.receive_some() == INTERNAL_ERROR_ALERT
@@ -210,7 +210,7 @@ async def test_who_proves_nothing_in_time_is_closed_and_its_address_is_not_locke
     server = authority.server_context(certificate)
     entrance = Entrance((lambda: server) if secured else None, sasl=SASL)
     context = authority.client_context() if secured else None
-    with caplog.at_level(logging.WARNING, "kraftlab.gateway"):
+    with caplog.at_level(logging.WARNING, "kraftlab.audit"):
         async with listening(entrance, max_connections="2000") as (listener, port):
             with contextlib.ExitStack() as stack:
                 silent = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(200)]

@@ -143,7 +143,7 @@ async def test_a_newer_generation_comes_with_the_role_of_its_sender(networks: Ne
 async def test_a_peer_without_tls_is_refused_and_a_peer_with_tls_does_not_talk_to_one_without(
     networks: Networks, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING, "kraftlab.peer"):
+    with caplog.at_level(logging.WARNING, "kraftlab.audit"):
         answer = await asked(networks("controller-1"), identity(1), TCP, identity(2))
     assert isinstance(answer, PeerUnreachable)
     assert "it does not speak TLS" in caplog.text

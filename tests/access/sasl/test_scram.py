@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from kafka.net.sasl.scram import SaslMechanismScram
 
 from kraftlab.access.sasl.exchange import Challenge, Failure, NotLoaded, Result, Success, Unavailable
 from kraftlab.access.sasl.plain import OTHER_AUTHORIZATION_ID
@@ -80,6 +81,17 @@ def test_both_sides_prove_that_they_know_the_password(mechanism: ScramMechanism,
     assert isinstance(first, Challenge)
     assert isinstance(last, Success)
     assert last.name == user
+
+
+@pytest.mark.parametrize("mechanism", ScramMechanism)
+def test_the_client_of_kafka_python_logs_in(mechanism: ScramMechanism) -> None:
+    client = SaslMechanismScram(sasl_plain_username="alice", sasl_plain_password="alice-secret", sasl_mechanism=NAMES[mechanism])
+    exchange, results = server(mechanism), []
+    while not client.is_done():
+        results.append(exchange.step(client.auth_bytes()))
+        assert isinstance(results[-1], Challenge | Success)
+        client.receive(results[-1].token)
+    assert [type(result) for result in results] == [Challenge, Success]
 
 
 @pytest.mark.parametrize("user", ["alice", "nobody", "only512", "ALICE", " alice"])
@@ -196,7 +208,14 @@ def test_mandatory_extensions_fail_at_the_last_message() -> None:
     ids=["nonce doubled", "server's", "client's", "longer", "y,,", "p=", "empty", "not base64", "extension", "order"],
 )
 def test_the_last_message_repeats_nonce_and_header(unproven: Callable[[bytes], bytes]) -> None:
-    assert finish(b"n,,", b"n=alice,r=abc", unproven) == Failure()
+    result = finish(b"n,,", b"n=alice,r=abc", unproven)
+    assert isinstance(result, Failure)
+    assert result.text is None
+
+
+def test_the_log_names_the_client_that_doubles_its_nonce() -> None:
+    doubled = finish(b"n,,", b"n=alice,r=abc", lambda nonce: b"c=biws,r=abc" + nonce)
+    assert doubled == Failure(None, "the client's nonce is doubled, as by librdkafka before 2.6.1")
 
 
 @pytest.mark.parametrize("proof", [b"AAAA", b"", b"!!!!", b"=", base64.b64encode(bytes(33)), base64.b64encode(bytes(32))])

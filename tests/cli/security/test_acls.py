@@ -184,6 +184,10 @@ def test_a_missing_password_is_reported_with_its_sources(run: Run, tmp_path: Pat
     path = tmp_path / "client.properties"
     path.write_text("username=alice\n")
     assert "add password=" in run("topics", "--list", "--command-config", str(path)).err
+    path.write_text('sasl.jaas.config=Module required username="alice" password="alice-secret"\n')
+    refused = run("topics", "--list", "--command-config", str(path)).err
+    assert "sasl.jaas.config: the entry does not end; write ;" in refused
+    assert "alice-secret" not in refused
 
 
 def test_calls_at_the_controllers_own_door_are_judged_as_well(cluster: LocalCluster, monkeypatch: Any, capsys: Any) -> None:

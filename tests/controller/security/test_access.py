@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from typing import Any
 
@@ -11,11 +12,13 @@ import pytest
 from kraftlab.access.authorizer import AccessSettings
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.common.errors import ErrorCode
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.controller.api.service import ControllerService
 from kraftlab.metadata.acls import CLUSTER_NAME, Operation, PatternType, PermissionType, ResourceType
 from kraftlab.metadata.peer_rpc import Api, EnvelopeRequest, EnvelopeResponse
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call
+from kraftlab.wire.transport import PeerRequest
 
 ACCESS = AccessSettings(is_enabled=True, super_users=frozenset({"User:admin"}))
 AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
@@ -64,6 +67,40 @@ async def test_a_caller_without_rights_changes_nothing(guarded: GuardedControlle
         assert response.header.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED, api
     assert [topic.error_code for topic in (await guarded.call("CreateTopics", creation("t"))).topics] == [29]
     assert guarded.cluster.controller.newest.image.provenance.offset == offset
+
+
+async def test_the_audit_log_has_refusals_and_changes_with_who_and_from_where(
+    guarded: GuardedController, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "kraftlab.audit")
+    await guarded.call("CreateTopics", creation("theirs"), host="10.0.0.7")
+    await guarded.call("ElectLeaders", METHODS["ElectLeaders"].request())
+    tried = creation("tried")
+    tried.validate_only = True
+    await guarded.call("CreateTopics", tried, "admin")
+    await guarded.call("CreateTopics", creation("orders", *(f"t{number}" for number in range(9))), "admin", host="10.0.0.8")
+    lines = [record.getMessage() for record in caplog.records if record.name == "kraftlab.audit"]
+    assert lines[:2] == [
+        "refused: User:alice from 10.0.0.7 has no right to CREATE on TOPIC theirs",
+        "refused: User:alice from 127.0.0.1 has no right to ALTER on CLUSTER kafka-cluster",
+    ]
+    [change] = lines[2:]
+    assert change.startswith("changed: User:admin from 10.0.0.8, CreateTopics orders, t0, t1, t2, t3 and 5 more, committed below")
+
+
+@pytest.mark.parametrize("principal", ["User:broker-1", "User:controller-3000"])
+async def test_a_broker_does_not_speak_for_a_node(
+    guarded: GuardedController, principal: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Under TLS. Without it a principal of that form may be any user's."""
+    request = EnvelopeRequest("DescribeCluster", principal, b"", HERE)
+    handler: Any = guarded.served.service.peer_handlers()[Api.ENVELOPE]
+    for role, code in ((None, ErrorCode.NONE), ("broker", ErrorCode.CLUSTER_AUTHORIZATION_FAILED)):
+        body = memoryview(msgspec.msgpack.encode(request))
+        peer_request = PeerRequest(Api.ENVELOPE, 0, ReplicaKey(0), body, "User:broker-0", "10.0.0.1:5", role)
+        answer = msgspec.msgpack.decode(await handler(peer_request), type=EnvelopeResponse)
+        assert answer.error == code
+    assert f"refused: User:broker-0 from 10.0.0.1 has no right to SPEAK on behalf of {principal}" in caplog.text
 
 
 async def test_a_super_user_needs_no_rules(guarded: GuardedController) -> None:

@@ -1,0 +1,143 @@
+"""Certificates of a running node: new files count without a restart, and bad ones change nothing."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import os
+import ssl
+from pathlib import Path
+
+import pytest
+
+from kraftlab.certificates import folder
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.config.errors import ConfigError
+from kraftlab.config.listener_security import node_security
+from kraftlab.node.listener_tls import NodeTls, covers_host
+
+from ..helpers.certificates import DAY, Authority
+
+AT = {"PEER": Endpoint("127.0.0.1", 1), "GRPC": Endpoint("127.0.0.1", 2), "KAFKA": Endpoint("127.0.0.1", 3)}
+
+
+@pytest.fixture
+def pki(tmp_path: Path) -> Path:
+    folder.throw_away(tmp_path / "pki", ["broker-1"], ["alice"], ["localhost", "127.0.0.1"])
+    return tmp_path / "pki"
+
+
+def opened(pki: Path, at: dict[str, Endpoint] = AT) -> NodeTls:
+    values = {
+        "listener.security.protocol.map": "PEER:SSL,GRPC:SSL,KAFKA:SSL",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(pki / "broker-1.pem"),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(pki / "ca.pem"),
+    }
+    return NodeTls(node_security(values, "server.properties", at), at)
+
+
+def contexts(tls: NodeTls) -> dict[str, ssl.SSLContext]:
+    return {name: listener.server() for name in AT if (listener := tls.of(name)) is not None}
+
+
+async def test_a_renewed_certificate_counts_at_every_listener(pki: Path, caplog: pytest.LogCaptureFixture) -> None:
+    tls = opened(pki)
+    before, grpc = contexts(tls), tls.grpc()
+    assert grpc is not None
+    material = grpc.material()
+    await tls.look()
+    assert contexts(tls) == before, "nothing has changed"
+    assert grpc.material() is material
+    folder.renew(pki / "broker-1.pem", days=90)
+    with caplog.at_level(logging.INFO, "kraftlab.tls"):
+        await tls.look()
+    assert all(context is not before[name] for name, context in contexts(tls).items())
+    assert grpc.material() is not material
+    assert caplog.text.count("has a new certificate") == 3
+
+
+@pytest.mark.parametrize("what", ["garbage", "another node", "another key", "missing", "expired"])
+async def test_files_that_cannot_be_used_change_nothing_and_are_named_once(
+    pki: Path, tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    tls, path = opened(pki), pki / "broker-1.pem"
+    before, good = contexts(tls), path.read_bytes()
+    other = Authority(tmp_path, "other")
+    match what:
+        case "garbage":
+            path.write_text("no certificate")
+        case "another node":
+            folder.issue(pki, "broker-2", ["localhost", "127.0.0.1"])
+            os.replace(pki / "broker-2.pem", path)
+        case "another key":
+            text = other.issue("broker-1").read_text()
+            path.write_text(text[: text.index("-----BEGIN CERT")] + good.decode()[good.index(b"-----BEGIN CERT") :])
+        case "missing":
+            path.unlink()
+        case "expired":
+            other.issue("broker-1", begins=-3 * DAY, ends=-1 * DAY).rename(path)
+    for _ in range(3):
+        await tls.look()
+    assert contexts(tls) == before
+    assert caplog.text.count("the certificate of listener PEER stays as it is") == 1
+    assert str(path) in caplog.text
+    path.write_bytes(good)
+    folder.renew(path)
+    await tls.look()
+    assert contexts(tls) != before, "a good file is loaded later"
+
+
+def test_a_node_does_not_start_with_files_that_cannot_be_used(pki: Path) -> None:
+    (pki / "ca.pem").write_text("")
+    with pytest.raises(ConfigError, match=r"ssl\.truststore\.location"):
+        opened(pki)
+
+
+def test_an_advertised_host_that_the_certificate_does_not_name_is_told_at_the_start(
+    pki: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened(pki, AT | {"KAFKA": Endpoint("kafka.example", 3)})
+    assert "listener KAFKA is advertised as kafka.example:3" in caplog.text
+    assert "listener PEER" not in caplog.text
+
+
+def test_an_end_that_comes_near_is_told_once_for_each_threshold(pki: Path) -> None:
+    kafka = opened(pki).of("KAFKA")
+    assert kafka is not None
+    assert kafka.expires_at is not None
+    days = (31, 29, 28, 8, 6.5, 5, 0.9, 0.5, -1, -2)
+    told = [bool(kafka.expiry_warning(kafka.expires_at - datetime.timedelta(days=days_left))) for days_left in days]
+    assert told == [False, True, False, False, True, False, True, False, False, False]
+    assert "has expired" in opened(pki).of("KAFKA").expiry_warning(kafka.expires_at + DAY)  # type: ignore[union-attr]
+
+
+def test_peers_are_named_by_their_certificates(pki: Path) -> None:
+    kafka = opened(pki).of("KAFKA")
+    assert kafka is not None
+    text = (pki / "alice.pem").read_text()
+    assert kafka.principal_of(ssl.PEM_cert_to_DER_cert(text[text.index("-----BEGIN CERT") :])) == "User:CN=alice"
+
+
+@pytest.mark.parametrize(
+    ("host", "is_covered"),
+    [
+        ("a.example.org", True),
+        ("A.Example.org.", True),
+        ("b.example.org", False),
+        ("x.wild.org", True),
+        ("x.y.wild.org", False),
+        ("wild.org", False),
+        ("10.0.0.1", True),
+        ("10.0.0.2", False),
+        ("::1", True),
+        ("0:0:0:0:0:0:0:1", True),
+        ("10.0.0.3", False),
+        ("", False),
+    ],
+)
+def test_clients_accept_the_hosts_that_a_certificate_names(host: str, is_covered: bool) -> None:
+    """An address that stands as a DNS name does not count."""
+    sans = ("DNS:a.example.org", "DNS:*.wild.org", "IP:10.0.0.1", "IP:::1", "DNS:10.0.0.3", "other:x")
+    assert covers_host(sans, host) is is_covered
