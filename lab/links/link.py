@@ -204,6 +204,9 @@ class Pipe:
                 while self._link.cut is not None:
                     self._woken = trio.Event()
                     await self._woken.wait()
+                if self._drops != drops and not self._splitter.has_messages:
+                    self.reset()
+                    return
                 if self._drops != drops:
                     size, drops = self._end_of_begun(data, sent), self._drops
                     continue
