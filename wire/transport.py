@@ -30,6 +30,7 @@ from typing import NamedTuple
 import msgspec
 import trio
 
+from kraftlab.common import audit
 from kraftlab.common.decoding import Decoder
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ErrorCode, InvariantViolation
@@ -359,7 +360,9 @@ class _ServedConnection(Connection):
 
     def _refuse(self, frame: Frame, code: int, message: str) -> None:
         """Answer with an error, log the first one, and end a connection with another sender."""
-        if not self._warned:
+        if not self._has_proven(frame.sender):
+            audit.login_failed("of peers", self.source, message)
+        elif not self._warned:
             self._warned = True
             foreign = "" if code != ErrorCode.INCONSISTENT_CLUSTER_ID else f" (the sender's is {_shown(frame.cluster_id)})"
             warn = self._server.lines.warning
