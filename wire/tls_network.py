@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import trio
 
-from kraftlab.common import audit
+from kraftlab.common.audit import AuditLog
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.peer_name import PeerName
 
@@ -38,6 +38,7 @@ class TlsNetwork:
         self._named = named
         self._network = network
         self._half_open = HalfOpen()
+        self._audit = AuditLog()
 
     @property
     def chance(self) -> random.Random:
@@ -69,9 +70,9 @@ class TlsNetwork:
                 await wire.shake_hands()
                 self._name(wire)
                 return wire
-            audit.login_failed(PEERS, source, "no TLS handshake in time")
+            self._audit.login_failed(PEERS, source, "no TLS handshake in time")
         except HandshakeFailed as error:
-            audit.login_failed(PEERS, source, str(error))
+            self._audit.login_failed(PEERS, source, str(error))
         except BaseException:
             wire.close()
             raise
