@@ -157,6 +157,7 @@ class KafkaListener:
             principal = ANONYMOUS
             if isinstance(wire, TlsWire):
                 await wire.shake_hands()
+                self._entrance.opened(wire)
                 principal = self._principal(wire)
             authenticator = Authenticator(self._entrance.sasl, principal)
             while not authenticator.is_authenticated:

@@ -147,6 +147,11 @@ class TlsWire:
             return _other_direction(trio.lowlevel.wait_readable, self._socket)
         return trio.lowlevel.wait_writable(self._socket)  # noqa: ASYNC105
 
+    def end(self) -> None:
+        """Let both sides see the end of the connection; whoever reads it closes it."""
+        with suppress(OSError):
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
     def close(self) -> None:
         """Announce the end (close_notify) if the kernel takes it, and close."""
         with suppress(OSError, ValueError):

@@ -31,9 +31,17 @@ Named = Callable[[bytes], PeerName]
 
 
 class TlsNetwork:
-    """Connections under TLS, with a certificate at both ends."""
+    """Connections under TLS, with a certificate at both ends. `opened` is called with each of them."""
 
-    def __init__(self, server: Context, client: Context, named: Named, network: TcpNetwork = TCP) -> None:
+    def __init__(
+        self,
+        server: Context,
+        client: Context,
+        named: Named,
+        opened: Callable[[TlsWire], None] = lambda wire: None,
+        network: TcpNetwork = TCP,
+    ) -> None:
+        self._opened = opened
         self._server, self._client = server, client
         self._named = named
         self._network = network
@@ -86,6 +94,7 @@ class TlsNetwork:
             wire.peer = self._named(wire.certificate)
         except ValueError as error:
             raise HandshakeFailed(f"its certificate names nobody: {error}") from error
+        self._opened(wire)
 
 
 class TlsPort:
