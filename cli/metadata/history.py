@@ -67,7 +67,7 @@ class _Why(NamedTuple):
 
 def parse_subject(words: Sequence[str]) -> Subject:
     """Return the subject of a command line. WrongUse."""
-    match tuple(words):
+    match tuple(" ".join(words).split()):
         case ("quorum",):
             return Subject("quorum")
         case ("broker", broker) if re.fullmatch(r"[0-9]{1,9}", broker):
