@@ -55,7 +55,7 @@ def _remembered(name: str, key: str, metavar: str, help: str, **details: Any) ->
     return click.option(name, metavar=metavar, help=help, callback=remember, **({"expose_value": False} | details))
 
 
-def _check_servers(text: str) -> None:
+def _check_servers(text: str, where: str = "") -> None:
     """WrongUse unless the text names servers."""
     from kraftlab.config.endpoints import parse_servers
     from kraftlab.config.errors import ConfigError
@@ -63,7 +63,7 @@ def _check_servers(text: str) -> None:
     try:
         parse_servers(text)
     except ConfigError as error:
-        raise WrongUse(f"Error: {error}") from None
+        raise WrongUse(f"Error: {where}{error}") from None
 
 
 def server_option(**details: Any) -> Callable[[F], F]:
@@ -131,9 +131,11 @@ def named_servers() -> str | None:
 def default_servers(*, changes: bool = False) -> str | None:
     """Return the endpoints for a command whose options name no cluster, None if there are none.
 
-    If several clusters are up, stderr names the one that is asked. CommandFailed if the command `changes` something then.
+    If several clusters are up, stderr names the one that is asked. CommandFailed if the command `changes` something then,
+    WrongUse if the variable names no servers.
     """
     if servers := os.environ.get(SERVERS_VARIABLE):
+        _check_servers(servers, f"{SERVERS_VARIABLE}: ")
         return servers
     from kraftlab.lab import contexts
 
@@ -218,7 +220,8 @@ def required_servers(*, changes: bool = False) -> str:
     if servers is None:
         path = click.get_current_context().command_path
         raise CommandFailed(
-            "Error: no cluster is up on this machine; start one with kraftlab up, or name a node: --bootstrap-server HOST:PORT\n"
+            "Error: no cluster is up on this machine; start one with kraftlab up --data DIR, or name a node: --bootstrap-server "
+            "HOST:PORT\n"
             f"See: {path} --help"
         )
     return servers
