@@ -16,6 +16,9 @@ import warnings
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from .distinguished_name import UnreadableCertificate, distinguished_name
+from .users import ANONYMOUS, PRINCIPAL_TYPE
+
 NAME_MAX = 1000
 """Characters of the longest distinguished name that rules are applied to."""
 
@@ -94,6 +97,15 @@ class PrincipalMapping:
                 return found
         texts = ", ".join(rule.text for rule in self.rules)
         raise NoPrincipal(f"No rules apply to {distinguished_name}, rules [{texts}]")
+
+    def principal(self, certificate: bytes | None) -> str:
+        """Return the principal of a caller with this certificate in DER; ANONYMOUS without one. NoPrincipal."""
+        if certificate is None:
+            return ANONYMOUS
+        try:
+            return f"{PRINCIPAL_TYPE}:{self.name(distinguished_name(certificate))}"
+        except UnreadableCertificate as error:
+            raise NoPrincipal(str(error)) from error
 
 
 def _replace_all(pattern: re.Pattern[str], replacement: tuple[str | _Group, ...], name: str) -> str:

@@ -22,11 +22,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from kraftlab.config.errors import ConfigError
 from kraftlab.config.meta_properties import write_durably
-from kraftlab.config.regular_files import OddFile, read_regular
 
 from . import authority
 from .authority import AUTHORITY_DAYS, AUTHORITY_NAME, CERTIFICATE_DAYS, Identity
-from .stores import BYTES_MAX, KeyMaterial, pem_certificates, pem_key, pkcs12_content
+from .stores import KeyMaterial, pem_certificates, pem_key, pkcs12_content, read
 
 AUTHORITY = "ca"
 AUTHORITY_CERTIFICATE = "ca.pem"
@@ -145,16 +144,6 @@ def read_certificates(path: Path, password: str | None) -> tuple[x509.Certificat
         return pem_certificates(data, str(path))
     material, others = pkcs12_content(data, password, str(path))
     return (material.certificate, *others) if material else others
-
-
-def read(path: Path) -> bytes:
-    """Return the bytes of a file. ConfigError."""
-    try:
-        return read_regular(path, BYTES_MAX)
-    except OddFile as error:
-        raise ConfigError(f"cannot read {path}: it is {error}") from error
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}; check the path and its permissions") from error
 
 
 def is_issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:

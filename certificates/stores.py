@@ -1,6 +1,6 @@
 """Keys and certificates out of files and properties: PEM (KIP-651) and PKCS12.
 
-Each function takes the bytes, and a name for them that errors begin with; it raises ConfigError with the next step. No error and
+Functions take the bytes, and a name for them that errors begin with; they raise ConfigError with the next step. No error and
 no `repr` shows a key or a password. Java's own format JKS has no well-kept reader outside of Java: it is refused with the command
 that converts it.
 """
@@ -11,6 +11,7 @@ import base64
 import binascii
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
@@ -24,10 +25,12 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from kraftlab.config.errors import ConfigError
+from kraftlab.config.regular_files import OddFile, read_regular
 
 BYTES_MAX = 1 << 20
 _MAGIC = {b"\xfe\xed\xfe\xed": "JKS", b"\xce\xce\xce\xce": "JCEKS"}
 _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+_KINDS = ((x509.DNSName, "DNS"), (x509.IPAddress, "IP"), (x509.RFC822Name, "email"), (x509.UniformResourceIdentifier, "URI"))
 _KEY_BLOCKS = ("PRIVATE KEY", "ENCRYPTED PRIVATE KEY", "EC PRIVATE KEY", "RSA PRIVATE KEY")
 
 
@@ -56,6 +59,16 @@ class KeyMaterial:
         """True if the certificate is of this key."""
         form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
         return self.key.public_key().public_bytes(*form) == self.certificate.public_key().public_bytes(*form)
+
+
+def read(path: Path) -> bytes:
+    """Return the bytes of a file. ConfigError."""
+    try:
+        return read_regular(path, BYTES_MAX)
+    except OddFile as error:
+        raise ConfigError(f"cannot read {path}: it is {error}") from error
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}; check the path and its permissions") from error
 
 
 def pem_key(text: bytes, password: str | None, name: str) -> PrivateKeyTypes:
@@ -117,6 +130,15 @@ def refuse_other_format(data: bytes, kind: str, key: str, location: str, name: s
         raise ConfigError(f"{name} is neither PEM nor PKCS12; correct {key}.location, or write the file again")
     if found != kind:
         raise ConfigError(f"{name} is {found}, but {key}.type is {kind}; set {key}.type={found}")
+
+
+def alternative_names(certificate: x509.Certificate) -> tuple[str, ...]:
+    """Return the subject alternative names, such as `DNS:localhost` and `IP:127.0.0.1`."""
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
+        return ()
+    return tuple(f"{next((kind for known, kind in _KINDS if isinstance(name, known)), 'other')}:{name.value}" for name in found)
 
 
 def _chain(certificate: x509.Certificate, others: tuple[x509.Certificate, ...]) -> tuple[x509.Certificate, ...]:

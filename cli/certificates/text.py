@@ -9,10 +9,9 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from kraftlab.access.distinguished_name import name_text
+from kraftlab.certificates.stores import alternative_names
 
 USAGES = {ExtendedKeyUsageOID.SERVER_AUTH: "server", ExtendedKeyUsageOID.CLIENT_AUTH: "client"}
-
-KINDS = ((x509.DNSName, "DNS"), (x509.IPAddress, "IP"), (x509.RFC822Name, "email"), (x509.UniformResourceIdentifier, "URI"))
 
 
 def document(path: str, certificate: x509.Certificate, now: datetime) -> dict[str, object]:
@@ -22,7 +21,7 @@ def document(path: str, certificate: x509.Certificate, now: datetime) -> dict[st
         "file": path,
         "subject": name_text(certificate.subject),
         "issuer": name_text(certificate.issuer),
-        "names": names(certificate),
+        "names": list(alternative_names(certificate)),
         "usages": usages(certificate),
         "not_before": f"{certificate.not_valid_before_utc:%Y-%m-%dT%H:%M:%SZ}",
         "not_after": f"{end:%Y-%m-%dT%H:%M:%SZ}",
@@ -40,15 +39,6 @@ def lines(documents: Iterable[Mapping[str, object]]) -> Iterator[str]:
             yield f"  names    {_joined(listed)}"
         yield f"  usage    {_joined(each['usages'])}"
         yield f"  expires  {each['not_after']} ({_time_left(each)})"
-
-
-def names(certificate: x509.Certificate) -> list[str]:
-    """Return the subject alternative names, such as `DNS:localhost` and `IP:127.0.0.1`."""
-    try:
-        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (x509.ExtensionNotFound, ValueError):
-        return []
-    return [f"{next((kind for known, kind in KINDS if isinstance(name, known)), 'other')}:{name.value}" for name in found]
 
 
 def usages(certificate: x509.Certificate) -> list[str]:

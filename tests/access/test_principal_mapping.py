@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 from pathlib import Path
 
 import pytest
@@ -129,6 +130,18 @@ def test_a_name_that_is_too_long_is_refused_before_any_pattern_runs() -> None:
     assert mapping.name("C" * NAME_MAX) == "C" * NAME_MAX
     with pytest.raises(NoPrincipal, match="the name has 1001 characters, more than 1000"):
         mapping.name("a" * (NAME_MAX + 1))
+
+
+def test_a_caller_is_named_by_its_certificate_and_without_one_anonymous() -> None:
+    mapping = parse_rules("RULE:^CN=(.*)$/$1/")
+    names = json.loads((Path(__file__).parent / "data" / "distinguished-names.json").read_text())["steps"]
+    alice, other = (ssl.PEM_cert_to_DER_cert(names[place]["certificate"]) for place in (0, 6))
+    assert mapping.principal(alice) == "User:alice"
+    assert mapping.principal(None) == "User:ANONYMOUS"
+    with pytest.raises(NoPrincipal, match="No rules apply to UID=alice"):
+        mapping.principal(other)
+    with pytest.raises(NoPrincipal, match="the certificate cannot be read"):
+        mapping.principal(b"")
 
 
 @given(RULES, st.text())
