@@ -24,6 +24,8 @@ from .ports import is_claimed, owner_of
 HOST = "127.0.0.1"
 FIRST_CONTROLLER_ID = 3000
 FILE_NAME = "cluster.json"
+CLIENT_PROPERTIES = "client.properties"
+"""The security of clients of the cluster, in its directory, if its listeners ask for any."""
 PORTS_VARIABLE = "KRAFTLAB_PORTS"
 """Environment variable with the first and the last port for nodes."""
 _PORTS = "21000-31999"
@@ -192,6 +194,12 @@ def load(directory: Path) -> ClusterPlan | None:
     if not plan.controllers:
         raise ClusterError(f"{path} names no controller; restore it from a backup, or give another --data directory")
     return plan
+
+
+def client_properties(directory: Path) -> Path | None:
+    """Return the file with the security of the cluster's clients, None without one."""
+    path = directory / CLIENT_PROPERTIES
+    return path if path.exists() else None
 
 
 def free_ports(count: int, reserved: Collection[int | None] = ()) -> Iterator[int]:
