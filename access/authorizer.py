@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kraftlab.common import audit
+from kraftlab.common.audit import AuditLog
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.metadata.acls import CLUSTER_NAME, AclsImage, Operation, ResourceType
 
@@ -63,7 +63,10 @@ class AccessSettings(msgspec.Struct, frozen=True):
 class Rights:
     """Rights of one caller, by the ACLs of one image. `acls` None: the caller may do everything."""
 
-    def __init__(self, principal: str, host: str, settings: AccessSettings, acls: AclsImage | None) -> None:
+    def __init__(
+        self, principal: str, host: str, settings: AccessSettings, acls: AclsImage | None, audit: AuditLog | None = None
+    ) -> None:
+        self._audit = audit or AuditLog()
         self.principal = principal
         self.host = host
         self._settings = settings
@@ -77,7 +80,7 @@ class Rights:
         """Return True if the operation on that resource is allowed. A refusal goes to the audit log."""
         is_allowed = self.may(operation, resource_type, name)
         if not is_allowed:
-            audit.refused(self.principal, self.host, operation.name, f"{resource_type.name} {name}")
+            self._audit.refused(self.principal, self.host, operation.name, f"{resource_type.name} {name}")
         return is_allowed
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
@@ -117,15 +120,16 @@ class Authorizer:
 
     def __init__(self, settings: AccessSettings) -> None:
         self.settings = settings
+        self.audit = AuditLog()
 
     def rights(self, acls: AclsImage | None, principal: str, host: str) -> Rights:
         """Rights of a caller by these ACLs. `acls` None: the node has not loaded its metadata, and the call fails with
         BROKER_NOT_AVAILABLE unless the caller is a super user.
         """
         if not self.settings.is_enabled or principal in self.settings.super_users:
-            return Rights(principal, host, self.settings, None)
+            return Rights(principal, host, self.settings, None, self.audit)
         if acls is None:
             raise ApiError(
                 ErrorCode.BROKER_NOT_AVAILABLE, "This node has not loaded the ACLs yet; try again, or ask another node."
             )
-        return Rights(principal, host, self.settings, acls)
+        return Rights(principal, host, self.settings, acls, self.audit)

@@ -5,9 +5,13 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from .sasl.exchange import Mechanism
 from .users import ANONYMOUS
+
+if TYPE_CHECKING:
+    from kraftlab.wire.tls import TlsWire
 
 FRAME_BYTES_MAX = 524_288
 """Default of sasl.server.max.receive.size."""
@@ -26,15 +30,20 @@ def _nobody(certificate: bytes) -> str:
     return ANONYMOUS
 
 
+def _nothing(wire: TlsWire) -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class Entrance:
     """Security of a listener. `context`: the present TLS context, None without TLS. `principal_of`: the principal of a
-    certificate (DER); a ValueError refuses it. `sasl`: the logins, None without.
+    certificate (DER); a ValueError refuses it. `sasl`: the logins, None without. `opened` is called with each TLS connection.
     """
 
     context: Callable[[], ssl.SSLContext] | None = None
     principal_of: Callable[[bytes], str] = _nobody
     sasl: SaslSettings | None = None
+    opened: Callable[[TlsWire], None] = _nothing
 
     @property
     def is_open(self) -> bool:

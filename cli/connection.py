@@ -5,12 +5,12 @@ The options leave their values in the context; `connect` makes a client of them.
 the newest cluster that `kraftlab up` runs on this machine. If several are up, a command that changes something is refused.
 
 A cluster speaks gRPC, or the Kafka protocol: Apache Kafka, or the KAFKA listeners of our brokers. `kafka://HOST:PORT` and
-`grpc://HOST:PORT` say which; without a protocol the first server that answers is asked (`client/kafka_probe.py`). A file with
-security.protocol SSL or SASL_SSL is for the Kafka protocol.
+`grpc://HOST:PORT` say which; without a protocol the first server that answers is asked (`client/kafka_probe.py`).
 
-A password is never an argument, where others of the machine could read it: it comes from the environment (`--user`) or from a
-properties file (`--command-config`), which has `username` and `password`, or a `sasl.jaas.config` with both, as Kafka's tools do.
-Without either option the command asks as ANONYMOUS.
+TLS and the user come from a properties file, as Kafka's tools have it: that of `--command-config`, otherwise that of
+KRAFTLAB_COMMAND_CONFIG, otherwise `client.properties` in the directory of the local cluster. A password is never an argument,
+where others of the machine could read it: it comes from the file, or from the environment (`--user`). Without a file and a user
+the command asks as ANONYMOUS.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ from .output import CommandFailed, WrongUse
 
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient
-    from kraftlab.client.kafka_security import KafkaSecurity
+    from kraftlab.client.security import ClientSecurity
     from kraftlab.common.endpoint import Endpoint
 
 PASSWORD_VARIABLE = "KRAFTLAB_PASSWORD"
 SERVERS_VARIABLE = "KRAFTLAB_BOOTSTRAP_SERVER"
+CONFIG_VARIABLE = "KRAFTLAB_COMMAND_CONFIG"
 
-_KEYS = ("servers", "controllers", "data", "user", "command_config")
-_SERVERS, _CONTROLLERS, _DATA, _USER, _FILE = (f"kraftlab.{key}" for key in _KEYS)
+_KEYS = ("servers", "controllers", "data", "user", "command_config", "directory")
+_SERVERS, _CONTROLLERS, _DATA, _USER, _FILE, _DIRECTORY = (f"kraftlab.{key}" for key in _KEYS)
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -55,7 +56,7 @@ def _remembered(name: str, key: str, metavar: str, help: str, **details: Any) ->
     return click.option(name, metavar=metavar, help=help, callback=remember, **({"expose_value": False} | details))
 
 
-def _check_servers(text: str) -> None:
+def _check_servers(text: str, where: str = "") -> None:
     """WrongUse unless the text names servers."""
     from kraftlab.config.endpoints import parse_servers
     from kraftlab.config.errors import ConfigError
@@ -63,7 +64,7 @@ def _check_servers(text: str) -> None:
     try:
         parse_servers(text)
     except ConfigError as error:
-        raise WrongUse(f"Error: {error}") from None
+        raise WrongUse(f"Error: {where}{error}") from None
 
 
 def server_option(**details: Any) -> Callable[[F], F]:
@@ -90,7 +91,8 @@ def controller_option(**details: Any) -> Callable[[F], F]:
 
 
 def command_config_option(
-    help: str = "Properties file with username and password, or Kafka's sasl.jaas.config; for Kafka also security.protocol.",
+    help: str = "Kafka's client properties: security.protocol with its keys, or just username and password. Default: "
+    f"${CONFIG_VARIABLE}, else client.properties of the local cluster.",
     **details: Any,
 ) -> Callable[[F], F]:
     return _remembered("--command-config", _FILE, "FILE", help, **details)
@@ -131,9 +133,11 @@ def named_servers() -> str | None:
 def default_servers(*, changes: bool = False) -> str | None:
     """Return the endpoints for a command whose options name no cluster, None if there are none.
 
-    If several clusters are up, stderr names the one that is asked. CommandFailed if the command `changes` something then.
+    If several clusters are up, stderr names the one that is asked. CommandFailed if the command `changes` something then,
+    WrongUse if the variable names no servers.
     """
     if servers := os.environ.get(SERVERS_VARIABLE):
+        _check_servers(servers, f"{SERVERS_VARIABLE}: ")
         return servers
     from kraftlab.lab import contexts
 
@@ -150,9 +154,12 @@ def default_servers(*, changes: bool = False) -> str | None:
 
 
 def _servers_on(directory: Path) -> str:
+    """Return the nodes of the cluster that is up on a directory, and remember the directory for its client.properties."""
     from kraftlab.lab import contexts
 
-    return ",".join(str(node.grpc) for node in contexts.plan_of(directory).nodes)
+    servers = ",".join(str(node.grpc) for node in contexts.plan_of(directory).nodes)
+    click.get_current_context().meta[_DIRECTORY] = directory
+    return servers
 
 
 def asks_controllers() -> bool:
@@ -168,35 +175,60 @@ def connect(servers: str | None = None, *, changes: bool = False, **options: Any
 
     _show_waiting()
     servers = servers or required_servers(changes=changes)
-    meta = click.get_current_context().meta
-    user, password = _caller(meta)
-    if (kafka := _kafka(servers, meta.get(_FILE), user, password)) is not None:
-        named = servers if servers.startswith(f"{KAFKA}://") else f"{KAFKA}://{servers}"
-        return AdminClient(named, kafka=kafka, **options)
-    if user is None:
-        return AdminClient(servers, on_wait=_report, **options)
+    security = client_security()
     try:
-        return AdminClient(servers, user=user, password=password, on_wait=_report, **options)
+        return AdminClient(_with_protocol(servers, security), security=security, on_wait=_report, **options)
     except ValueError as error:
         raise CommandFailed(f"Error: {error}") from None
 
 
-def _kafka(servers: str, path: str | None, user: str | None, password: str | None) -> KafkaSecurity | None:
-    """Return the security for servers that speak the Kafka protocol, None for gRPC. ConfigError."""
-    from kraftlab.config.endpoints import GRPC, named_protocol, parse_servers
+def _with_protocol(servers: str, security: ClientSecurity) -> str:
+    """Return the servers, with the name of the Kafka protocol if they speak it."""
+    from kraftlab.config.endpoints import named_protocol, parse_servers
 
-    protocol = named_protocol(servers)
-    if protocol == GRPC:
-        return None
-    values = _properties(path) if path is not None else {}
-    if protocol is None and not values.get("security.protocol", "").upper().endswith("SSL"):
+    if named_protocol(servers) is None:
         from kraftlab.client.kafka_probe import speaks_kafka
 
-        if not speaks_kafka(parse_servers(servers)):
-            return None
-    from kraftlab.client.kafka_security import kafka_security
+        if speaks_kafka(parse_servers(servers), security):
+            return f"{KAFKA}://{servers}"
+    return servers
 
-    return kafka_security(values, user, password, path or "--user")
+
+def client_security() -> ClientSecurity:
+    """Return the security of the options, or of their defaults. CommandFailed."""
+    from kraftlab.client.security import NO_SECURITY, ClientSecurity
+    from kraftlab.config.errors import ConfigError
+
+    context = click.get_current_context()
+    user, password = context.meta.get(_USER), os.environ.get(PASSWORD_VARIABLE)
+    if user is not None and password is None:
+        raise WrongUse(
+            f"Error: --user {user}: no password is in the environment; set {PASSWORD_VARIABLE}, or write username and password "
+            "into a file for --command-config"
+        )
+    path = command_config()
+    try:
+        if path is not None:
+            from kraftlab.config import properties  # loads a parser, which most commands do not need
+
+            return ClientSecurity.of(properties.load(path), path, user=user, password=password)
+        return NO_SECURITY if user is None else ClientSecurity(user=user, password=password or "")
+    except ConfigError as error:
+        raise CommandFailed(f"Error: {error}") from None
+
+
+def command_config() -> str | None:
+    """Return the path of the properties of the running command: of --command-config, otherwise of the environment, otherwise of
+    the local cluster that was found without an address. None without any.
+    """
+    meta = click.get_current_context().meta
+    found: str | None = meta.get(_FILE) or os.environ.get(CONFIG_VARIABLE)
+    if found is None and (directory := meta.get(_DIRECTORY)) is not None:
+        from kraftlab.lab.cluster_plan import client_properties
+
+        file = client_properties(directory)
+        return None if file is None else str(file)
+    return found
 
 
 def _report(finding: str) -> None:
@@ -218,7 +250,8 @@ def required_servers(*, changes: bool = False) -> str:
     if servers is None:
         path = click.get_current_context().command_path
         raise CommandFailed(
-            "Error: no cluster is up on this machine; start one with kraftlab up, or name a node: --bootstrap-server HOST:PORT\n"
+            "Error: no cluster is up on this machine; start one with kraftlab up --data DIR, or name a node: --bootstrap-server "
+            "HOST:PORT\n"
             f"See: {path} --help"
         )
     return servers
@@ -233,40 +266,3 @@ def endpoint_of(client: AdminClient, node_id: int | None) -> Endpoint:
 
 def _refused(message: str) -> WrongUse:
     return WrongUse(f"{message}\nSee: {click.get_current_context().command_path} --help")
-
-
-def _caller(meta: dict[str, Any]) -> tuple[str | None, str | None]:
-    """Return (user, password), or None and None."""
-    user, path = meta.get(_USER), meta.get(_FILE)
-    if user is None:
-        return _caller_in(path) if path is not None else (None, None)
-    password = os.environ.get(PASSWORD_VARIABLE)
-    if password is None:
-        raise WrongUse(
-            f"Error: --user {user}: no password is in the environment; set {PASSWORD_VARIABLE}, or write username and password "
-            "into a file for --command-config"
-        )
-    return user, password
-
-
-def _properties(path: str) -> dict[str, str]:
-    from kraftlab.config import properties  # loads a parser, which most commands do not need
-
-    return properties.load(path)
-
-
-def _caller_in(path: str) -> tuple[str | None, str | None]:
-    values = _properties(path)
-    if (jaas := values.get("sasl.jaas.config")) is not None:
-        from kraftlab.config.errors import ConfigError
-        from kraftlab.config.jaas import parse_jaas
-
-        try:
-            values = parse_jaas(jaas).options | values
-        except ConfigError as error:
-            raise CommandFailed(f"Error: {path}: sasl.jaas.config: {error}") from None
-    user, password = values.get("username"), values.get("password")
-    if (user is None) != (password is None):
-        given, missing = ("username", "password") if password is None else ("password", "username")
-        raise CommandFailed(f"Error: {path} has a {given} and no {missing}; add {missing}=… to it")
-    return user, password

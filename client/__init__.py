@@ -12,6 +12,7 @@ from .entries import EntriesFailed, answer_of, raise_first_error
 from .errors import ClusterUnreachable, OutcomeUnknown
 from .moves import MoveOptions
 from .partitions import DeletedRecords, NewPartitions
+from .security import ClientSecurity
 from .stream import CallStream
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AdminClient",
     "CallStream",
+    "ClientSecurity",
     "ClusterUnreachable",
     "DataClient",
     "DeletedRecords",

@@ -52,11 +52,11 @@ from .results import (
     reassignments_of,
     topics_of,
 )
+from .security import NO_SECURITY, ClientSecurity
 
 if TYPE_CHECKING:
     from .groups import CommittedOffset, ConsumerGroup, GroupCalls, ListedGroup
     from .kafka_channels import KafkaChannels
-    from .kafka_security import KafkaSecurity
 
 TopicPartition = tuple[str, int]
 
@@ -65,13 +65,14 @@ class AdminClient(LogDirCalls):
     """A client of one cluster. Thread-safe; use as a context manager, or call `close`.
 
     `bootstrap_servers` is `host:port[,…]` of any nodes' gRPC endpoints. `timeout_ms` limits each call with its retries.
-    `linearizable` is the default for describe and list calls. `user` and `password` authenticate the calls, which are from
-    ANONYMOUS without them; a node that does not know them raises ApiError SASL_AUTHENTICATION_FAILED. `client_id` is the client's
-    name for quotas. `exactly_once`: writes get ids, and a repeated write takes effect once. `on_wait` gets a line, in another
-    thread, when a call has waited for 3 s because no majority of the voters answers.
+    `linearizable` is the default for describe and list calls. `security` has TLS and the user of the calls, which are from
+    ANONYMOUS without one; `user` and `password` are its short form for a gRPC listener without TLS. A node that does not know the
+    user raises ApiError SASL_AUTHENTICATION_FAILED. `client_id` is the client's name for quotas. `exactly_once`: writes get ids,
+    and a repeated write takes effect once. `on_wait` gets a line, in another thread, when a call has waited for 3 s because no
+    majority of the voters answers.
 
-    `kafka://host:port[,…]` names KAFKA listeners, or brokers of Apache Kafka; `kafka` has keys and a user for them. The Kafka
-    protocol has no ids of writes and no linearizable reads; UNSUPPORTED_VERSION refuses what a cluster cannot do.
+    `kafka://host:port[,…]` names KAFKA listeners, or brokers of Apache Kafka. The Kafka protocol has no ids of writes and no
+    linearizable reads; UNSUPPORTED_VERSION refuses what a cluster cannot do.
     """
 
     def __init__(
@@ -81,18 +82,20 @@ class AdminClient(LogDirCalls):
         timeout_ms: int = 30_000,
         cluster_id: str = "",
         linearizable: bool = False,
+        security: ClientSecurity | None = None,
         user: str | None = None,
         password: str | None = None,
         client_id: str = "",
         exactly_once: bool = True,
-        kafka: KafkaSecurity | None = None,
         on_wait: Callable[[str], None] | None = None,
     ) -> None:
         bootstrap = parse_servers(bootstrap_servers)
-        speaks_kafka = named_protocol(bootstrap_servers) == KAFKA
+        if security is not None and user is not None:
+            raise ValueError("`security` names the user; leave user and password out")
+        self.security = security or ClientSecurity(user=user, password=password or "")
         super().__init__(
             bootstrap,
-            _kafka_channels(kafka, user, client_id) if speaks_kafka else Channels(user, password, client_id),
+            _channels(named_protocol(bootstrap_servers), self.security, client_id),
             timeout_ms=timeout_ms,
             cluster_id=cluster_id,
             linearizable=linearizable,
@@ -445,7 +448,8 @@ class AdminClient(LogDirCalls):
         """Return the group calls, and the offsets of partitions, within one time limit.
 
         They go over the Kafka protocol. A client of gRPC endpoints finds the brokers' KAFKA listeners in their configs
-        (advertised.listeners); these listeners have no login, so the calls are from ANONYMOUS. UNSUPPORTED_VERSION without one.
+        (advertised.listeners), and uses its security there too, but for a user without SASL: such calls are from ANONYMOUS.
+        UNSUPPORTED_VERSION without such a listener.
         """
         from .groups import GroupCalls
         from .kafka_channels import KafkaChannels
@@ -454,7 +458,8 @@ class AdminClient(LogDirCalls):
         if isinstance(self.channels, KafkaChannels):
             return GroupCalls(self.channels, self._bootstrap, limit_ms)
         if self._listeners is None:
-            self._listeners = KafkaChannels(client_id=self._client_id), self._kafka_listeners(limit_ms)
+            security = self.security if self.security.has_sasl or self.security.tls else NO_SECURITY
+            self._listeners = KafkaChannels(security, self._client_id), self._kafka_listeners(limit_ms)
         return GroupCalls(*self._listeners, limit_ms)
 
     def _kafka_listeners(self, timeout_ms: int) -> tuple[Endpoint, ...]:
@@ -472,12 +477,9 @@ class AdminClient(LogDirCalls):
         return parse_servers(",".join(found))
 
 
-def _kafka_channels(security: KafkaSecurity | None, user: str | None, client_id: str) -> Transport:
+def _channels(protocol: str | None, security: ClientSecurity, client_id: str) -> Transport:
+    if protocol != KAFKA:
+        return Channels(security, client_id)
     from .kafka_channels import KafkaChannels
-    from .kafka_security import PLAINTEXT
 
-    if user is not None:
-        raise ValueError(
-            "user and password are of gRPC endpoints; a cluster that speaks the Kafka protocol takes them in `kafka`"
-        )
-    return KafkaChannels(security or PLAINTEXT, client_id)
+    return KafkaChannels(security, client_id)

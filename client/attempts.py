@@ -7,13 +7,14 @@ of the last attempt does not exclude that the first took effect and lost its ans
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import grpc
 
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ApiError, ErrorCode
 
+from .dialling import NotSecured
 from .errors import OutcomeUnknown
 
 _REFUSED = "connection refused"
@@ -28,8 +29,11 @@ _NOT_RESOLVED = ("errors resolving", "DNS resolution failed")
 FAILED_TO_CONNECT = "failed to connect"
 _OTHER_PROTOCOL = f"{FAILED_TO_CONNECT}: it does not speak the Kafka protocol as asked"
 _NEEDS_LOGIN = "it closes connections at the first request"
-_NOT_CONNECTED = (FAILED_TO_CONNECT, *_NOT_RESOLVED)
-"""Beginnings of gRPC's messages for a request that it could not send."""
+_NOT_SECURED = "no secure connection"
+_CLOSED = f"{FAILED_TO_CONNECT} over TLS"
+_NO_API = (_OTHER_PROTOCOL, _NEEDS_LOGIN, _CLOSED)
+_NOT_CONNECTED = (FAILED_TO_CONNECT, _NOT_SECURED, *_NOT_RESOLVED)
+"""Beginnings of the faults of a request that could not be sent."""
 
 
 class NoAnswer(grpc.RpcError):
@@ -41,6 +45,16 @@ def not_connected(error: OSError) -> NoAnswer:
     if isinstance(error, ConnectionRefusedError):
         return NoAnswer(_REFUSED)
     return NoAnswer(_UNKNOWN_NAME if isinstance(error, socket.gaierror) else f"{FAILED_TO_CONNECT}: {error}")
+
+
+def not_secured(error: NotSecured) -> NoAnswer:
+    """Return the error for a server that does not fit the client's security: nothing was sent that it took."""
+    return NoAnswer(f"{_NOT_SECURED}: {error}")
+
+
+def closed(error: OSError) -> NoAnswer:
+    """Return the error for a server that closes new connections, as one does that is stopping too."""
+    return NoAnswer(f"{_CLOSED}: {error}")
 
 
 def other_protocol(reason: object) -> NoAnswer:
@@ -61,11 +75,14 @@ def is_read(api: str) -> bool:
 
 
 class Attempts:
-    """The attempts of one request. `once`: no further attempt after one that may have taken effect."""
+    """The attempts of one request. `once`: no further attempt after one that may have taken effect. `last_look(endpoint, fault)`
+    returns the fault of a node that is asked no more.
+    """
 
-    def __init__(self, api: str, *, once: bool) -> None:
+    def __init__(self, api: str, *, once: bool, last_look: Callable[[Endpoint, str], str] = lambda _, fault: fault) -> None:
         self._api = api
         self._once = once
+        self._last_look = last_look
         self._faults: dict[Endpoint, str] = {}
         self._doubt: str | None = None
         """Why the request may have taken effect, None if it did not."""
@@ -109,12 +126,12 @@ class Attempts:
     @property
     def found_no_api(self) -> bool:
         """True if no address has an admin API."""
-        return all(fault in _NOBODY_THERE or fault.startswith((_OTHER_PROTOCOL, _NEEDS_LOGIN)) for fault in self._faults.values())
+        return all(fault in _NOBODY_THERE or fault.startswith(_NO_API) for fault in self._faults.values())
 
     @property
-    def found_no_host(self) -> bool:
-        """True if no host name can be resolved: a failed look-up is final."""
-        return bool(self._faults) and all(fault == _UNKNOWN_NAME for fault in self._faults.values())
+    def is_hopeless(self) -> bool:
+        """True if another attempt would fail as well: no host name can be resolved, or the security fits no node."""
+        return bool(self._faults) and all(map(is_final, self._faults.values()))
 
     def so_far(self) -> str:
         """Return the nodes that have not answered, with their faults."""
@@ -122,7 +139,8 @@ class Attempts:
 
     def summary(self, seconds: float) -> str:
         """Return the text of ClusterUnreachable for all attempts."""
-        return unreachable(self._api, self._faults, seconds)
+        faults = {endpoint: self._last_look(endpoint, fault) for endpoint, fault in self._faults.items()}
+        return unreachable(self._api, faults, seconds)
 
 
 def fault_of(error: grpc.RpcError) -> str:
@@ -140,6 +158,24 @@ def fault_of(error: grpc.RpcError) -> str:
     return _HUNG_UP if hung_up and details.startswith(_NOT_CONNECTED) else details
 
 
+def failed_to_connect(error: grpc.RpcError) -> bool:
+    """Return whether gRPC reached a server and got no connection. A server that hangs does not count."""
+    if not isinstance(error, grpc.Call) or error.code() is not grpc.StatusCode.UNAVAILABLE:
+        return False
+    fault = fault_of(error)
+    return fault == _HUNG_UP or (fault.startswith(FAILED_TO_CONNECT) and "timed out" not in fault)
+
+
+def hung_up(fault: str) -> bool:
+    """Return whether a server closed the connection at once."""
+    return fault == _HUNG_UP
+
+
+def is_final(fault: str) -> bool:
+    """Return whether a node is not reached until somebody changes something."""
+    return fault == _UNKNOWN_NAME or fault.startswith(_NOT_SECURED)
+
+
 def was_never_sent(fault: str) -> bool:
     """Return whether there was no connection: the request cannot have reached the node."""
     return fault in _NOBODY_THERE or fault.startswith(_NOT_CONNECTED)
@@ -152,4 +188,6 @@ def _tried(faults: Mapping[Endpoint, str]) -> str:
 def unreachable(api: str, faults: Mapping[Endpoint, str], seconds: float) -> str:
     """Return the text of ClusterUnreachable."""
     tried = _tried(faults)
+    if faults and all(fault.startswith(_NOT_SECURED) for fault in faults.values()):
+        return f"no node could answer {api} ({tried})"
     return f"no node could answer {api} within {seconds:.1f} s ({tried}); check the addresses and that the nodes run"

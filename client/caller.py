@@ -27,7 +27,7 @@ from kraftlab.rpc.calls import CALLS
 from kraftlab.rpc.methods import API_OF_RESPONSE, AdminRequest, Response
 from kraftlab.rpc.request_ids import RequestIds
 
-from .attempts import Attempts, fault_of, is_read, unreachable, was_never_sent
+from .attempts import Attempts, fault_of, is_final, is_read, unreachable, was_never_sent
 from .channels import Channels, Transport, authentication_error
 from .config_parts import ConfigResource
 from .entries import checked
@@ -152,7 +152,7 @@ class Caller:
         self._fill_header(request, timeout_ms)
         started = time.monotonic()
         deadline = started + timeout_ms / 1000
-        attempts = Attempts(API_OF_RESPONSE[answer], once=once)
+        attempts = Attempts(API_OF_RESPONSE[answer], once=once, last_look=self.channels.last_look)
         pause_s = _FIRST_PAUSE_S
         is_reported = False
         while True:
@@ -182,7 +182,7 @@ class Caller:
                     self.leader = None
             if self.leader is not None and not attempts.has_failed_at(self.leader) and time.monotonic() < deadline:
                 continue
-            if attempts.found_no_host:
+            if attempts.is_hopeless:
                 raise ClusterUnreachable(attempts.summary(time.monotonic() - started))
             if attempts.found_no_api:
                 deadline = min(deadline, started + _REFUSED_PATIENCE_S)
@@ -210,8 +210,9 @@ class Caller:
                 return self._attempt(endpoint, answer, request, left_ms(started + timeout_ms / 1000) / 1000)
             except grpc.RpcError as error:
                 seconds, fault = time.monotonic() - started, fault_of(error)
-                if not was_never_sent(fault) or seconds > min(_RECONNECT_S, timeout_ms / 1000):
-                    raise ClusterUnreachable(unreachable(API_OF_RESPONSE[answer], {endpoint: fault}, seconds)) from error
+                if is_final(fault) or not was_never_sent(fault) or seconds > min(_RECONNECT_S, timeout_ms / 1000):
+                    faults = {endpoint: self.channels.last_look(endpoint, fault)}
+                    raise ClusterUnreachable(unreachable(API_OF_RESPONSE[answer], faults, seconds)) from error
             time.sleep(_FIRST_PAUSE_S)
 
     def call_broker(
@@ -313,7 +314,10 @@ class Caller:
             refusal = authentication_error(error)
             if refusal is not None:
                 raise refusal from error
-            raise
+            found = self.channels.explained(endpoint, error)
+            if found is error:
+                raise
+            raise found from error
         assert isinstance(response, answer)
         header = response.header
         if header.HasField("leader") and header.leader.port:

@@ -13,7 +13,7 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -42,15 +42,17 @@ from kraftlab.metadata.peer_rpc import (
     WantedEpoch,
     WantedOffset,
 )
-from kraftlab.wire.frames import ERROR, REQUEST, Frame, FrameBuffer, FrameError, frame_parts
+from kraftlab.wire.frames import ERROR, REQUEST, Frame, FrameBuffer, FrameError, TlsAlert, frame_parts
 from kraftlab.wire.parts import NOTHING, InMemory, around, bin_header
 
 from .admin import AdminClient
 from .caller import left_ms
+from .dialling import NotSecured, alert_of, connect, expects_tls, refusal
 from .entries import answer_of
 from .errors import ClusterUnreachable, api_error
 from .numbering import REFUSED_NUMBERS, Numbers, SendAttempts, numbered, requests_of
 from .results import Broker
+from .security import NO_SECURITY, ClientSecurity
 
 ACKS_NONE = 0
 CLOSE_TIMEOUT_S = 5.0
@@ -84,48 +86,72 @@ class PeerConnection:
     """A blocking connection to one node's peer port. `request` opens it when needed and drops it after any failure.
 
     A client has no state that a forced quorum could invalidate: if a node has a newer generation of the cluster, the request is
-    sent again with that generation. `sender` is the caller in the frames: a client, unless it is a named observer.
+    sent again with that generation. `sender` is the caller in the frames: a client, unless it is a named observer. Under TLS the
+    node knows the caller by the certificate; these ports have no SASL.
     """
 
-    def __init__(self, endpoint: Endpoint, cluster_id: str, sender: ReplicaKey = _CLIENT_KEY) -> None:
+    def __init__(
+        self, endpoint: Endpoint, cluster_id: str, sender: ReplicaKey = _CLIENT_KEY, security: ClientSecurity = NO_SECURITY
+    ) -> None:
         self.endpoint = endpoint
         self._sender = sender
+        self._security = security
         self._cluster_id = cluster_id
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._buffer = FrameBuffer()
         self._correlation = 0
         self._generation = 0
+        self._is_new = True
+        """True until the node has answered over this connection: under TLS it may still refuse the client's certificate."""
         self._unawaited = 0
         """Requests without an answer yet, which nobody waits for."""
 
     def request(self, api: int, body: InMemory | Sequence[InMemory], timeout_s: float) -> memoryview:
-        """Send one request and return the body of its response. OSError if the connection fails, ApiError if the node refuses.
-        The timeout includes the wait for earlier requests.
+        """Send one request and return the body of its response. OSError if the connection fails, NotSecured among them; ApiError
+        if the node refuses. The timeout includes the wait for earlier requests.
         """
         deadline = time.monotonic() + timeout_s
         if not self._lock.acquire(timeout=max(timeout_s, 0)):
             raise TimeoutError(f"{self.endpoint} was busy with other requests until the timeout")
         try:
-            self._drain(deadline)
-            return self._exchange(api, body, deadline)
-        except (OSError, FrameError):
-            self._drop()
-            raise
+            with self._dropped_if_broken():
+                self._drain(deadline)
+                return self._exchange(api, body, deadline)
         finally:
             self._lock.release()
 
     def send(self, api: int, body: Sequence[InMemory], timeout_s: float) -> None:
         """Send a request without waiting for its answer; the next request waits for that. OSError: the request may be lost."""
         deadline = time.monotonic() + timeout_s
-        with self._lock:
-            try:
-                self._drain(deadline)
-                self._write(api, body, deadline)
-                self._unawaited += 1
-            except (OSError, FrameError):
-                self._drop()
+        with self._lock, self._dropped_if_broken():
+            self._drain(deadline)
+            self._write(api, body, deadline)
+            self._unawaited += 1
+
+    @contextlib.contextmanager
+    def _dropped_if_broken(self) -> Iterator[None]:
+        """Drop the connection after an error of the network, and explain the error of a new one."""
+        try:
+            yield
+        except TlsAlert as error:
+            self._drop()
+            raise expects_tls(self._security) from error
+        except FrameError:
+            self._drop()
+            raise
+        except OSError as error:
+            explained = self._explained(error) if self._is_new else error
+            self._drop()
+            if explained is error:
                 raise
+            raise explained from error
+
+    def _explained(self, error: OSError) -> OSError:
+        """Return the error of a connection over which the node has not answered, with its reason if TLS is the reason."""
+        if self._socket is None:
+            return error
+        return refusal(alert_of(self._socket, error), self.endpoint, self._security)
 
     def _drain(self, deadline: float) -> None:
         """Wait until the node has answered the last request that nobody waits for: it may execute two at once in any order."""
@@ -134,15 +160,14 @@ class PeerConnection:
             self._take_unawaited(self._socket)
 
     def _take_unawaited(self, connected: socket.socket) -> None:
-        if not self._buffer.receive_from(connected):
-            raise ConnectionResetError(f"{self.endpoint} closed the connection")
+        self._receive(connected)
         self._unawaited -= sum(1 for _ in self._buffer.frames())
 
     def _write(self, api: int, body: InMemory | Sequence[InMemory], deadline: float) -> None:
         """Send one request, over a new connection if there is none."""
         if self._socket is None:
-            self._socket = socket.create_connection((self.endpoint.host, self.endpoint.port), self._left_s(deadline))
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._is_new = True
+            self._socket = connect(self.endpoint, self._security, self._left_s(deadline))
             self._buffer = FrameBuffer()
             self._unawaited = 0
         self._correlation += 1
@@ -172,8 +197,12 @@ class PeerConnection:
                     raise api_error(code, message)
                 return answer.body
             connected.settimeout(self._left_s(deadline))
-            if not self._buffer.receive_from(connected):
-                raise ConnectionResetError(f"{self.endpoint} closed the connection")
+            self._receive(connected)
+
+    def _receive(self, connected: socket.socket) -> None:
+        if not self._buffer.receive_from(connected):
+            raise ConnectionResetError(f"{self.endpoint} closed the connection")
+        self._is_new = False
 
     def _left_s(self, deadline: float) -> float:
         left_s = deadline - time.monotonic()
@@ -340,6 +369,8 @@ class DataClient:
             self._connection(endpoint).send(
                 Api.PRODUCE, (before, bin_header(len(records)), records, after), deadline - time.monotonic()
             )
+        except NotSecured as error:
+            raise _not_secured(topic, partition, error) from error
         except OSError:
             self.refresh()
         return ProduceResponse(ErrorCode.NONE)
@@ -487,6 +518,8 @@ class DataClient:
             except ApiError as error:
                 if error.code not in _RETRIED or time.monotonic() + pause_s >= deadline:
                     raise
+            except NotSecured as error:
+                raise _not_secured(topic, partition, error) from error
             except (OSError, FrameError) as error:
                 if time.monotonic() + pause_s >= deadline:
                     raise ClusterUnreachable(f"no leader of {topic}-{partition} answered in time: {error}") from error
@@ -533,7 +566,7 @@ class DataClient:
             connection = self._connections.get(endpoint)
             if connection is None:
                 cluster_id = self._known(fresh=False).cluster_id
-                connection = self._connections[endpoint] = PeerConnection(endpoint, cluster_id)
+                connection = self._connections[endpoint] = PeerConnection(endpoint, cluster_id, security=self._admin.security)
             return connection
 
 
@@ -544,6 +577,10 @@ def _without_epochs(batches: InMemory) -> bytes:
     data = bytearray(batches)
     mask_epochs(data, iterate(batches))
     return bytes(data)
+
+
+def _not_secured(topic: str, partition: int, error: NotSecured) -> ClusterUnreachable:
+    return ClusterUnreachable(f"no secure connection to the leader of {topic}-{partition}: {error}")
 
 
 def _first_fault(response: ListOffsetsResponse | EpochEndsResponse) -> tuple[int, str | None]:

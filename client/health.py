@@ -57,8 +57,10 @@ def findings(
                 text = f"log directory {directory.log_dir} of broker {broker_id} is offline"
                 step = f"repair the disk, then: kraftlab log-dirs --online {directory.log_dir} --broker {broker_id}"
                 found.append(Finding("offline-directory", text, step))
+    is_offline = any(each.kind == "offline-directory" for each in found)
+    first = "bring the offline log directories back, or " if is_offline else ""
     for topic in topics:
-        found.extend(_of_topic(topic, min_isr.get(topic.name, 1)))
+        found.extend(_of_topic(topic, min_isr.get(topic.name, 1), first))
     if moves:
         text = f"{moves} {'reassignment is' if moves == 1 else 'reassignments are'} running"
         found.append(Finding("reassignments", text, "watch: kraftlab reassign-partitions --progress", is_fault=False))
@@ -70,7 +72,8 @@ def is_under_replicated(partition: Partition) -> bool:
     return not {*partition.replica_nodes} - {*partition.adding_replicas} <= {*partition.isr_nodes}
 
 
-def _of_topic(topic: Topic, min_isr: int) -> Iterable[Finding]:
+def _of_topic(topic: Topic, min_isr: int, first: str) -> Iterable[Finding]:
+    """Yield what is wrong with a topic. `first` begins each next step."""
     rows: tuple[tuple[str, str, str, Callable[[Partition], bool]], ...] = (
         ("no-leader", "no leader", "start a broker of their replicas", lambda each: each.leader_id is None),
         (
@@ -88,7 +91,7 @@ def _of_topic(topic: Topic, min_isr: int) -> Iterable[Finding]:
             more = f" and {len(numbers) - NAMED_MAX} more" if len(numbers) > NAMED_MAX else ""
             noun = "partition" if len(numbers) == 1 else "partitions"
             verb = "has" if len(numbers) == 1 else "have"
-            yield Finding(kind, f"{topic.name}: {noun} {shown}{more} {verb} {has}", step)
+            yield Finding(kind, f"{topic.name}: {noun} {shown}{more} {verb} {has}", first + step)
 
 
 def look(client: AdminClient, timeout_ms: int) -> list[Finding]:

@@ -16,10 +16,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import grpc
 from google.protobuf.message import Message as AdminMessage
 
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.config.errors import ConfigError
 from kraftlab.gateway.translation import lost_fields, to_response, to_value
 from kraftlab.messages.catalog import request_class, response_class
 from kraftlab.messages.schema import Message
@@ -28,7 +30,7 @@ from kraftlab.rpc.methods import API_OF_RESPONSE, METHODS, AdminRequest, Respons
 
 from .kafka_calls import SEVERAL
 from .kafka_connection import Answer, KafkaConnection
-from .kafka_security import PLAINTEXT, KafkaSecurity
+from .security import NO_SECURITY, ClientSecurity
 
 OPTIONS = {
     "validate_only": "--validate-only",
@@ -104,9 +106,14 @@ class KafkaNode:
 
 
 class KafkaChannels:
-    """The connections of one client. Thread-safe."""
+    """The connections of one client. Thread-safe. ConfigError for a user without SASL: brokers would never see the name."""
 
-    def __init__(self, security: KafkaSecurity = PLAINTEXT, client_id: str = "") -> None:
+    def __init__(self, security: ClientSecurity = NO_SECURITY, client_id: str = "") -> None:
+        if security.user is not None and not security.has_sasl:
+            raise ConfigError(
+                f"user {security.user} is named for a cluster that speaks the Kafka protocol; set security.protocol=SASL_SSL (or "
+                "SASL_PLAINTEXT) and sasl.mechanism, for example in the file for --command-config, or leave the user out"
+            )
         self._security = security
         self._client_id = client_id
         self._lock = threading.Lock()
@@ -124,6 +131,14 @@ class KafkaChannels:
         answer: Any = METHODS[api].response
         response: AdminMessage = SEVERAL[api](node, request) if api in SEVERAL else node.ask(answer, request)
         return response
+
+    def explained(self, endpoint: Endpoint, error: grpc.RpcError) -> grpc.RpcError:
+        """Return the error: it has its reason."""
+        return error
+
+    def last_look(self, endpoint: Endpoint, fault: str) -> str:
+        """Return the fault: it has its reason."""
+        return fault
 
     def exchange(
         self, endpoint: Endpoint, request: Message, answer: type[Answer], timeout_s: float, newest: int | None = None

@@ -2,17 +2,18 @@
 
 Theory of operation. A connection opens at its first request: TCP, TLS, ApiVersions, SASL. ApiVersions is sent in the newest
 version; a broker that does not know it answers error 35 in version 0 and lists the versions that it knows (KIP-511). A broker
-closes idle connections, so a connection that has ended is opened again before a request is sent. After any failure the connection
-is closed: a late answer must not be taken for the answer to another request.
+closes idle connections, so a connection that has ended is opened again before a request is sent. So is one whose login is about
+to expire (KIP-368). After any failure the connection is closed: a late answer must not be taken for the answer to another
+request.
 
 `NoAnswer` tells by its text whether the request may have reached the broker (see `attempts.py`).
 """
 
 from __future__ import annotations
 
+import math
 import select
 import socket
-import ssl
 import struct
 import threading
 import time
@@ -21,6 +22,7 @@ from typing import NamedTuple, TypeVar
 
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.config.errors import ConfigError
 from kraftlab.gateway.client_codec import MalformedResponse, decode_response, encode_request
 from kraftlab.messages.catalog import API_VERSIONS
 from kraftlab.messages.generated.api_versions_request import ApiVersionsRequest
@@ -31,15 +33,20 @@ from kraftlab.messages.generated.sasl_handshake_request import SaslHandshakeRequ
 from kraftlab.messages.generated.sasl_handshake_response import SaslHandshakeResponse
 from kraftlab.messages.schema import Message
 
-from .attempts import FAILED_TO_CONNECT, NoAnswer, not_answered, not_connected, other_protocol
-from .errors import ClusterUnreachable, api_error
-from .kafka_security import PLAINTEXT, BadProof, KafkaSecurity, authenticate
+from .attempts import FAILED_TO_CONNECT, NoAnswer, not_answered, not_connected, not_secured, other_protocol
+from .diagnosis import security_fault
+from .dialling import NotSecured, alert_of, connect, expects_tls, is_alert, refusal
+from .errors import api_error
+from .sasl import BadProof, authenticate
+from .security import NO_SECURITY, ClientSecurity
 
 DEFAULT_CLIENT_ID = "kraftlab"
 CONNECT_TIMEOUT_S = 5.0
 RESPONSE_BYTES_MAX = 1 << 30
 _HANDSHAKE_VERSION = 1
 """From version 1 on, what follows is in SaslAuthenticate."""
+_SESSION_PART = 0.85
+"""Part of the time of a login (KIP-368) that is used."""
 _PIECE_BYTES = 1 << 20
 _LENGTH = struct.Struct(">i")
 _ERROR = struct.Struct(">ih")
@@ -57,7 +64,7 @@ class Versions(NamedTuple):
 class KafkaConnection:
     """A connection to one broker. Thread-safe: one request at a time. NoAnswer, ApiError SASL_AUTHENTICATION_FAILED."""
 
-    def __init__(self, endpoint: Endpoint, security: KafkaSecurity = PLAINTEXT, client_id: str = "") -> None:
+    def __init__(self, endpoint: Endpoint, security: ClientSecurity = NO_SECURITY, client_id: str = "") -> None:
         self.endpoint = endpoint
         self._security = security
         self._client_id = client_id or DEFAULT_CLIENT_ID
@@ -65,6 +72,8 @@ class KafkaConnection:
         self._socket: socket.socket | None = None
         self._correlation_id = 0
         self._versions: Mapping[int, Versions] = {}
+        self._expires_at = math.inf
+        """When the broker may end the connection for want of a new login, less a part for the way there."""
 
     def versions(self, deadline: float) -> Mapping[int, Versions]:
         """Return the versions that the broker offers, by API key. The deadline is of `time.monotonic`."""
@@ -108,36 +117,36 @@ class KafkaConnection:
             self._socket = None
 
     def _connected(self, deadline: float) -> socket.socket:
-        if self._socket is not None and select.select([self._socket], [], [], 0)[0]:
+        if self._socket is not None and (time.monotonic() >= self._expires_at or select.select([self._socket], [], [], 0)[0]):
             self._drop()  # The broker has closed it: nothing else arrives without a request.
         if self._socket is None:
             deadline = min(deadline, time.monotonic() + CONNECT_TIMEOUT_S)
+            self._expires_at = math.inf
             try:
-                self._socket = self._open(deadline)
+                self._socket = connect(self.endpoint, self._security, _left_s(deadline))
                 self._negotiate(self._socket, deadline)
                 if self._security.has_sasl:
                     self._log_in(self._socket, deadline)
-            except (OSError, MalformedResponse) as error:
+            except OSError as error:
+                raise self._not_opened(error) from error
+            except MalformedResponse as error:
                 self._drop()
-                raise _not_opened(self.endpoint, error) from error
-            except ApiError:
+                raise other_protocol(error) from error
+            except (ApiError, ConfigError):
                 self._drop()
                 raise
         return self._socket
 
-    def _open(self, deadline: float) -> socket.socket:
-        try:
-            connected = socket.create_connection((self.endpoint.host, self.endpoint.port), _left_s(deadline))
-        except UnicodeError as error:
-            raise socket.gaierror(f"{self.endpoint.host} is not a host name") from error
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if not self._security.has_tls:
-            return connected
-        try:
-            return self._security.tls_context().wrap_socket(connected, server_hostname=self.endpoint.host)
-        except BaseException:
-            connected.close()
-            raise
+    def _not_opened(self, error: OSError) -> NoAnswer:
+        """Drop the connection that did not open, and return the error for it."""
+        if self._socket is not None:
+            error = refusal(alert_of(self._socket, error), self.endpoint, self._security)
+        self._drop()
+        if isinstance(error, ConnectionResetError):
+            error = security_fault(self.endpoint, self._security) or error
+        if isinstance(error, NotSecured):
+            return not_secured(error)
+        return other_protocol(error) if isinstance(error, ConnectionResetError) else not_connected(error)
 
     def _negotiate(self, connected: socket.socket, deadline: float) -> None:
         version = ApiVersionsRequest.NEWEST
@@ -170,6 +179,8 @@ class KafkaConnection:
             answer = decode_response(frame, SaslAuthenticateResponse, version)
             if answer.error_code:
                 raise api_error(answer.error_code, f"{self.endpoint}: {answer.error_message or 'authentication failed'}")
+            if answer.session_lifetime_ms > 0:
+                self._expires_at = time.monotonic() + _SESSION_PART * answer.session_lifetime_ms / 1000
             return answer.auth_bytes
 
         try:
@@ -182,7 +193,10 @@ class KafkaConnection:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         connected.settimeout(_left_s(deadline))
         connected.sendall(encode_request(self._correlation_id, self._client_id, body, version))
-        (size,) = _LENGTH.unpack(_exactly(connected, _LENGTH.size, deadline))
+        length = _exactly(connected, _LENGTH.size, deadline)
+        if is_alert(length) and self._security.tls is None:
+            raise expects_tls(self._security)
+        (size,) = _LENGTH.unpack(length)
         if not _LENGTH.size <= size <= RESPONSE_BYTES_MAX:
             raise MalformedResponse(f"the length of a response is {size}; is this a Kafka broker?")
         frame = _exactly(connected, size, deadline)
@@ -204,16 +218,6 @@ class _LockUntil:
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
-
-
-def _not_opened(endpoint: Endpoint, error: Exception) -> NoAnswer | ClusterUnreachable:
-    """Return the error for a connection that did not open. A certificate that cannot be verified is final."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        advice = "name its authority in ssl.truststore.location (PEM) of --command-config"
-        return ClusterUnreachable(f"the certificate of {endpoint} cannot be verified: {error.verify_message}; {advice}")
-    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError | ConnectionResetError):
-        return not_connected(error)
-    return other_protocol(error)
 
 
 def _left_s(deadline: float) -> float:

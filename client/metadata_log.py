@@ -37,8 +37,10 @@ from kraftlab.wire.frames import FrameError
 from .admin import AdminClient
 from .caller import left_ms
 from .data import PeerConnection
+from .dialling import NotSecured
 from .errors import ClusterUnreachable, api_error
 from .results import Quorum
+from .security import ClientSecurity
 
 ANONYMOUS = ReplicaKey(-1, ZERO)
 LISTENER = "CONTROLLER"
@@ -105,14 +107,22 @@ def observer_named(name: str) -> ReplicaKey:
 class MetadataLog:
     """One cluster's metadata log. Use as a context manager, or call `close`. Not thread-safe.
 
-    `bootstrap_servers` are gRPC endpoints of any nodes. `timeout_ms` limits each call with its retries.
+    `bootstrap_servers` are gRPC endpoints of any nodes. `security` is for them and, with its certificate, for the CONTROLLER
+    listeners. There a certificate gives the caller's name, and an `observer` has none: it is not known by its position then.
+    `timeout_ms` limits each call with its retries.
     """
 
     def __init__(
-        self, bootstrap_servers: str, *, observer: ReplicaKey = ANONYMOUS, cluster_id: str = "", timeout_ms: int = 30_000
+        self,
+        bootstrap_servers: str,
+        *,
+        observer: ReplicaKey = ANONYMOUS,
+        cluster_id: str = "",
+        timeout_ms: int = 30_000,
+        security: ClientSecurity | None = None,
     ) -> None:
-        self._admin = AdminClient(bootstrap_servers, timeout_ms=timeout_ms, cluster_id=cluster_id)
-        self._observer = observer
+        self._admin = AdminClient(bootstrap_servers, timeout_ms=timeout_ms, cluster_id=cluster_id, security=security)
+        self._observer = observer if self._admin.security.tls is None else ANONYMOUS
         self._cluster_id = cluster_id
         self._timeout_s = timeout_ms / 1000
         self._epoch = -1
@@ -216,6 +226,8 @@ class MetadataLog:
                 fault: object = error
             except ClusterUnreachable:
                 raise
+            except NotSecured as error:
+                raise ClusterUnreachable(f"no secure connection to the active controller: {error}") from error
             except (OSError, FrameError) as error:
                 fault = error
             else:
@@ -251,7 +263,8 @@ class MetadataLog:
                 for at in voter.endpoints:
                     if voter.replica_id == quorum.leader_id and at.name == LISTENER:
                         self._epoch = quorum.leader_epoch
-                        self._connection = PeerConnection(Endpoint(at.host, at.port), quorum.cluster_id, self._observer)
+                        endpoint = Endpoint(at.host, at.port)
+                        self._connection = PeerConnection(endpoint, quorum.cluster_id, self._observer, self._admin.security)
                         return self._connection
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "no node names the peer listener of the active controller")
         return self._connection

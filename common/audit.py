@@ -13,19 +13,22 @@ from .line_limit import LimitedLog
 
 logger = logging.getLogger("kraftlab.audit")
 
-_refusals = LimitedLog(logger, time.monotonic)
-_logins = LimitedLog(logger, time.monotonic)
 NAME_CHARACTERS_MAX = 200
 
 
-def refused(principal: str, host: str, operation: str, resource: str) -> None:
-    """Note that a caller had no right to an operation on a resource."""
-    _refusals.warning("refused: %s from %s has no right to %s on %s", shown(principal), host, operation, shown(resource))
+class AuditLog:
+    """Lines that callers of one listener, or of one authorizer, can cause."""
 
+    def __init__(self) -> None:
+        self._lines = LimitedLog(logger, time.monotonic)
 
-def login_failed(listener: str, source: str, reason: str) -> None:
-    """Note that somebody at that address has not proven an identity."""
-    _logins.warning("login failed: listener %s, %s: %s", listener, source, reason)
+    def refused(self, principal: str, host: str, operation: str, resource: str) -> None:
+        """Note that a caller had no right to an operation on a resource."""
+        self._lines.warning("refused: %s from %s has no right to %s on %s", shown(principal), host, operation, shown(resource))
+
+    def login_failed(self, listener: str, source: str, reason: str) -> None:
+        """Note that somebody at that address has not proven an identity."""
+        self._lines.warning("login failed: listener %s, %s: %s", listener, source, reason)
 
 
 def changed(principal: str, host: str, call: str, names: str, offset: int) -> None:

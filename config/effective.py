@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from .config_key import ConfigKey
 from .throttled_replicas import MOVE_RATES
-from .topic_configs import BROKER_KEYS, TOPIC_KEYS
+from .topic_configs import BROKER_KEYS, TOPIC_KEYS, broker_key, listener_key
 
 
 class Source(enum.IntEnum):
@@ -100,17 +100,19 @@ _DEFAULTS: dict[str, str] = {key.name: key.default for key in BROKER_KEYS.values
 
 
 def _chain_of(name: str) -> tuple[tuple[str, int], ...]:
-    return _CHAIN_OF.get(name, ((name, 1),))
+    """Return a key's chain. The key of a listener is followed by the one of all listeners."""
+    of_listener = listener_key(name)
+    return _CHAIN_OF.get(name) or ((name, 1), *(((of_listener.key.name, 1),) if of_listener is not None else ()))
 
 
 def _synonym(name: str, value: str, source: Source) -> Synonym:
-    key = BROKER_KEYS.get(name)
+    key = broker_key(name)
     return Synonym(name, None if key is None or key.is_sensitive else value, source)
 
 
 def broker_value(name: str, values: BrokerValues) -> Effective:
     """Value of a broker key. An unknown or sensitive value is not shown."""
-    key = BROKER_KEYS.get(name)
+    key = broker_key(name)
     synonyms = values.synonyms(name)
     value = values.value(name)
     shown = None if key is None or key.is_sensitive or value is None else key.normal(value)

@@ -22,7 +22,7 @@ import trio
 
 from kraftlab.access.entrance import OPEN, Entrance
 from kraftlab.access.users import ANONYMOUS
-from kraftlab.common import audit
+from kraftlab.common.audit import AuditLog
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.line_limit import LimitedLog
 from kraftlab.config.config_key import split_list
@@ -65,6 +65,7 @@ class KafkaListener:
         self._entrance = entrance
         self._half_open = HalfOpen()
         self.failed_logins = 0
+        self._audit = AuditLog()
         self._host, self._port = host, port
         self._setting = setting
         self._connections: Counter[str] = Counter()
@@ -144,7 +145,7 @@ class KafkaListener:
         except SilentEnd as error:
             logger.debug("a connection of %s ended: %s", host, error)
         except (HandshakeFailed, NotAuthenticated) as error:
-            audit.login_failed("KAFKA", host, str(error))
+            self._audit.login_failed("KAFKA", host, str(error))
         except (MalformedRequest, Unanswerable, Acks0Failed) as error:
             self._lines.warning("closed a connection of %s: %s", host, error)
         except (OSError, PartLost) as error:
@@ -158,6 +159,7 @@ class KafkaListener:
             principal = ANONYMOUS
             if isinstance(wire, TlsWire):
                 await wire.shake_hands()
+                self._entrance.opened(wire)
                 principal = self._principal(wire)
             authenticator = Authenticator(self._entrance.sasl, principal)
             while not authenticator.is_authenticated:

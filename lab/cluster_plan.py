@@ -198,15 +198,24 @@ def load(directory: Path) -> ClusterPlan | None:
     return plan
 
 
+def client_properties(directory: Path) -> Path | None:
+    """Return the file with the security of the cluster's clients, None without one."""
+    path = directory / CLIENT_PROPERTIES
+    return path if path.exists() else None
+
+
 def free_ports(count: int, reserved: Collection[int | None] = ()) -> Iterator[int]:
     """Return `count` ports in a row that are not in use, claimed or reserved. ClusterError if there is no such row."""
     ports = _ports()
-    starts = ports[: max(len(ports) - count, 0)]
+    starts = ports[: max(len(ports) - count + 1, 0)]
     for _ in range(_PORT_ATTEMPTS if starts else 0):
         first = random.choice(starts)
         if all(port not in reserved and _is_free(port) for port in range(first, first + count)):
             return iter(range(first, first + count))
-    raise ClusterError(f"no {count} free ports in a row between {ports.start} and {ports.stop}; stop other clusters first")
+    raise ClusterError(
+        f"no {count} free ports in a row from {ports.start} to {ports.stop - 1}; stop other clusters, or set {PORTS_VARIABLE} to "
+        "more ports"
+    )
 
 
 def _ports() -> range:

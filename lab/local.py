@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kraftlab.client import AdminClient, ClusterUnreachable
 from kraftlab.client.health import Finding, look
+from kraftlab.client.security import ClientSecurity
 from kraftlab.common.errors import ApiError
 from kraftlab.common.uuids import LOST, to_text
 from kraftlab.config.directories import check_no_comma
@@ -29,7 +30,7 @@ from kraftlab.config.initial_voters import own_voter
 from kraftlab.config.models import load_controller
 
 from . import credentials, layout
-from .cluster_plan import ClusterError, ClusterPlan, NodePlan
+from .cluster_plan import ClusterError, ClusterPlan, NodePlan, client_properties
 from .doubts import all_in_doubt
 from .failing_directories import FailingDirectories
 from .faults.failing_calls import FailingCalls
@@ -261,14 +262,20 @@ class LocalCluster(ProxiedLinks):
             ],
         }
 
-    def admin(self, *, timeout_ms: int = 30_000) -> AdminClient:
-        """Make a client of this cluster; the caller closes it. With an authorizer it asks as a super user, if the nodes'
-        properties have one with a password, otherwise as ANONYMOUS.
+    @property
+    def security(self) -> ClientSecurity:
+        """The security of this cluster's clients: that of client.properties in its directory. Without that file, and with an
+        authorizer, a client is a super user, if the nodes' properties have one with a password, otherwise ANONYMOUS. ConfigError.
         """
-        user, password = layout.super_user(self.directory, self.plan.nodes[0]) or (None, None)
-        return AdminClient(
-            self.bootstrap_servers, timeout_ms=timeout_ms, cluster_id=self.cluster_id, user=user, password=password
-        )
+        file = client_properties(self.directory)
+        if file is not None:
+            return ClientSecurity.load(file)
+        user, password = layout.super_user(self.directory, self.plan.nodes[0]) or (None, "")
+        return ClientSecurity(user=user, password=password)
+
+    def admin(self, *, timeout_ms: int = 30_000) -> AdminClient:
+        """Make a client of this cluster with its security; the caller closes it."""
+        return AdminClient(self.bootstrap_servers, timeout_ms=timeout_ms, cluster_id=self.cluster_id, security=self.security)
 
     # -- starting --------------------------------------------------------------------------------------------------------
 

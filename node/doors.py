@@ -66,7 +66,7 @@ class Doors:
             mechanisms = self._logins[KAFKA_LISTENER].mechanisms()
             sasl = SaslSettings(mechanisms, config.max_reauth_ms, config.frame_bytes_max)
         if tls is not None:
-            return Entrance(tls.server, tls.principal_of, sasl)
+            return Entrance(tls.server, tls.principal_of, sasl, tls.opened)
         return OPEN if sasl is None else Entrance(sasl=sasl)
 
     async def run(self) -> None:

@@ -14,10 +14,13 @@ import logging
 import ssl
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from weakref import WeakSet
 
 import trio
+from cryptography import x509
 
 from kraftlab.certificates.contexts import LoadedTls, client_context, file_marks, server_context
+from kraftlab.certificates.folder import is_issued_by
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.peer_name import PeerName
 from kraftlab.config.errors import ConfigError
@@ -25,6 +28,7 @@ from kraftlab.config.listener_security import BETWEEN_NODES, NodeSecurity
 from kraftlab.config.tls_settings import TlsSettings
 from kraftlab.rpc.server import GrpcTls, TlsMaterial
 from kraftlab.wire.network import TCP, Network
+from kraftlab.wire.tls import TlsWire
 from kraftlab.wire.tls_network import TlsNetwork
 
 logger = logging.getLogger("kraftlab.tls")
@@ -45,6 +49,7 @@ class ListenerTls:
         self._material = _material(self._server)
         self._refused_marks = self._server.files
         self._warned_days: int | None = None
+        self._wires: WeakSet[TlsWire] = WeakSet()
         self.principal_of = functools.lru_cache(PRINCIPALS_KEPT)(settings.principal_mapping.principal)
 
     @property
@@ -68,13 +73,31 @@ class ListenerTls:
         """Return True if a file is another one than at the last attempt to load it. Reads the disk."""
         return file_marks(self.settings) not in (self._server.files, self._refused_marks)
 
-    def reload(self) -> None:
-        """Load the files again. Reads the disk. ConfigError: the old context stays."""
+    def reload(self) -> bool:
+        """Load the files again; return True if others are trusted now. Reads the disk. ConfigError: the old context stays."""
         self._refused_marks = file_marks(self.settings)
         server = server_context(self.settings, self._server, is_between_nodes=self._is_between_nodes)
         client = client_context(self.settings) if self._is_between_nodes else None
+        are_others_trusted = {*server.authorities} != {*self._server.authorities}
         self._server, self._client, self._material = server, client, _material(server)
         self._warned_days = None
+        return are_others_trusted
+
+    def opened(self, wire: TlsWire) -> None:
+        """Note a connection: it ends if its certificate is no longer trusted."""
+        if wire.certificate is not None:
+            self._wires.add(wire)
+
+    def end_untrusted(self) -> None:
+        """End the connections with a certificate that no present authority has issued itself. Those that another certificate
+        connects with an authority come back by themselves.
+        """
+        for wire in tuple(self._wires):
+            assert wire.certificate is not None, "only such connections are noted"
+            if not is_trusted(wire.certificate, self._server.authorities):
+                whose = wire.peer or self.principal_of(wire.certificate)
+                logger.warning("listener %s ends a connection of %s: its certificate is no longer trusted", self.name, whose)
+                wire.end()
 
     def host_warning(self, advertised: Endpoint) -> str:
         """Return a line if clients that dial the advertised address refuse the certificate, otherwise ""."""
@@ -124,7 +147,7 @@ class NodeTls:
         def named(certificate: bytes) -> PeerName:
             return self._nodes.name_of(tls.principal_of(certificate))
 
-        return TlsNetwork(tls.server, tls.client, named)
+        return TlsNetwork(tls.server, tls.client, named, tls.opened)
 
     def grpc(self) -> GrpcTls | None:
         """Return TLS of the admin API's listener."""
@@ -136,14 +159,22 @@ class NodeTls:
         for tls in self._of.values():
             if await trio.to_thread.run_sync(tls.has_changed):
                 try:
-                    await trio.to_thread.run_sync(tls.reload)
+                    are_others_trusted = await trio.to_thread.run_sync(tls.reload)
                 except ConfigError as error:
                     logger.error("the certificate of listener %s stays as it is: %s", tls.name, error)
                 else:
                     logger.info("listener %s has a new certificate, which expires at %s", tls.name, tls.expires_at)
+                    if are_others_trusted:
+                        tls.end_untrusted()
             warning = tls.expiry_warning(datetime.now(UTC))
             if warning:
                 logger.warning("%s", warning)
+
+
+def is_trusted(certificate: bytes, authorities: Iterable[x509.Certificate]) -> bool:
+    """Return True if an authority has issued the certificate (DER), or is that certificate."""
+    found = x509.load_der_x509_certificate(certificate)
+    return any(found == authority or is_issued_by(found, authority) for authority in authorities)
 
 
 def covers_host(sans: Iterable[str], host: str) -> bool:

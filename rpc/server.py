@@ -31,7 +31,7 @@ from google.protobuf.message import DecodeError, Message
 from kraftlab.access.logins import Login, UserLogin
 from kraftlab.access.users import AuthenticationFailed, Users
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.common import audit
+from kraftlab.common.audit import AuditLog
 from kraftlab.common.causes import only_cause
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.line_limit import LimitedLog
@@ -228,6 +228,7 @@ class _GrpcServer:
     ) -> None:
         self._begin = begin
         self._login = login
+        self._audit = AuditLog()
         self._tls = tls
         self._host = host
         self._port = port
@@ -346,7 +347,7 @@ class _GrpcServer:
         try:
             return await caller_of(context, self._login)
         except AuthenticationFailed as error:
-            audit.login_failed("GRPC", host_of(context.peer()), str(error))
+            self._audit.login_failed("GRPC", host_of(context.peer()), str(error))
             await _abort(context, "UNAUTHENTICATED", str(error))
 
     def _read(self, kind: type[Message], data: bytes) -> Any:

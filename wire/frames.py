@@ -57,16 +57,24 @@ IDLE_BUFFERS_S = 5.0
 """And after this time without any bytes."""
 _HTTP2_PREFACE = int.from_bytes(b"PRI ")
 """The first bytes of an HTTP/2 connection, read as the length of a frame."""
+_TLS_ALERT = int.from_bytes(b"\x15\x03")
+"""The first bytes of what a server of TLS sends to a client that does not speak TLS."""
 
 
 class FrameError(ValueError):
     """Malformed bytes from a peer; the message describes them."""
 
 
+class TlsAlert(FrameError):
+    """The peer expects TLS."""
+
+
 def length_error(size: int) -> FrameError:
     """Return the error for a length field that no frame has."""
     if size == _HTTP2_PREFACE:
         return FrameError("HTTP/2: a gRPC client dials this port, which is for peers; give it the node's admin API (gRPC) port")
+    if size >> 16 == _TLS_ALERT:
+        return TlsAlert("a TLS alert: this port expects TLS; set security.protocol=SSL")
     return FrameError(f"a frame length of {size} bytes (limit {MAX_FRAME_BYTES})")
 
 

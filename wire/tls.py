@@ -104,8 +104,7 @@ class TlsWire:
             except ssl.SSLWantWriteError:
                 await trio.lowlevel.wait_writable(self._socket)
             except OSError as error:
-                if isinstance(error, ssl.SSLError) and error.reason in OTHER_PROTOCOLS:
-                    self._answer_other_protocol()
+                self._say_why(error)
                 raise HandshakeFailed(_reason(error)) from error
 
     async def _await_first_byte(self) -> None:
@@ -166,6 +165,11 @@ class TlsWire:
             return _other_direction(trio.lowlevel.wait_readable, self._socket)
         return trio.lowlevel.wait_writable(self._socket)  # noqa: ASYNC105
 
+    def end(self) -> None:
+        """Let both sides see the end of the connection; whoever reads it closes it."""
+        with suppress(OSError):
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
     def close(self) -> None:
         """Announce the end (close_notify) if the kernel takes it, and close."""
         with suppress(OSError, ValueError):
@@ -173,10 +177,14 @@ class TlsWire:
         with suppress(OSError):
             self._socket.close()
 
-    def _answer_other_protocol(self) -> None:
-        """Send an alert in plain bytes, and read what came, so that the close does not reset the connection."""
+    def _say_why(self, error: OSError) -> None:
+        """Send an alert in plain bytes to a client of another protocol, where OpenSSL sends none, and let the alert arrive: a
+        close with unread bytes would reset the connection.
+        """
         with suppress(OSError):
-            socket.socket.send(self._socket, INTERNAL_ERROR_ALERT)
+            if isinstance(error, ssl.SSLError) and error.reason in OTHER_PROTOCOLS:
+                socket.socket.send(self._socket, INTERNAL_ERROR_ALERT)
+            socket.socket.shutdown(self._socket, socket.SHUT_WR)
             socket.socket.recv(self._socket, DRAINED_BYTES_MAX)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import trio
 
-from kraftlab.common import audit
+from kraftlab.common.audit import AuditLog
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.peer_name import PeerName
 
@@ -31,13 +31,22 @@ Named = Callable[[bytes], PeerName]
 
 
 class TlsNetwork:
-    """Connections under TLS, with a certificate at both ends."""
+    """Connections under TLS, with a certificate at both ends. `opened` is called with each of them."""
 
-    def __init__(self, server: Context, client: Context, named: Named, network: TcpNetwork = TCP) -> None:
+    def __init__(
+        self,
+        server: Context,
+        client: Context,
+        named: Named,
+        opened: Callable[[TlsWire], None] = lambda wire: None,
+        network: TcpNetwork = TCP,
+    ) -> None:
+        self._opened = opened
         self._server, self._client = server, client
         self._named = named
         self._network = network
         self._half_open = HalfOpen()
+        self._audit = AuditLog()
 
     @property
     def chance(self) -> random.Random:
@@ -69,11 +78,11 @@ class TlsNetwork:
                 await wire.shake_hands()
                 self._name(wire)
                 return wire
-            audit.login_failed(PEERS, source, "no TLS handshake in time")
+            self._audit.login_failed(PEERS, source, "no TLS handshake in time")
         except SilentEnd:
             pass
         except HandshakeFailed as error:
-            audit.login_failed(PEERS, source, str(error))
+            self._audit.login_failed(PEERS, source, str(error))
         except BaseException:
             wire.close()
             raise
@@ -87,6 +96,7 @@ class TlsNetwork:
             wire.peer = self._named(wire.certificate)
         except ValueError as error:
             raise HandshakeFailed(f"its certificate names nobody: {error}") from error
+        self._opened(wire)
 
 
 class TlsPort:

@@ -67,7 +67,7 @@ class _Why(NamedTuple):
 
 def parse_subject(words: Sequence[str]) -> Subject:
     """Return the subject of a command line. WrongUse."""
-    match tuple(words):
+    match tuple(" ".join(words).split()):
         case ("quorum",):
             return Subject("quorum")
         case ("broker", broker) if re.fullmatch(r"[0-9]{1,9}", broker):
@@ -152,8 +152,9 @@ def _broker_text(record: r.RegisterBroker | r.UnregisterBroker | r.BrokerRegistr
         return f"broker {record.broker_id} {' '.join(parts)}, {'fenced' if record.fenced else 'unfenced'}"
     parts = [] if record.fenced is None else ["is fenced" if record.fenced else "is unfenced"]
     parts += ["shuts down cleanly"] if record.in_controlled_shutdown else []
-    parts += [] if record.log_dirs is None else [f"has {len(record.log_dirs)} log directories online"]
-    parts += [] if record.cordoned_log_dirs is None else [f"has {len(record.cordoned_log_dirs)} log directories cordoned"]
+    for directories, state in ((record.log_dirs, "online"), (record.cordoned_log_dirs, "cordoned")):
+        if directories is not None:
+            parts.append(f"has {len(directories)} log {'directory' if len(directories) == 1 else 'directories'} {state}")
     return f"broker {record.broker_id} {', '.join(parts) or 'is unchanged'}"
 
 

@@ -22,7 +22,9 @@ Example:
   kraftlab import --directory examples/capture/segments
 
 \b
-The topics must exist. A partition must be empty, or end where its files begin.""",
+The topics must exist. A partition must be empty, or end where its files begin.
+Brokers soon delete records that are older than the topic's retention.ms (default: 7 days). To keep captured records, create the
+topic with --config retention.ms=-1.""",
 )
 @bootstrap_option
 @caller_options

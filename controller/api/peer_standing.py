@@ -31,4 +31,4 @@ def standing_of(request: PeerRequest, image: MetadataImage, is_loaded: bool, aut
         rights = authorizer.rights(image.acls if is_loaded else None, request.principal, request.host)
     except ApiError:
         return Standing.STRANGER
-    return Standing.OBSERVER if rights.allow_on_cluster(Operation.CLUSTER_ACTION) else Standing.STRANGER
+    return Standing.OBSERVER if rights.may_on_cluster(Operation.CLUSTER_ACTION) else Standing.STRANGER

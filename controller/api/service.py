@@ -34,7 +34,6 @@ from kraftlab.access.calls import Admission
 from kraftlab.access.node_names import NodeNames
 from kraftlab.access.refusals import CONTROLLERS
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.common import audit
 from kraftlab.common.decoding import Decoder
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.common.line_limit import LimitedLog
@@ -463,7 +462,7 @@ class ControllerService(Service):
             refusal = f"broker {broker_id} is not registered here, so it passes on no calls; it registers by itself"
             return _encode(EnvelopeResponse(ErrorCode.NOT_CONTROLLER, refusal))
         if peer_request.role is not None and self._nodes.name_of(envelope.principal).role:
-            audit.refused(peer_request.principal, peer_request.host, "SPEAK", f"behalf of {envelope.principal}")
+            self._authorizer.audit.refused(peer_request.principal, peer_request.host, "SPEAK", f"behalf of {envelope.principal}")
             refusal = f"broker {broker_id} passes on calls of clients, and {envelope.principal} is a node"
             return _encode(EnvelopeResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, refusal))
         return _encode(await self._unwrap(envelope))

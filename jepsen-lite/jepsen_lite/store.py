@@ -40,6 +40,8 @@ from .verdicts import Validity, Verdict, combined
 from .workload import Run, RunFacts
 
 DEFAULT_STORE = "runs"
+PYTEST_WORKLOAD = "tests"
+"""The workload in records of pytest tests."""
 LATEST = "latest"
 SHRUNK = "shrunk"
 LEAST_RUN = "least-run"

@@ -276,13 +276,13 @@ class Check:
         """Write the run and its page; return the path of the page, or of the run if the packages for pages are not installed."""
         import platform
 
-        from .store import RunDirectory, RunRecord
+        from .store import PYTEST_WORKLOAD, RunDirectory, RunRecord
 
-        directory = RunDirectory.new(self._directory, "tests", self._story.name)
+        directory = RunDirectory.new(self._directory, PYTEST_WORKLOAD, self._story.name)
         directory.write_plan(FaultPlan(seed=self._story.name))
         record = RunRecord(
             **run.facts(),
-            workload="tests",
+            workload=PYTEST_WORKLOAD,
             world="real",
             nemeses=tuple(dict.fromkeys(strike.kind for strike in run.strikes)),
             links="proxy",

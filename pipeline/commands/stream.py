@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
+from kraftlab.cli.connection import command_config, command_config_option
 from kraftlab.cli.output import Output, json_option
 from kraftlab.common.exit_codes import DONE
 
@@ -28,8 +30,9 @@ Examples:
 
 \b
 A quorum is followed as an observer, up to the high watermark; its leader is found through the gRPC endpoints of any nodes
-(quorum://HOST:PORT[,HOST:PORT]). When a micro-batch's line is printed, its rows are in bronze, silver and gold. Ctrl-C ends the
-command after the current micro-batch. However it ends, the next run continues without losing or repeating a row.
+(quorum://HOST:PORT[,HOST:PORT]). Under TLS, Spark processes on other machines need the files of --command-config too. When a
+micro-batch's line is printed, its rows are in bronze, silver and gold. Ctrl-C ends the command after the current micro-batch.
+However it ends, the next run continues without losing or repeating a row.
 
 \b
 Exit code 1: no controller answered at the start or with --once, or the log differs from the lake's.""",
@@ -46,6 +49,7 @@ Exit code 1: no controller answered at the start or with --once, or the log diff
     show_default=True,
     help="Interval between checks for new records: 5s, 500ms.",
 )
+@command_config_option()
 @json_option
 def stream(place: str, lake_uri: str, once: bool, max_records: int | None, trigger: str, as_json: bool) -> int:
     """Ingest new records in micro-batches, and update the tables of all layers after each."""
@@ -68,7 +72,8 @@ def stream(place: str, lake_uri: str, once: bool, max_records: int | None, trigg
         click.echo(text, err=True)
 
     lake = Lake(lake_uri)
-    source = followed(lake, place)
+    config = command_config()
+    source = followed(lake, place, None if config is None else str(Path(config).absolute()))
     with lake.writing(), spark_session() as spark:
         steps = run(spark, lake, source, once=once, max_records=max_records, trigger_s=trigger_s, on_step=show, on_warning=warn)
     if not steps:

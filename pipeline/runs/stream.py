@@ -27,6 +27,7 @@ from pyspark.sql import functions as F
 
 from kraftlab.client.errors import ClusterUnreachable
 from kraftlab.client.metadata_log import MetadataLog
+from kraftlab.client.security import ClientSecurity
 from kraftlab.common.errors import ApiError
 from kraftlab.quorum.core.types import OffsetAndEpoch
 
@@ -88,16 +89,23 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class FollowedLog(NamedTuple):
-    """The followed log: directories of a controller, or a quorum (`is_live`), and its cluster."""
+    """The followed log: directories of a controller, or a quorum (`is_live`), and its cluster. `command_config` is the file with
+    the security of the quorum's clients.
+    """
 
     place: str
     is_live: bool
     form: LogFormat
     cluster_id: str | None
+    command_config: str | None = None
+
+    def opened(self) -> MetadataLog:
+        """Return the log of the quorum. ConfigError."""
+        return _opened(self.place, self.command_config, cluster_id=self.cluster_id or "")
 
 
-def followed(lake: Lake, place: str) -> FollowedLog:
-    """Look up the place without Spark. WrongUse, Unreachable; CorruptInput if the log differs from the lake's."""
+def followed(lake: Lake, place: str, command_config: str | None = None) -> FollowedLog:
+    """Look up the place without Spark. WrongUse, Unreachable; CorruptInput if the log differs from the lake's; ConfigError."""
     is_live = place.startswith(QUORUM)
     form = FORMATS[KRAFTLAB] if is_live else detect([place])
     known = cluster_of(lake, form)
@@ -105,13 +113,18 @@ def followed(lake: Lake, place: str) -> FollowedLog:
         return FollowedLog(uris.normalised(place), False, form, survey([place], form, known).cluster_id)
     check_servers(place)
     try:
-        with MetadataLog(place.removeprefix(QUORUM), timeout_ms=FIRST_ANSWER_MS) as log:
+        with _opened(place, command_config, timeout_ms=FIRST_ANSWER_MS) as log:
             cluster_id = log.cluster_id
     except ClusterUnreachable as error:
         raise Unreachable(str(error)) from error
     except ApiError as error:
         raise Fault(f"{place} cannot be followed: {error}") from error
-    return FollowedLog(place, True, form, the_cluster({cluster_id: place}, known))
+    return FollowedLog(place, True, form, the_cluster({cluster_id: place}, known), command_config)
+
+
+def _opened(place: str, command_config: str | None, *, cluster_id: str = "", timeout_ms: int = 30_000) -> MetadataLog:
+    security = None if command_config is None else ClientSecurity.load(command_config)
+    return MetadataLog(place.removeprefix(QUORUM), cluster_id=cluster_id, timeout_ms=timeout_ms, security=security)
 
 
 def stream(
@@ -191,6 +204,8 @@ def _started(
     options = {"path": source.place, "startingOffset": str(start.offset)}
     if source.is_live:
         options |= {"startingEpoch": str(start.epoch), "observer": f"pipeline of {lake.uri}"}
+    if source.command_config is not None:
+        options["commandConfig"] = source.command_config
     if source.cluster_id is not None:
         options["clusterId"] = source.cluster_id
     if max_records is not None:
@@ -207,7 +222,7 @@ def wait_for(source: FollowedLog, pause_s: float) -> None:
     """Wait until a controller answers."""
     while True:
         try:
-            with MetadataLog(source.place.removeprefix(QUORUM), cluster_id=source.cluster_id or "") as log:
+            with source.opened() as log:
                 log.state()
                 return
         except (ClusterUnreachable, ApiError):

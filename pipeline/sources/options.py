@@ -31,6 +31,7 @@ OPTIONS: Mapping[str, str] = {
     "snapshots": "true (default): snapshots too; false: segments only",
     "maxRecords": "streams: approximate number of records of a micro-batch; all available ones unless given",
     "observer": "streams off a live quorum: the name by which its leader keeps the log for this reader",
+    "commandConfig": "streams off a live quorum: a file with Kafka's client properties, which every Spark process reads",
     "startingEpoch": "streams off a live quorum: the epoch of the record before startingOffset",
 }
 """Option → its meaning."""
@@ -54,6 +55,7 @@ class Options(NamedTuple):
     max_records: int | None = None
     observer: str | None = None
     start_epoch: int | None = None
+    command_config: str | None = None
 
     @property
     def live(self) -> str | None:
@@ -92,6 +94,7 @@ def parse(given: Mapping[str, str]) -> Options:
         _number(values, "maxRecords", least=1),
         values.get("observer"),
         _number(values, "startingEpoch"),
+        values.get("commandConfig"),
     )
 
 

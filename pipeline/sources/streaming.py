@@ -27,8 +27,10 @@ from kraftlab.client.metadata_log import (
     SnapshotInstead,
     observer_named,
 )
+from kraftlab.client.security import ClientSecurity
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.common.garbage import without_gc
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.quorum.core.types import OffsetAndEpoch
 
 from ..errors import CorruptInput, WrongUse
@@ -179,8 +181,13 @@ class QuorumStreamReader(_StreamReader):
     def _quorum(self) -> MetadataLog:
         if self._log is None:
             observer = observer_named(self.options.observer) if self.options.observer else ANONYMOUS
-            self._log = MetadataLog(self.options.live or "", observer=observer, cluster_id=self.options.cluster_id or "")
+            self._log = _opened(self.options, self.options.cluster_id or "", observer)
         return self._log
+
+
+def _opened(options: Options, cluster_id: str, observer: ReplicaKey = ANONYMOUS) -> MetadataLog:
+    security = None if options.command_config is None else ClientSecurity.load(options.command_config)
+    return MetadataLog(options.live or "", observer=observer, cluster_id=cluster_id, security=security)
 
 
 def _position(at: Position) -> OffsetAndEpoch:
@@ -215,7 +222,7 @@ def _read_live(task: LiveTask, options: Options, schema: pa.Schema) -> Iterator[
     form = format_named(KRAFTLAB)
     bounds = Bounds(0, task.end_offset, options.start_ms, options.end_ms)
     try:
-        with without_gc(), MetadataLog(options.live or "", cluster_id=task.cluster_id) as log:
+        with without_gc(), _opened(options, task.cluster_id) as log:
             if task.snapshot is not None:
                 frames = _checked(_copied(log, task.snapshot), form, f"snapshot {task.snapshot}")
                 file = _file(task, SNAPSHOT, f"{task.snapshot.offset:020d}-{task.snapshot.epoch:010d}.checkpoint")

@@ -12,7 +12,16 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kraftlab.client import AdminClient, ClusterUnreachable, EntriesFailed, MoveOptions, NewPartitions, OutcomeUnknown, answer_of
+    from kraftlab.client import (
+        AdminClient,
+        ClientSecurity,
+        ClusterUnreachable,
+        EntriesFailed,
+        MoveOptions,
+        NewPartitions,
+        OutcomeUnknown,
+        answer_of,
+    )
     from kraftlab.common.errors import ApiError, ErrorCode
     from kraftlab.config.resources import ConfigOperation, ResourceType
     from kraftlab.lab import ClusterError, LocalCluster
@@ -21,6 +30,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "kraftlab.client": (
         "AdminClient",
+        "ClientSecurity",
         "ClusterUnreachable",
         "EntriesFailed",
         "MoveOptions",
@@ -35,6 +45,7 @@ _HOMES = {
 __all__ = [
     "AdminClient",
     "ApiError",
+    "ClientSecurity",
     "ClusterError",
     "ClusterUnreachable",
     "ConfigOperation",

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from kraftlab.cli import main
 from kraftlab.cli.connection import SERVERS_VARIABLE, endpoint_options, required_servers
+from kraftlab.cli.output import WrongUse
 from kraftlab.lab import contexts, layout
 from kraftlab.lab.locking import lock
 
@@ -53,6 +54,12 @@ def test_options_win_over_the_environment_and_that_over_the_newest_cluster(up: C
     assert asked("--data", str(tmp_path / "old"), **{SERVERS_VARIABLE: "host:1"}) == old
     assert asked("--bootstrap-server", "host:2", **{SERVERS_VARIABLE: "host:1"}) == "host:2"
     assert asked("--bootstrap-controller", "host:3") == "host:3"
+
+
+def test_a_variable_that_names_no_server_is_wrong_use() -> None:
+    done = CliRunner().invoke(ask, [], env={SERVERS_VARIABLE: "host"})
+    assert isinstance(done.exception, WrongUse)
+    assert f"{SERVERS_VARIABLE}: 'host' is not host:port" in str(done.exception)
 
 
 def test_the_cluster_is_named_where_several_are_up(up: Callable[[str], str], tmp_path: Path) -> None:
@@ -107,7 +114,7 @@ def test_two_options_that_name_a_cluster_are_refused(up: Callable[[str], str], t
 
 
 def test_without_a_cluster_the_next_step_is_named(up: Callable[[str], str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert "start one with kraftlab up, or name a node" in asked()
+    assert "start one with kraftlab up --data DIR, or name a node" in asked()
     assert main.run([]) == 0
     assert "No cluster is up on this machine." in capsys.readouterr().out
 

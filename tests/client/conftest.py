@@ -17,7 +17,10 @@ from kraftlab.metadata.peer_rpc import Api
 from kraftlab.quorum.core.messages import API_OF, FetchRequest, FetchSnapshotRequest
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import AdminServer, Call
+from kraftlab.wire.network import TCP
 from kraftlab.wire.transport import PeerIdentity, PeerRequest, PeerServer
+
+from .secured_servers import Certificates
 
 CLUSTER_ID = "fake-cluster"
 TOPIC_ID = bytes(15) + b"\xff"
@@ -30,7 +33,8 @@ class FakeNode:
     `last_words` calls it answers nothing. `is_reader`: it answers reads although it does not lead.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tls: Certificates | None = None) -> None:
+        self._tls = tls
         self.answers: dict[str, Answer] = {}
         self.peer_answers: dict[int, Callable[[bytes], msgspec.Struct]] = {}
         self.calls: list[Call] = []
@@ -62,10 +66,12 @@ class FakeNode:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         identity = PeerIdentity(CLUSTER_ID, 0, ReplicaKey(1))
-        self.peer_server = PeerServer(identity, self._peer_handlers())
+        network = TCP if self._tls is None else self._tls.network()
+        self.peer_server = PeerServer(identity, self._peer_handlers(), network)
+        grpc_tls = None if self._tls is None else self._tls.grpc()
         with self.scope:
             async with trio.open_nursery() as nursery:
-                self.port = await nursery.start(AdminServer(self.dispatch, "127.0.0.1", 0).serve)
+                self.port = await nursery.start(AdminServer(self.dispatch, "127.0.0.1", 0, tls=grpc_tls).serve)
                 self.peer_port = await nursery.start(self.peer_server.serve, "127.0.0.1", 0)
                 task_status.started()
         self.stopped.set()
@@ -82,10 +88,10 @@ class FakeNode:
 
 
 class FakeCluster:
-    """Nodes in a thread of their own; the first one is the active controller and a broker with id 0."""
+    """Nodes in a thread of their own; the first one is the active controller and a broker with id 0. `tls`: of all ports."""
 
-    def __init__(self) -> None:
-        self.nodes = [FakeNode() for _ in range(3)]
+    def __init__(self, tls: Certificates | None = None) -> None:
+        self.nodes = [FakeNode(tls) for _ in range(3)]
         for node in self.nodes:
             node.leader = self.nodes[0]
         self._ready = threading.Event()

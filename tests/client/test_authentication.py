@@ -15,6 +15,7 @@ from kraftlab.access.users import Users
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client.admin import AdminClient
 from kraftlab.client.channels import Channels
+from kraftlab.client.security import ClientSecurity
 from kraftlab.client.stream import CallStream
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ApiError, ErrorCode
@@ -76,7 +77,7 @@ def test_a_wrong_password_is_raised_at_once_with_the_next_step(guarded: Guarded)
 
 def test_a_stream_raises_a_wrong_password(guarded: Guarded) -> None:
     with (
-        contextlib.closing(Channels("alice", "x")) as channels,
+        contextlib.closing(Channels(ClientSecurity(user="alice", password="x"))) as channels,
         CallStream(channels, Endpoint("127.0.0.1", guarded.port)) as stream,
     ):
         with pytest.raises(ApiError) as refused:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from kraftlab.client.channels import Channels
+from kraftlab.client.security import ClientSecurity
 
 
 def test_a_client_id_is_sent_with_every_call_beside_the_user() -> None:
-    assert Channels().metadata == ()
-    assert Channels(client_id="loader").metadata == (("kraftlab-client-id", "loader"),)
-    assert Channels("alice", "secret", "loader").metadata == (
+    assert Channels().headers() == ()
+    assert Channels(client_id="loader").headers() == (("kraftlab-client-id", "loader"),)
+    assert Channels(ClientSecurity(user="alice", password="secret"), "loader").headers() == (
         ("kraftlab-user", "alice"),
         ("kraftlab-password", "secret"),
         ("kraftlab-client-id", "loader"),

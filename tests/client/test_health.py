@@ -59,6 +59,12 @@ def test_partitions_by_what_they_lack() -> None:
     assert kinds(topic(partition(0, (1, 2), ()))) == ["no-leader", "under-replicated"]
 
 
+def test_an_offline_directory_may_be_why_a_partition_lacks_something() -> None:
+    dirs = AllLogDirs({1: BrokerLogDirs(1, (directory(56),), None)}, {})
+    (_, found) = findings(Cluster("c", 1, (), (), 7), [topic(partition(0, (1, 2), (2,)))], dirs, 0, {})
+    assert found.next_step == "bring the offline log directories back, or start the brokers of their replicas, or wait"
+
+
 def test_a_replica_that_is_being_added_is_no_fault() -> None:
     assert kinds(topic(partition(0, (1, 2, 3), (1, 2), adding=(3,))), moves=1) == ["reassignments"]
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import socket
-import struct
 import subprocess
 import sys
-import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -16,90 +14,20 @@ import pytest
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, ClusterUnreachable
 from kraftlab.client.kafka_probe import speaks_kafka
-from kraftlab.client.kafka_security import BadProof, KafkaSecurity, authenticate, kafka_security, scram
+from kraftlab.client.sasl import BadProof, authenticate, scram
+from kraftlab.client.security import ClientSecurity
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ApiError, ErrorCode
-from kraftlab.config.errors import ConfigError
-from kraftlab.gateway.codec import Header, KafkaRequest, decode_request, encode_response, peek
-from kraftlab.gateway.translation import to_value
-from kraftlab.messages.catalog import response_class
 from kraftlab.messages.generated.metadata_response import (
     MetadataResponse,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from kraftlab.messages.schema import Message
+from kraftlab.messages.generated.sasl_authenticate_response import SaslAuthenticateResponse
+from kraftlab.messages.generated.sasl_handshake_response import SaslHandshakeResponse
 from kraftlab.rpc.calls import OFFERS
 
-API_VERSIONS = OFFERS["ApiVersions"].key
-
-
-class Broker:
-    """A broker that knows ranges of versions by API name, and answers each API with a message."""
-
-    def __init__(self, **ranges: tuple[int, int]) -> None:
-        self.ranges = {"ApiVersions": (0, 3), "DescribeCluster": (0, 0), "Metadata": (0, 9), **ranges}
-        self.answers: dict[str, Callable[[Any], Any]] = {"DescribeCluster": lambda _: pb.DescribeClusterResponse(cluster_id="k")}
-        self.seen: list[tuple[str, int]] = []
-        self.cuts = 0
-        """Number of connections to close after their next response."""
-        self.garbles = False
-        """Leave out the end of each response but ApiVersions'."""
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.endpoint = Endpoint(*self._listener.getsockname())
-        self._sockets: list[socket.socket] = []
-        self._thread = threading.Thread(target=self._accept)
-        self._threads: list[threading.Thread] = []
-        self._thread.start()
-
-    def close(self) -> None:
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._thread.join(10)
-        for connected in self._sockets:
-            with suppress(OSError):
-                connected.shutdown(socket.SHUT_RDWR)
-            connected.close()
-        for thread in self._threads:
-            thread.join(10)
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                connected, _ = self._listener.accept()
-                self._sockets.append(connected)
-                self._threads.append(threading.Thread(target=self._serve, args=(connected,)))
-                self._threads[-1].start()
-
-    def _serve(self, connected: socket.socket) -> None:
-        with suppress(OSError, struct.error), connected, connected.makefile("rb") as stream:
-            while True:
-                (size,) = struct.unpack(">i", stream.read(4))
-                frame = stream.read(size)
-                header = peek(frame)
-                name = next(offer.name for offer in OFFERS.values() if offer.key == header.key)
-                self.seen.append((name, header.version))
-                answer = b"".join(encode_response(*self._answer(name, frame)))[4:]  # type: ignore[arg-type]
-                answer = answer[:-1] if self.garbles and name != "ApiVersions" else answer
-                connected.sendall(struct.pack(">i", len(answer)) + answer)
-                if name != "ApiVersions" and self.cuts:
-                    self.cuts -= 1
-                    return
-
-    def _answer(self, name: str, frame: bytes) -> tuple[Header, Message]:
-        key, version, correlation_id = peek(frame)
-        if name == "ApiVersions":
-            is_known = version <= self.ranges[name][1]
-            version = version if is_known else 0
-            said = pb.ApiVersionsResponse()
-            for api, (lowest, highest) in self.ranges.items():
-                said.api_keys.add(api_key=OFFERS[api].key, min_version=lowest, max_version=highest)
-            said.header.error_code = 0 if is_known else 35
-            return Header(key, version, correlation_id), to_value(said, response_class(key), version)
-        request: KafkaRequest = decode_request(frame)
-        answer = self.answers[name](request.body)
-        return request.header, answer if isinstance(answer, Message) else to_value(answer, response_class(key), version)
+from .scripted_broker import Broker
 
 
 @pytest.fixture
@@ -242,7 +170,7 @@ def test_scram_proves_the_password_to_both_sides() -> None:
         said.append(message)
         return next(answers)
 
-    security = KafkaSecurity(protocol="SASL_SSL", mechanism="SCRAM-SHA-256", user="user", password="pencil")
+    security = ClientSecurity(protocol="SASL_SSL", mechanism="SCRAM-SHA-256", user="user", password="pencil")
     scram(security, exchange, "rOprNGfwEbeRWgbNEkqO")
     assert said == [
         b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO",
@@ -252,7 +180,7 @@ def test_scram_proves_the_password_to_both_sides() -> None:
 
 @pytest.mark.parametrize("answer", [b"", b"r=other,s=AA==,i=4096", b"r=%s,s=AA==,i=4096", b"r=%sx,s=AA==,i=999999999"])
 def test_a_broker_whose_scram_message_does_not_fit_is_refused(answer: bytes) -> None:
-    security = KafkaSecurity(protocol="SASL_SSL", mechanism="SCRAM-SHA-512", user="user", password="pencil")
+    security = ClientSecurity(protocol="SASL_SSL", mechanism="SCRAM-SHA-512", user="user", password="pencil")
 
     def exchange(message: bytes) -> bytes:
         return answer.replace(b"%s", message.rpartition(b"r=")[2])
@@ -261,39 +189,58 @@ def test_a_broker_whose_scram_message_does_not_fit_is_refused(answer: bytes) -> 
         authenticate(security, exchange)
 
 
-def test_kafkas_properties_become_a_security() -> None:
-    values = {
-        "security.protocol": "SASL_SSL",
-        "sasl.mechanism": "SCRAM-SHA-512",
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": "/etc/ca.pem",
-        "ssl.endpoint.identification.algorithm": "",
+TOKEN = ClientSecurity(protocol="SASL_SSL", mechanism="OAUTHBEARER", token="a.b.c")
+
+
+def test_a_token_is_sent_as_it_is() -> None:
+    said: list[bytes] = []
+    authenticate(TOKEN, lambda message: said.append(message) or b"")  # type: ignore[func-returns-value]
+    assert said == [b"n,,\1auth=Bearer a.b.c\1\1"]
+
+
+def test_a_broker_that_refuses_a_token_gets_the_message_for_which_it_waits() -> None:
+    said: list[bytes] = []
+
+    def exchange(message: bytes) -> bytes:
+        said.append(message)
+        if len(said) == 1:
+            return b'{"status":"invalid_token"}'
+        raise ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, '{"status":"invalid_token"}')
+
+    with pytest.raises(ApiError, match="invalid_token"):
+        authenticate(TOKEN, exchange)
+    assert said[1:] == [b"\1"]
+
+
+@pytest.fixture
+def login_broker(broker: Broker) -> Broker:
+    """A broker that lets everybody log in, for as long as the test says."""
+    broker.ranges |= {"SaslHandshake": (0, 1), "SaslAuthenticate": (0, 2)}
+    broker.answers |= {
+        "SaslHandshake": lambda _: SaslHandshakeResponse(mechanisms=["PLAIN"]),
+        "SaslAuthenticate": lambda _: SaslAuthenticateResponse(),
     }
-    found = kafka_security(values, "alice", "secret", "client.properties")
-    assert found == KafkaSecurity("SASL_SSL", "SCRAM-SHA-512", "alice", "secret", "/etc/ca.pem", checks_host_name=False)
-    assert (found.has_tls, found.has_sasl) == (True, True)
+    return broker
 
 
-@pytest.mark.parametrize(
-    ("values", "user", "reason"),
-    [
-        ({"security.protocol": "KERBEROS"}, None, "expected one of PLAINTEXT, SSL"),
-        ({"security.protocol": "SASL_SSL"}, "alice", "sasl.mechanism is not set, expected one of PLAIN, SCRAM-SHA-256"),
-        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}, "alice", "sasl.mechanism is GSSAPI"),
-        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, None, "needs a user"),
-        ({}, "alice", "names a user"),
-        ({"security.protocol": "SSL", "ssl.truststore.location": "/ca.jks"}, None, "ssl.truststore.type is JKS, expected PEM"),
-        ({"security.protocol": "SSL", "ssl.keystore.key": "…"}, None, "ssl.keystore.key is not supported"),
-    ],
-)
-def test_security_that_is_not_supported_is_refused(values: dict[str, str], user: str | None, reason: str) -> None:
-    with pytest.raises(ConfigError, match=reason):
-        kafka_security(values, user, None if user is None else "secret", "client.properties")
+def ask_twice(broker: Broker, between: Callable[[], None]) -> int:
+    """Return the number of logins for two requests."""
+    security = ClientSecurity(protocol="SASL_PLAINTEXT", mechanism="PLAIN", user="alice", password="p")
+    with client_of(broker, security=security) as client:
+        client.describe_cluster()
+        between()
+        client.describe_cluster()
+    return broker.seen.count(("SaslAuthenticate", 2))
 
 
-def test_an_authority_file_that_does_not_exist_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"cannot use /nowhere\.pem"):
-        KafkaSecurity(protocol="SSL", truststore="/nowhere.pem").tls_context()
+def test_a_login_is_for_the_whole_connection(login_broker: Broker) -> None:
+    assert ask_twice(login_broker, lambda: None) == 1
+
+
+def test_a_login_is_made_again_before_the_broker_ends_its_session(login_broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    login_broker.answers["SaslAuthenticate"] = lambda _: SaslAuthenticateResponse(session_lifetime_ms=10_000)
+    now = time.monotonic
+    assert ask_twice(login_broker, lambda: monkeypatch.setattr(time, "monotonic", lambda: now() + 9)) == 2
 
 
 def test_the_client_of_the_kafka_protocol_loads_without_the_run_time_of_nodes() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftlab.config.effective import BrokerValues, Source, broker_value, topic_value
+from kraftlab.config.effective import BrokerValues, Source, Synonym, broker_value, topic_value
 from kraftlab.config.throttled_replicas import MOVE_RATE, MOVE_RATES, NO_LIMIT
 from kraftlab.config.topic_configs import BROKER_KEYS, TOPIC_KEYS
 
@@ -103,3 +103,28 @@ def test_the_rate_of_moves_has_two_names(
     values = BrokerValues(node, cluster, static)
     found = [values.value(name) for name in MOVE_RATES]
     assert found == [value or str(NO_LIMIT), value]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "synonyms"),
+    [
+        ("listener.name.mtls.ssl.client.auth", "required", [("ssl.client.auth", "none")]),
+        ("listener.name.mtls.ssl.keystore.type", "PEM", [("ssl.keystore.type", "JKS")]),
+        ("listener.name.mtls.ssl.keystore.location", "/x/server.pem", []),
+        ("listener.name.reauth.plain.connections.max.reauth.ms", "3000", [("connections.max.reauth.ms", "0")]),
+        ("listener.name.reauth.sasl.enabled.mechanisms", "PLAIN", [("sasl.enabled.mechanisms", "GSSAPI")]),
+    ],
+)
+def test_the_value_of_one_listener_stands_before_that_of_all(name: str, value: str, synonyms: list[tuple[str, str]]) -> None:
+    """Rows as Apache Kafka 4.3 describes them."""
+    found = broker_value(name, BrokerValues({}, {}, {name: value}))
+    assert (found.value, found.source) == (value, Source.STATIC_BROKER)
+    own = Synonym(name, value, Source.STATIC_BROKER)
+    assert found.synonyms == (own, *(Synonym(base, default, Source.DEFAULT) for base, default in synonyms))
+
+
+def test_the_password_of_one_listener_is_not_shown() -> None:
+    name = "listener.name.reauth.plain.sasl.jaas.config"
+    found = broker_value(name, BrokerValues({}, {}, {name: "secret"}))
+    assert found.value is None
+    assert found.synonyms == (Synonym(name, None, Source.STATIC_BROKER),)

@@ -105,6 +105,8 @@ def test_a_history_that_is_not_valid_fails_with_its_page(recorder: Check, tmp_pa
     page = Path(re.search(r"see (.*)", str(error.value))[1])  # type: ignore[index]
     assert page.is_relative_to(tmp_path / "runs")
     assert "safety violated" in page.read_text()
+    assert "<dt>concurrency</dt>" in page.read_text()
+    assert "<dt>brokers</dt>" not in page.read_text(), "the check does not know the test's cluster"
 
 
 def test_values_that_are_not_json_hide_no_verdict(recorder: Check) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import logging
 import os
@@ -9,14 +10,17 @@ import ssl
 from pathlib import Path
 
 import pytest
+import trio
 
 from kraftlab.certificates import folder
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.config.errors import ConfigError
 from kraftlab.config.listener_security import node_security
 from kraftlab.node.listener_tls import NodeTls, covers_host
+from kraftlab.wire.network import Wire
 
 from ..helpers.certificates import DAY, Authority
+from ..helpers.waiting import eventually
 
 AT = {"PEER": Endpoint("127.0.0.1", 1), "GRPC": Endpoint("127.0.0.1", 2), "KAFKA": Endpoint("127.0.0.1", 3)}
 
@@ -28,12 +32,17 @@ def pki(tmp_path: Path) -> Path:
 
 
 def opened(pki: Path, at: dict[str, Endpoint] = AT) -> NodeTls:
+    return node_tls(pki / "broker-1.pem", pki / "ca.pem", at)
+
+
+def node_tls(keystore: Path, truststore: Path, at: dict[str, Endpoint] = AT) -> NodeTls:
     values = {
         "listener.security.protocol.map": "PEER:SSL,GRPC:SSL,KAFKA:SSL",
         "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(pki / "broker-1.pem"),
+        "ssl.keystore.location": str(keystore),
         "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": str(pki / "ca.pem"),
+        "ssl.truststore.location": str(truststore),
+        "ssl.principal.mapping.rules": "RULE:^CN=(.*)$/$1/",
     }
     return NodeTls(node_security(values, "server.properties", at), at)
 
@@ -89,6 +98,51 @@ async def test_files_that_cannot_be_used_change_nothing_and_are_named_once(
     assert contexts(tls) != before, "a good file is loaded later"
 
 
+async def test_a_connection_ends_when_its_authority_is_no_longer_trusted(pki: Path, tmp_path: Path) -> None:
+    """And one whose authority still is goes on."""
+    other = tmp_path / "other"
+    folder.throw_away(other, ["broker-2"], [], ["localhost", "127.0.0.1"])
+    authorities = {where: (where / "ca.pem").read_text() for where in (pki, other)}
+    for where in authorities:
+        (where / "ca.pem").write_text("".join(authorities.values()))
+    folder.issue(pki, "broker-3", ["127.0.0.1"])
+    mine = opened(pki)
+    theirs = [node_tls(other / "broker-2.pem", other / "ca.pem"), node_tls(pki / "broker-3.pem", pki / "ca.pem")]
+    names: list[str] = []
+    ended = trio.Event()
+
+    async def serve(wire: Wire, source: str) -> None:
+        names.append(str(wire.peer))
+        with contextlib.suppress(OSError):
+            while await received(wire):
+                pass
+        names.remove(str(wire.peer))
+        ended.set()
+
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            port = await mine.network("PEER").listen("127.0.0.1", 0)
+            nursery.start_soon(port.serve, serve, nursery)
+            wires = [await tls.network("PEER").connect(Endpoint("127.0.0.1", port.number)) for tls in theirs]
+            await eventually(lambda: len(names) == 2, "both are connected")
+            (pki / "ca.pem").write_text(authorities[pki])
+            await mine.look()
+            await ended.wait()
+            assert names == ["broker 3"]
+            for wire in wires:
+                wire.close()
+            nursery.cancel_scope.cancel()
+
+
+async def received(wire: Wire) -> int:
+    """Return the number of bytes that came, 0 at the end."""
+    while True:
+        try:
+            return wire.recv_into(memoryview(bytearray(10)))
+        except BlockingIOError:
+            await wire.wait_readable()
+
+
 def test_a_node_does_not_start_with_files_that_cannot_be_used(pki: Path) -> None:
     (pki / "ca.pem").write_text("")
     with pytest.raises(ConfigError, match=r"ssl\.truststore\.location"):
@@ -117,7 +171,7 @@ def test_peers_are_named_by_their_certificates(pki: Path) -> None:
     kafka = opened(pki).of("KAFKA")
     assert kafka is not None
     text = (pki / "alice.pem").read_text()
-    assert kafka.principal_of(ssl.PEM_cert_to_DER_cert(text[text.index("-----BEGIN CERT") :])) == "User:CN=alice"
+    assert kafka.principal_of(ssl.PEM_cert_to_DER_cert(text[text.index("-----BEGIN CERT") :])) == "User:alice"
 
 
 @pytest.mark.parametrize(

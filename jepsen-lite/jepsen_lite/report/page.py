@@ -19,7 +19,7 @@ import msgspec
 
 from kraftlab.common.sizes import bytes_text
 
-from ..store import LEAST_RUN, SHRUNK, RunDirectory, replace_file
+from ..store import LEAST_RUN, PYTEST_WORKLOAD, SHRUNK, RunDirectory, RunRecord, replace_file
 from . import content, words
 from .content import RunReport
 from .curves import SLOWEST_BINS
@@ -62,11 +62,17 @@ def render(report: RunReport) -> str:
         named=[op for op in report.scene.ops if op.index in named],
         kinds=kinds,
         outcomes=OUTCOMES,
-        options=msgspec.to_builtins(report.record.options),
+        options=_options(report.record),
         slowest_bins=SLOWEST_BINS,
         proves=words.PROVES,
         scene_json=script_data(report.scene),
     )
+
+
+def _options(record: RunRecord) -> dict[str, object]:
+    """Return the options of a run that had an effect. A pytest test has a cluster and clients of its own."""
+    options: dict[str, object] = msgspec.to_builtins(record.options)
+    return {name: options[name] for name in ("seed", "concurrency")} if record.workload == PYTEST_WORKLOAD else options
 
 
 def script_data(value: object) -> markupsafe.Markup:

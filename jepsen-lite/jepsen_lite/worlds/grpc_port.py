@@ -15,6 +15,7 @@ import trio
 
 from kraftlab.client.channels import Channels
 from kraftlab.client.data import PeerConnection
+from kraftlab.client.security import ClientSecurity
 from kraftlab.common.endpoint import Endpoint
 
 from ..faults.quorum_guard import QuorumGuard
@@ -31,6 +32,9 @@ _AVOIDED_S = 1.0
 class HasEndpoints(cluster_port.Nodes, Protocol):
     """The needed part of a LocalCluster."""
 
+    @property
+    def security(self) -> ClientSecurity: ...
+
     def node(self, node_id: int) -> Any: ...
 
 
@@ -43,7 +47,8 @@ class Nodes:
         self.endpoints: dict[int, Endpoint] = {
             node_id: cluster.node(node_id).grpc for node_id in (*self.controller_ids, *self.broker_ids)
         }
-        self.channels = Channels()
+        self.security = cluster.security
+        self.channels = Channels(self.security)
 
     def close(self) -> None:
         self.channels.close()
@@ -69,7 +74,7 @@ class GrpcPort(ClusterPort):
         """Send a request of the peer protocol once. OSError, FrameError, ApiError."""
         connection = self._connections.get(at)
         if connection is None:
-            connection = self._connections[at] = PeerConnection(at, self._cluster_id)
+            connection = self._connections[at] = PeerConnection(at, self._cluster_id, security=self._nodes.security)
         return await trio.to_thread.run_sync(connection.request, api, body, timeout_ms / 1000)
 
     def _likely(self) -> int:

@@ -232,7 +232,7 @@ class RealRun(PhasedRun):
         self._guard = QuorumGuard(cluster, self._leaders.voters)
         listens = {node_id: cluster.node(node_id).listens for node_id in cluster.controller_ids}
         disks = [cluster.metadata_dir(node_id) for node_id in (*cluster.controller_ids, *cluster.broker_ids)]
-        self.tail = LogTail(listens, cluster.cluster_id, disks)
+        self.tail = LogTail(listens, cluster.cluster_id, disks, cluster.security)
         try:
             async with _errors_alone(), trio.open_nursery() as self._watchers:
                 with trio.CancelScope() as phases:

@@ -36,7 +36,7 @@ async def sample(cluster: object, nodes: Nodes, now_ns: Callable[[], int], note:
     limiter = trio.CapacityLimiter(len(nodes.controller_ids))
     async with trio.open_nursery() as nursery:
         for node_id in nodes.controller_ids:
-            nursery.start_soon(_sample_controller, cluster, node_id, limiter, now_ns, note)
+            nursery.start_soon(_sample_controller, cluster, nodes, node_id, limiter, now_ns, note)
         for node_id in nodes.broker_ids:
             nursery.start_soon(_repeat, partial(_of_broker, nodes, node_id, now_ns), node_id, now_ns, note)
 
@@ -52,10 +52,15 @@ async def _repeat(ask: _Ask, node_id: int, now_ns: Callable[[], int], note: Call
 
 
 async def _sample_controller(
-    cluster: Any, node_id: int, limiter: trio.CapacityLimiter, now_ns: Callable[[], int], note: Callable[[Observation], None]
+    cluster: Any,
+    nodes: Nodes,
+    node_id: int,
+    limiter: trio.CapacityLimiter,
+    now_ns: Callable[[], int],
+    note: Callable[[Observation], None],
 ) -> None:
     at: Endpoint = cluster.node(node_id).listens
-    connection = PeerConnection(at, cluster.cluster_id)
+    connection = PeerConnection(at, cluster.cluster_id, security=nodes.security)
 
     async def ask() -> Observation:
         request = partial(connection.request, DESCRIBE_QUORUM, b"", TIMEOUT_S)

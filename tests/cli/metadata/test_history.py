@@ -106,6 +106,10 @@ def test_other_words_are_wrong_use(words: tuple[str, ...]) -> None:
         parse_subject(words)
 
 
+def test_a_broker_may_be_quoted() -> None:
+    assert parse_subject(["broker 3"]) == parse_subject(["broker", "3"])
+
+
 class Log:
     """A source with batches at 40 and 50 (epoch 3), 60 (epoch 5) and 70 (epoch 6), which begins at `first`."""
 

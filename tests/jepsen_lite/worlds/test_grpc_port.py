@@ -17,6 +17,7 @@ from jepsen_lite.faults.errors import CannotStrike
 from jepsen_lite.workload import CallFailed, Options
 from jepsen_lite.worlds.grpc_port import GrpcPort, Nodes
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.client.security import NO_SECURITY
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ErrorCode
 from kraftlab.rpc.methods import METHODS, SERVICE
@@ -31,6 +32,7 @@ class Cluster:
 
     cluster_id = "the-one-that-is-meant"
     controller_ids, broker_ids = (1, 2), (10,)
+    security = NO_SECURITY
 
     def __init__(self, endpoints):
         self._endpoints = endpoints

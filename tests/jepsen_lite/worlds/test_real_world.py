@@ -165,6 +165,6 @@ async def test_what_fails_after_ctrl_c_is_told_as_ctrl_c(run, cluster, monkeypat
     for name in ("Nodes", "LeaderFinder", "LogTail"):
         monkeypatch.setattr(real, name, lambda *_: SimpleNamespace(close=lambda: None, voters=None))
     cluster.node = lambda node_id: SimpleNamespace(listens=None)
-    cluster.metadata_dir, cluster.cluster_id = str, ""
+    cluster.metadata_dir, cluster.cluster_id, cluster.security = str, "", None
     with pytest.raises(error):
         await run.play()
