@@ -105,7 +105,7 @@ def configs(
     **short: object,
 ) -> int:
     """Show or change configs of topics, brokers, broker loggers, groups and client metrics; quotas of users, clients and IP
-    addresses; and SCRAM credentials of users (which no listener checks yet)."""
+    addresses; and SCRAM credentials of users."""
     if describe == alter:
         raise _usage("Command must include exactly one action: --describe, --alter")
     out = Output(as_json)

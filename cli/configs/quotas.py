@@ -57,7 +57,7 @@ def _describe(client: AdminClient, out: Output, entities: Sequence[Entity]) -> N
         out.lines([quota_line(parts, values)])
         document.append({"entity": [{"type": kind, "name": name} for kind, name in parts], "quotas": values})
     credentials = scram_command.find(client, entities)
-    out.lines(scram_command.lines(credentials, client.speaks_kafka))
+    out.lines(scram_command.lines(credentials))
     out.result({"quotas": document, "scram_credentials": [credential._asdict() for credential in credentials]})
 
 

@@ -29,6 +29,7 @@ Examples:
   kraftlab up --controllers 3 --brokers 4 --log-dirs 2 --data /tmp/lab
   kraftlab up --data /tmp/lab                       # start the same cluster again, with its data
   kraftlab up --data /tmp/lab --kafka-port 9092     # existing Kafka clients and tools find it at localhost:9092
+  kraftlab up --data /tmp/safe --secure             # TLS, logins and access rules, with a user admin for you
   kraftlab up --data /tmp/lab --allow-chaos         # then: kraftlab cluster isolate leader --for 5s --data /tmp/lab
   kraftlab up --data /tmp/lab2 --allow-chaos --own-disks   # as root; then: kraftlab cluster power-loss leader --for 3s --data …
   kraftlab up --data /tmp/small --controllers 1 --brokers 1 --property log.segment.bytes=1048576""",
@@ -65,6 +66,11 @@ Examples:
     metavar="PORT",
     help="Port of the first broker for Kafka clients, for instance 9092; kept for later starts (default: a free port).",
 )
+@click.option(
+    "--secure",
+    is_flag=True,
+    help="Start a new cluster with TLS, logins and access rules: makes certificates and a user, and prints what clients need.",
+)
 @json_option
 def up(
     data: str,
@@ -76,6 +82,7 @@ def up(
     allow_chaos: bool,
     own_disks: bool,
     kafka_port: int | None,
+    secure: bool,
     as_json: bool,
 ) -> int:
     """Start a local cluster in the foreground and print its endpoints. Ctrl-C or SIGTERM stops it cleanly."""
@@ -98,6 +105,7 @@ def up(
         allow_chaos=allow_chaos,
         own_disks=own_disks,
         kafka_port=kafka_port,
+        secure=secure,
     )
     try:
         cluster.start()
@@ -211,11 +219,36 @@ def announce(cluster: LocalCluster, seconds: float, socket_path: Path | None, as
     console.print(table)
     for fault in (*cluster.disk_faults, *cluster.in_doubt()):
         console.print(fault, highlight=False, soft_wrap=True)
+    for line in client_lines(cluster) if cluster.plan.secure else ():
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
     console.print("try: kraftlab topics --list", highlight=False, soft_wrap=True)
     console.print(f"logs: {cluster.directory / 'logs'}", highlight=False, soft_wrap=True)
     if socket_path is not None:
         console.print("break it: kraftlab cluster isolate leader --for 5s", soft_wrap=True)
     console.print("Ctrl-C stops the cluster; its data stays.")
+
+
+def client_lines(cluster: LocalCluster) -> list[str]:
+    """Return what clients of a secure cluster need. The password is in files, and not in the scrollback of a terminal."""
+    from kraftlab.lab import credentials
+    from kraftlab.lab.cluster_plan import CLIENT_PROPERTIES
+
+    secrets = cluster.directory / credentials.SECRETS
+    password = f"open({str(secrets / credentials.PASSWORD_FILE)!r}).read()"
+    confluent = {"bootstrap.servers": cluster.kafka_bootstrap_servers, **cluster.librdkafka_properties}
+    python = {"bootstrap_servers": cluster.kafka_bootstrap_servers, **cluster.kafka_python_options}
+    confluent_text = ", ".join(
+        f"{key!r}: {password if key == 'sasl.password' else repr(value)}" for key, value in confluent.items()
+    )
+    python_text = ", ".join(f"{key}={password if key == 'sasl_plain_password' else repr(value)}" for key, value in python.items())
+    return [
+        f"TLS and logins everywhere. You are {credentials.ADMIN}, who may do everything; others need rules: kraftlab acls",
+        f"kraftlab, Java clients (--command-config): {cluster.directory / CLIENT_PROPERTIES}",
+        f"librdkafka (kcat -F): {secrets / credentials.LIBRDKAFKA_PROPERTIES}",
+        f"confluent-kafka: Producer({{{confluent_text}}})",
+        f"kafka-python: KafkaProducer({python_text})",
+        f"certificates: {secrets / 'ca.pem'} to trust, {secrets / f'{credentials.ADMIN}.pem'} of {credentials.ADMIN}",
+    ]
 
 
 def watch(cluster: LocalCluster, stop: StopRequest, allow_chaos: bool) -> None:

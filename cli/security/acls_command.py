@@ -130,7 +130,7 @@ Examples:
 def acls(as_json: bool, **values: object) -> int:
     """Add, remove or list access control lists (ACLs). They take effect on nodes with an authorizer (authorizer.class.name).
 
-    listener.name.grpc.users in server.properties defines the users; no listener checks SCRAM credentials yet."""
+    Users are those of server.properties (listener.name.grpc.users, PLAIN), of certificates, and of SCRAM credentials."""
     options = msgspec.convert(values, Options)
     action = check_usage(given_options(values), options.resource_pattern_type)
 

@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from kraftlab.client import AdminClient
 
 MECHANISMS = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
-NOT_USED = (
-    "Note: no listener checks SCRAM credentials yet. Users of the cluster are those of listener.name.grpc.users in the nodes' "
-    "server.properties; see docs/security.md."
-)
 _NAMES = {int(mechanism): name for name, mechanism in MECHANISMS.items()}
 
 
@@ -53,7 +49,7 @@ def alter(client: AdminClient, out: Output, entities: Sequence[Entity], changes:
     deletions = [pb.ScramCredentialDeletion(name=user.name, mechanism=MECHANISMS[key]) for key in changes.deleted]
     request = pb.AlterUserScramCredentialsRequest(upsertions=upsertions, deletions=deletions)
     client.call(pb.AlterUserScramCredentialsResponse, request)
-    out.lines([updated_line(user), *([NOT_USED] if upsertions and not client.speaks_kafka else [])])
+    out.lines([updated_line(user)])
     out.result({"updated": {"type": user.kind.singular, "name": user.name}})
 
 
@@ -97,10 +93,9 @@ def find(client: AdminClient, entities: Sequence[Entity]) -> list[Credential]:
     ]
 
 
-def lines(credentials: Sequence[Credential], is_used: bool) -> list[str]:
-    """Return one line for each user, and a note if no listener checks the credentials."""
+def lines(credentials: Sequence[Credential]) -> list[str]:
+    """Return one line for each user."""
     mechanisms: dict[str, list[str]] = {}
     for credential in credentials:
         mechanisms.setdefault(credential.user, []).append(f"{credential.mechanism}=iterations={credential.iterations}")
-    shown = [f"SCRAM credential configs for user-principal '{user}' are {', '.join(each)}" for user, each in mechanisms.items()]
-    return [*shown, NOT_USED] if shown and not is_used else shown
+    return [f"SCRAM credential configs for user-principal '{user}' are {', '.join(each)}" for user, each in mechanisms.items()]

@@ -46,9 +46,18 @@ def kraftlab_properties() -> Mapping[str, str]:
     return {}
 
 
+@pytest.fixture(scope="session")
+def kraftlab_secure() -> bool:
+    """True for a `kraftlab_cluster` with TLS and logins. Override this fixture to get one."""
+    return False
+
+
 @pytest.fixture(scope=_scope)  # type: ignore[arg-type]
 def kraftlab_cluster(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, kraftlab_properties: Mapping[str, str]
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    kraftlab_properties: Mapping[str, str],
+    kraftlab_secure: bool,
 ) -> Iterator[LocalCluster]:
     """A LocalCluster that is ready and can be broken. The test fails if a node ends by itself."""
     from kraftlab.lab import LocalCluster
@@ -59,6 +68,7 @@ def kraftlab_cluster(
         brokers=int(request.config.getini(BROKERS)),
         overrides=kraftlab_properties,
         allow_chaos=True,
+        secure=kraftlab_secure,
     )
     with cluster:
         yield cluster

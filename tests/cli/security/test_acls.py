@@ -14,7 +14,6 @@ from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.cli import main
 from kraftlab.cli.security import acls_command
 from kraftlab.cli.security.acls_text import Options, described, document, listing, rules
-from kraftlab.cli.security.scram_command import NOT_USED
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.lab import LocalCluster
 from kraftlab.metadata.acls import Operation
@@ -202,12 +201,11 @@ def test_calls_at_the_controllers_own_door_are_judged_as_well(cluster: LocalClus
 
 def test_credentials_of_a_user_are_set_shown_and_removed(run: Run) -> None:
     ran = run("configs", "--alter", "--user", "bob", "--add-config", "SCRAM-SHA-256=[iterations=8192,password=a,b=c]")
-    assert ran == (0, f"Completed updating config for user bob.\n{NOT_USED}\n", "")
+    assert ran == (0, "Completed updating config for user bob.\n", "")
     run("configs", "--alter", "--user", "bob", "--add-config", "SCRAM-SHA-512=[password=x]")
     shown = run("configs", "--describe", "--user", "bob").out
     assert shown == (
         "SCRAM credential configs for user-principal 'bob' are SCRAM-SHA-256=iterations=8192, SCRAM-SHA-512=iterations=4096\n"
-        f"{NOT_USED}\n"
     )
     everybody = json.loads(run("configs", "--describe", "--entity-type", "users", "--json").out)
     assert [found["mechanism"] for found in everybody["scram_credentials"]] == ["SCRAM-SHA-256", "SCRAM-SHA-512"]
