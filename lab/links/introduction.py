@@ -2,8 +2,8 @@
 
 Theory of operation. A proxy cannot look into TLS, so a node of a secure cluster with proxies begins each connection to another
 node with an introduction: which node it is. The proxy takes the introduction away; the rest is TLS between the two nodes. A
-connection without introduction is that of a client. The introduction proves nothing, which is enough: it only chooses the link whose
-faults apply.
+connection without introduction is that of a client. The introduction proves nothing, which is enough: it only chooses the link
+whose faults apply.
 """
 
 from __future__ import annotations
