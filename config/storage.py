@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from kraftlab.common.uuids import Uuid, random_uuid, to_text
-from kraftlab.metadata.features import METADATA_VERSION, METADATA_VERSION_NAME, level_text
+from kraftlab.metadata.features import METADATA_VERSION, METADATA_VERSION_NAME, level_text, metadata_version_from
+from kraftlab.metadata.records import UserScramCredential
 from kraftlab.quorum.core.batch import KRaftVoters
 from kraftlab.quorum.core.types import Voter, VoterSet
 from kraftlab.quorum.storage.bootstrap import read_bootstrap, write_bootstrap
@@ -20,12 +21,15 @@ from kraftlab.quorum.storage.identity import LogIdentity, partition_directory
 from kraftlab.quorum.storage.recovery import analyse
 from kraftlab.quorum.storage.repair import read_repair
 
-from . import bootstrap_levels, meta_properties
+from . import bootstrap_levels, bootstrap_scram, meta_properties
 from .errors import ConfigError
 from .initial_voters import InitialVoters
 from .meta_properties import MetaProperties, Owner
 from .models import CONTROLLER_LISTENER, NodeConfig
 
+CONTROLLER_ROLE = "controller"
+SCRAM = metadata_version_from("3.5-IV2")
+"""The first metadata.version with SCRAM credentials."""
 _VOTER_DIRECTORY = "dynamic metadata voter directory"
 _CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -102,12 +106,14 @@ def format(
     ignore_formatted: bool = False,
     initial: InitialVoters = InitialVoters(),
     levels: Mapping[str, int] | None = None,
+    credentials: Sequence[UserScramCredential] = (),
 ) -> list[str]:
     """Format the node's directories and return the lines to print. ConfigError if a directory is formatted and
     `ignore_formatted` is false, if it belongs to another node or cluster, or if it cannot be written. `levels`: features of
-    a new cluster, None for the newest.
+    a new cluster, None for the newest. `credentials`: users of a new cluster.
     """
     check_cluster_id(cluster_id)
+    _check_scram(config, levels, credentials)
     fresh = []
     for directory in config.all_directories():
         meta = _read(directory)
@@ -132,6 +138,8 @@ def format(
                 write_bootstrap(RealFileSystem(), str(directory), cluster_id, initial.voters)
             if is_metadata and levels is not None:
                 bootstrap_levels.write(directory, dict(levels))
+            if is_metadata and credentials:
+                bootstrap_scram.write(directory, credentials)
             directory_id = initial.directory_id if is_metadata else None
             meta_properties.write(directory, MetaProperties(cluster_id, config.node_id, directory_id or random_uuid()))
         except (OSError, StorageError) as error:
@@ -140,6 +148,16 @@ def format(
         kind = "data directory" if not is_metadata else "metadata directory" if initial.voters is None else _VOTER_DIRECTORY
         lines.append(f"Formatting {kind} {directory} with metadata.version {version}.")
     return lines
+
+
+def _check_scram(config: NodeConfig, levels: Mapping[str, int] | None, credentials: Sequence[UserScramCredential]) -> None:
+    """ConfigError for credentials that no cluster would get."""
+    if not credentials:
+        return
+    if config.process_roles != (CONTROLLER_ROLE,):
+        raise ConfigError(f"{config.source} is of a broker, and users come from the controllers; format these with --add-scram")
+    if levels is not None and levels[METADATA_VERSION] < SCRAM:
+        raise ConfigError(f"SCRAM is only supported in metadata.version {level_text(METADATA_VERSION, SCRAM)} or later.")
 
 
 def _check_ignored(config: NodeConfig, directory: Path, meta: MetaProperties, cluster_id: str, initial: InitialVoters) -> None:

@@ -24,7 +24,7 @@ from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.common.peer_name import PeerName
 from kraftlab.common.uuids import Uuid, to_text
-from kraftlab.config import bootstrap_levels, meta_properties
+from kraftlab.config import bootstrap_levels, bootstrap_scram, meta_properties
 from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.config.models import CONTROLLER_LISTENER, ControllerConfig
 from kraftlab.config.topic_configs import BROKER_KEYS
@@ -127,6 +127,7 @@ class ControllerNode:
             config.leader_imbalance_check_interval_seconds * 1000 if config.auto_leader_rebalance_enable else 0,
             config.unclean_leader_election_interval_ms,
             bootstrap_levels.read(config.metadata_log_dir),
+            bootstrap_scram.read(config.metadata_log_dir),
         )
         self._tries: trio.Nursery | None = None
         self.controller = QuorumController(

@@ -32,7 +32,7 @@ from kraftlab.rpc.turns import ELEMENTS_AT_ONCE
 from kraftlab.wire.half_open import PROOF_TIMEOUT_S, HalfOpen
 from kraftlab.wire.network import TcpWire, Wire
 from kraftlab.wire.parts import PartLost
-from kraftlab.wire.tls import HandshakeFailed, TlsWire
+from kraftlab.wire.tls import HandshakeFailed, SilentEnd, TlsWire
 from kraftlab.wire.transport import ListenError
 
 from .admin_calls import Unanswerable
@@ -142,6 +142,8 @@ class KafkaListener:
         except ConnectionClosed as error:
             if str(error):
                 logger.debug("a connection of %s ended: %s", host, error)
+        except SilentEnd as error:
+            logger.debug("a connection of %s ended: %s", host, error)
         except (HandshakeFailed, NotAuthenticated) as error:
             self._audit.login_failed("KAFKA", host, str(error))
         except (MalformedRequest, Unanswerable, Acks0Failed) as error:

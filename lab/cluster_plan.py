@@ -88,7 +88,8 @@ class ClusterPlan(msgspec.Struct, frozen=True):
     `voters_in_log`: the voters are not static. `unformatted`: the directory ids of the first voters, by node id, until all of
     them have been formatted. `properties`: keys of server.properties for every node, kept for later starts. `written`: the values
     of each node's server.properties as they were written last, by the node's name; old and new ones while they are being written.
-    `formatted`: ids of nodes whose directories have been formatted, None in a plan of before.
+    `formatted`: ids of nodes whose directories have been formatted, None in a plan of before. `secure`: all listeners speak TLS,
+    and clients log in (`credentials.py`).
     """
 
     cluster_id: str
@@ -99,6 +100,7 @@ class ClusterPlan(msgspec.Struct, frozen=True):
     properties: dict[str, str] = {}
     written: dict[str, tuple[dict[str, str], ...]] = {}
     formatted: tuple[int, ...] | None = None
+    secure: bool = False
 
     @property
     def controllers(self) -> tuple[NodePlan, ...]:

@@ -40,7 +40,9 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Start(msgspec.Struct, frozen=True, tag="start"):
-    """Fork a node, in that network namespace and with that clock file, if given. `request` comes back in the answer."""
+    """Fork a node, in that network namespace and with that clock file, if given. `request` comes back in the answer. A node that
+    `speaks_tls` can have an `introduction`, for the proxies of its links.
+    """
 
     request: int
     role: str
@@ -48,6 +50,8 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
     log: str
     namespace: str = ""
     clock: str = ""
+    speaks_tls: bool = False
+    introduction: bytes = b""
 
 
 class SignalRequest(msgspec.Struct, frozen=True, tag="signal"):
@@ -165,8 +169,10 @@ class ForkServer:
         import kraftlab.broker.api.group_offsets
         import kraftlab.broker.api.producers
         import kraftlab.gateway.cluster
-        import kraftlab.gateway.listener  # noqa: F401
+        import kraftlab.gateway.listener
 
+        if request.speaks_tls:
+            import kraftlab.node.listener_tls  # noqa: F401
         gc.freeze()
         ended, end = os.pipe()
         pid = os.fork()
@@ -202,7 +208,13 @@ class ForkServer:
             if request.namespace:
                 namespaces.enter(request.namespace)
             gc.enable()
-            code = node.run(request.role, request.config, until_stdin_closes=True, clock_file=request.clock)
+            code = node.run(
+                request.role,
+                request.config,
+                until_stdin_closes=True,
+                clock_file=request.clock,
+                introduction=request.introduction,
+            )
         except BaseException:
             sys.excepthook(*sys.exc_info())
         finally:

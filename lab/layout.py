@@ -1,6 +1,8 @@
 """Files of a local cluster: `cluster.json`, and per node a directory with its `server.properties` and its formatted directories.
 
     DIR/cluster.json            ids, racks, ports, --property: chosen once, kept for every later start
+    DIR/secrets/                of a secure cluster: certificates and a password (credentials.py)
+    DIR/client.properties       of a secure cluster: what clients need
     DIR/controller-3000/        server.properties (node_files.py), metadata/
     DIR/broker-0/               server.properties, metadata/, d0/, d1/
     DIR/logs/NODE.log           log of the process
@@ -30,7 +32,7 @@ from kraftlab.config.meta_properties import write_durably
 from kraftlab.config.models import KAFKA_LISTENER, load_any
 from kraftlab.config.private_files import PRIVATE_DIRECTORY
 
-from . import node_files
+from . import credentials, node_files
 from .cluster_plan import FILE_NAME, FIRST_CONTROLLER_ID, HOST, ClusterError, ClusterPlan, NodePlan, free_ports, load
 from .ports import PortClaims, claims_directory, owner_of
 
@@ -48,13 +50,14 @@ def plan(
     cluster_id: str | None = None,
     kafka_port: int | None = None,
     racks: int | None = None,
+    secure: bool = False,
 ) -> ClusterPlan:
     """Return the plan of `directory`, or a new one.
 
     The numbers have to match an existing plan. A new plan has 3 controllers, 4 brokers and 2 log directories by default; static
     voters if not `voters_in_log`; a random cluster id if none is given. The first broker serves Kafka clients at `kafka_port`, if
     given. Each broker has a rack of its own, or one of `racks` in turn. With two racks for four brokers Kafka's placement of a
-    small topic leaves two brokers without a leader.
+    small topic leaves two brokers without a leader. A cluster stays `secure`, or open, as it began.
     """
     held = load(directory)
     if held is not None:
@@ -65,6 +68,11 @@ def plan(
                 raise ClusterError(
                     f"{directory} holds a cluster with {has} {what}, not {wanted}; start it with {has}, or use another directory"
                 )
+        if secure and not held.secure:
+            raise ClusterError(
+                f"{directory} holds a cluster without TLS and logins, and it stays so; start it without --secure, or use another "
+                "directory"
+            )
         return held.with_kafka_ports(kafka_port)
     _check_no_other_cluster(directory)
     numbers = tuple(
@@ -75,7 +83,7 @@ def plan(
             raise ClusterError(f"{number} {what} are too few; give at least {least}")
     id_ = cluster_id or storage.random_cluster_id()
     new = _new_plan(*numbers, racks=racks or max(numbers[1], 1), voters_in_log=voters_in_log, cluster_id=id_)
-    return new.with_kafka_ports(kafka_port)
+    return msgspec.structs.replace(new, secure=secure).with_kafka_ports(kafka_port)
 
 
 def _check_no_other_cluster(directory: Path) -> None:
@@ -154,7 +162,7 @@ def managed_properties(directory: Path, plan: ClusterPlan, node: NodePlan) -> di
         values["log.dirs"] = ",".join(str(home / f"d{index}") for index in range(node.log_dirs))
     if node.rack is not None:
         values["broker.rack"] = node.rack
-    return values
+    return values | credentials.node_properties(directory, node) if plan.secure else values
 
 
 def _text_of(listeners: Mapping[str, Endpoint]) -> str:
@@ -187,6 +195,8 @@ def write(
         if not plan.voters_in_log and _was_forced(directory, plan):
             plan = msgspec.structs.replace(plan, voters_in_log=True)
         held, remarks = node_files.kept(plan.properties, given, unset)
+        if plan.secure:
+            credentials.prepare(directory, plan)
         plan = _write_properties(directory, msgspec.structs.replace(plan, properties=held), {*given, *unset}, remarks)
     except OSError as error:
         raise ClusterError(
@@ -253,7 +263,8 @@ def format_node(directory: Path, plan: ClusterPlan, node: NodePlan) -> None:
     initial = initial_voters.choose(
         config, initial_controllers=first_voters if is_first else None, no_initial_controllers=not is_first
     )
-    storage.format(config, plan.cluster_id, ignore_formatted=True, initial=initial)
+    users = credentials.first_credentials(directory) if plan.secure and node.role == "controller" else ()
+    storage.format(config, plan.cluster_id, ignore_formatted=True, initial=initial, credentials=users)
 
 
 def properties_path(directory: Path, node: NodePlan) -> Path:

@@ -29,11 +29,12 @@ from kraftlab.config.force_standalone import forcing
 from kraftlab.config.initial_voters import own_voter
 from kraftlab.config.models import load_controller
 
-from . import layout
+from . import credentials, layout
 from .cluster_plan import ClusterError, ClusterPlan, NodePlan, client_properties
 from .doubts import all_in_doubt
 from .failing_directories import FailingDirectories
 from .faults.failing_calls import FailingCalls
+from .links.introduction import introduction
 from .locking import lock, lock_of_nodes
 from .node_disks import NodeDisks
 from .ports import PortClaims
@@ -69,9 +70,9 @@ class LocalCluster(ProxiedLinks):
     address, and it cuts and shapes their links; only processes in the network reach them. `own_disks` gives each node of a new
     cluster a disk that can lose its power (root on Linux; node_disks.py). File calls of all nodes fail by the rules of
     `failing_calls`. The first broker serves Kafka clients at `kafka_port`, if given, now and at later starts. Each broker of a
-    new cluster has a rack of its own, or one of `racks` in turn. Use as a context manager: `with LocalCluster(path) as cluster:`
-    starts all nodes and waits until they are ready;
-    leaving it stops them. ClusterError gives the reason and the place of the log.
+    new cluster has a rack of its own, or one of `racks` in turn. With `secure` all listeners of a new cluster speak TLS, and
+    clients log in (credentials.py). Use as a context manager: `with LocalCluster(path) as cluster:` starts all nodes and waits
+    until they are ready; leaving it stops them. ClusterError gives the reason and the place of the log.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class LocalCluster(ProxiedLinks):
         failing_calls: FailingCalls | None = None,
         kafka_port: int | None = None,
         racks: int | None = None,
+        secure: bool = False,
     ) -> None:
         super().__init__(link_seed, network)
         try:
@@ -119,7 +121,12 @@ class LocalCluster(ProxiedLinks):
         def planned() -> ClusterPlan:
             shape = controllers, brokers, log_dirs
             plan = layout.plan(
-                self.directory, *shape, voters_in_log=voters_in_log, cluster_id=cluster_id, kafka_port=kafka_port, racks=racks
+                *(self.directory, *shape),
+                voters_in_log=voters_in_log,
+                cluster_id=cluster_id,
+                kafka_port=kafka_port,
+                racks=racks,
+                secure=secure,
             ).at(self._host)
             return plan.behind_proxies() if allow_chaos and network is None else plan.without_proxies()
 
@@ -201,6 +208,18 @@ class LocalCluster(ProxiedLinks):
             known = ",".join(map(str, self._nodes))
             raise ClusterError(f"there is no node {node_id}; nodes are {known}") from None
 
+    @property
+    def librdkafka_properties(self) -> dict[str, str]:
+        """Properties with which a client of librdkafka (confluent-kafka) logs in as admin, with the password; none for an open
+        cluster.
+        """
+        return credentials.librdkafka_properties(self.directory) if self.plan.secure else {}
+
+    @property
+    def kafka_python_options(self) -> dict[str, str]:
+        """As `librdkafka_properties`, for the constructors of kafka-python."""
+        return credentials.kafka_python_options(self.directory) if self.plan.secure else {}
+
     def log_dirs(self, broker_id: int) -> tuple[Path, ...]:
         """A broker's log directories."""
         node = self.node(broker_id)
@@ -225,6 +244,7 @@ class LocalCluster(ProxiedLinks):
             "data": str(self.directory),
             "kafka_bootstrap_servers": self.kafka_bootstrap_servers,
             "bootstrap_servers": self.bootstrap_servers,
+            **({"client_properties": self.librdkafka_properties} if self.plan.secure else {}),
             "nodes": [
                 {
                     "id": node.node_id,
@@ -295,7 +315,14 @@ class LocalCluster(ProxiedLinks):
                 config = layout.properties_path(self.directory, node)
                 namespace = self._network.namespace(node.node_id) if self._network is not None else ""
                 clock = self._clock_file(node)
-                begun[server.begin(node.role, str(config), str(log), namespace, clock)] = node.node_id, size
+                number = server.begin(
+                    *(node.role, str(config), str(log)),
+                    namespace=namespace,
+                    clock=clock,
+                    speaks_tls=self.plan.secure,
+                    introduction=introduction(node.node_id) if self.plan.secure and self.links_are_proxied else b"",
+                )
+                begun[number] = node.node_id, size
             for number, (node_id, size) in tuple(begun.items()):
                 self._running[node_id] = _RunningNode(server.collect(number), size)
                 del begun[number]

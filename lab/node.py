@@ -71,19 +71,21 @@ def load(role: str) -> tuple[Callable[[str], Any], Callable[[Any], Awaitable[Non
     return load_broker, run_broker
 
 
-def run(role: str, path: str, *, until_stdin_closes: bool, clock_file: str = "") -> int:
+def run(role: str, path: str, *, until_stdin_closes: bool, clock_file: str = "", introduction: bytes = b"") -> int:
     """Run a node in this process and return its exit code; a fatal error is printed as one line. With a `clock_file` the node
-    uses the clock in that file (steered_clock.py).
+    uses the clock in that file (steered_clock.py). Connections to other nodes begin with the introduction.
     """
     import trio
 
     from kraftlab.config.errors import ConfigError
     from kraftlab.config.private_files import warn_of_readable_secrets
+    from kraftlab.wire.network import TCP
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     if until_stdin_closes:
         threading.Thread(target=_stop_when_stdin_closes, name="stdin", daemon=True).start()
     read_config, run_node = load(role)
+    TCP.introduction = introduction
     try:
         config = read_config(path)
         warn_of_readable_secrets(config.source, config.metadata_log_dir)

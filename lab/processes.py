@@ -12,6 +12,7 @@ import threading
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import TypedDict, Unpack
 
 import msgspec
 
@@ -22,6 +23,15 @@ START_TIMEOUT_S = 30.0
 _SIGNAL_TIMEOUT_S = 5.0
 _decode = msgspec.json.Decoder(Event).decode
 _encode = msgspec.json.Encoder().encode
+
+
+class StartOptions(TypedDict, total=False):
+    """Fields of `Start` that have defaults."""
+
+    namespace: str
+    clock: str
+    speaks_tls: bool
+    introduction: bytes
 
 
 def exit_text(code: int) -> str:
@@ -80,10 +90,10 @@ class ForkServerProcess:
         self._reader = threading.Thread(target=self._read, name="fork-server", daemon=True)
         self._reader.start()
 
-    def begin(self, role: str, config: str, log: str, namespace: str = "", clock: str = "") -> int:
-        """Ask for a node and return at once; `collect` returns its process."""
+    def begin(self, role: str, config: str, log: str, **options: Unpack[StartOptions]) -> int:
+        """Ask for a node and return at once; `collect` returns its process. Options are those of `Start`."""
         number = next(self._numbers)
-        self.send(Start(number, role, config, log, namespace, clock))
+        self.send(Start(number, role, config, log, **options))
         return number
 
     def collect(self, number: int) -> NodeProcess:

@@ -59,7 +59,12 @@ class ProxiedLinks:
         self._of(links).heal(links, drop=drop)
 
     def shape_links(self, links: list[tuple[int, int]], shape: LinkShape) -> None:
-        """Shape several links at one instant."""
+        """Shape several links at one instant. ClusterError for faults of single messages that TLS hides."""
+        if self.plan.secure and self.links_are_proxied and (shape.loss or shape.duplicate or shape.reorder):
+            raise ClusterError(
+                "TLS hides the messages between these nodes, so none can be lost, doubled or reordered; cut or slow the link "
+                "instead (kraftlab cluster cut, slow), or start a cluster without --secure"
+            )
         self._of(links).shape(links, shape)
 
     def what_cuts_do(self, *, reset: bool = False) -> str:
@@ -94,10 +99,12 @@ class ProxiedLinks:
         """Start missing proxies. A proxy without its port tries again each second, with a warning."""
         if not self.links_are_proxied:
             return
+        from .links.frame_splitter import FrameSplitter
+        from .links.introduction import ByteSplitter
         from .links.proxies import LinkProxies
 
         if self._proxies is None:
-            self._proxies = LinkProxies(HOST, self._link_seed)
+            self._proxies = LinkProxies(HOST, self._link_seed, ByteSplitter if self.plan.secure else FrameSplitter)
         self._proxies.add({node.node_id: (node.peer_port, node.listens.port) for node in self.plan.nodes})
 
     def _close_proxies(self) -> None:

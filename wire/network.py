@@ -129,6 +129,8 @@ class TcpNetwork:
 
     def __init__(self) -> None:
         self.chance: random.Random = random.SystemRandom()  # nodes that are forked from one process must not draw the same
+        self.introduction = b""
+        """First bytes of every connection, for a proxy that takes them away."""
 
     async def connect(self, endpoint: Endpoint) -> TcpWire:
         """Connect to the first address that accepts. ConnectionRefusedError only if every address refused.
@@ -143,6 +145,8 @@ class TcpNetwork:
                     connecting = trio.socket.socket(family, kind, protocol)
                     try:
                         await connecting.connect(address)
+                        if self.introduction:
+                            await connecting.send(self.introduction)
                         return TcpWire(connecting)
                     except OSError as error:
                         failures.append(error)

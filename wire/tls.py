@@ -56,6 +56,10 @@ class HandshakeFailed(OSError):
     """No TLS connection came about. The text gives the reason, about the peer ("it …")."""
 
 
+class SilentEnd(HandshakeFailed):
+    """The client closed the connection before its first byte, as health checks do."""
+
+
 class TlsWire:
     """A connection under TLS; `shake_hands` comes first.
 
@@ -84,9 +88,12 @@ class TlsWire:
         self.certificate: bytes | None = None
         """The peer's certificate (DER) after the handshake, None if it showed none."""
         self.peer: PeerName | None = None
+        self._is_server = server_name is None
 
     async def shake_hands(self) -> None:
         """Make the TLS connection. HandshakeFailed after an alert; the caller has a deadline and closes the wire."""
+        if self._is_server:
+            await self._await_first_byte()
         while True:
             try:
                 self._socket.do_handshake()
@@ -99,6 +106,17 @@ class TlsWire:
             except OSError as error:
                 self._say_why(error)
                 raise HandshakeFailed(_reason(error)) from error
+
+    async def _await_first_byte(self) -> None:
+        """Wait until the client speaks. SilentEnd if it does not, HandshakeFailed if the connection breaks."""
+        await trio.lowlevel.wait_readable(self._socket)
+        try:
+            if not socket.socket.recv(self._socket, 1, socket.MSG_PEEK):
+                raise SilentEnd("it closed the connection without a byte")
+        except HandshakeFailed:
+            raise
+        except OSError as error:
+            raise HandshakeFailed(_reason(error)) from error
 
     def send(self, data: bytes | bytearray | memoryview, /) -> int:
         """Send whole pieces while the kernel takes them. BlockingIOError if it takes none; then the next call brings the same

@@ -21,7 +21,7 @@ from kraftlab.common.peer_name import PeerName
 
 from .half_open import HalfOpen
 from .network import CONNECT_TIMEOUT_S, TCP, Accept, TcpNetwork, TcpPort, TcpWire, Wire
-from .tls import HandshakeFailed, TlsWire
+from .tls import HandshakeFailed, SilentEnd, TlsWire
 
 PEERS = "of peers"
 Context = Callable[[], ssl.SSLContext]
@@ -79,6 +79,8 @@ class TlsNetwork:
                 self._name(wire)
                 return wire
             self._audit.login_failed(PEERS, source, "no TLS handshake in time")
+        except SilentEnd:
+            pass
         except HandshakeFailed as error:
             self._audit.login_failed(PEERS, source, str(error))
         except BaseException:

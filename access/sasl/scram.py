@@ -35,7 +35,7 @@ HASHES: Mapping[ScramMechanism, str] = {
     ScramMechanism.SCRAM_SHA_512: "sha512",
 }
 """Name of the hash function in hashlib."""
-ITERATIONS_MIN = 4096
+ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384
 MOCK_SALT_BYTES = 20
 
 Lookup = Callable[[str, ScramMechanism], ScramCredential | None]

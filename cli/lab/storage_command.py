@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import click
 
 from kraftlab.common.exit_codes import DONE, FAILED
 
 from ..command_groups import CommandGroup
-from ..output import Output, json_option
+from ..output import Output, WrongUse, json_option
 
 
 @click.group(
@@ -47,11 +50,16 @@ Examples:
   kraftlab storage format -t CLUSTER-ID -c controller.properties --no-initial-controllers
   kraftlab storage format -t CLUSTER-ID -c broker.properties
   kraftlab storage format -t CLUSTER-ID -c controller.properties --standalone --feature eligible.leader.replicas.version=0
+  kraftlab storage format -t CLUSTER-ID -c controller.properties --standalone --add-scram-file users.scram
 
 \b
 --standalone, --initial-controllers and --no-initial-controllers are for controllers with
 controller.quorum.bootstrap.servers, whose voters are in the metadata log: give one of them.
-With static voters (controller.quorum.voters) give none.""",
+With static voters (controller.quorum.voters) give none.
+
+\b
+A line of users.scram: SCRAM-SHA-512=[name=alice,password=…]. Other users of this machine can read --add-scram, with the
+password, while the command runs. Instead of the password: saltedpassword and salt, in base64.""",
 )
 @click.option("--cluster-id", "-t", required=True, metavar="ID", help="Id of the cluster that the directories will belong to.")
 @click.option("--config", "-c", required=True, metavar="FILE", help="A Kafka-style server.properties.")
@@ -78,6 +86,19 @@ With static voters (controller.quorum.voters) give none.""",
     metavar="NAME=LEVEL",
     help="Start a new cluster with this feature level; repeatable.",
 )
+@click.option(
+    "--add-scram",
+    "-S",
+    multiple=True,
+    metavar="MECHANISM=[name=…,password=…]",
+    help="Start a new cluster with this SCRAM user; repeatable. Better in a file: others can see the command line.",
+)
+@click.option(
+    "--add-scram-file",
+    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+    metavar="FILE",
+    help="File with such a user in each line, - for standard input.",
+)
 @json_option
 def format_directories(
     cluster_id: str,
@@ -88,10 +109,12 @@ def format_directories(
     no_initial_controllers: bool,
     release_version: str | None,
     features: tuple[str, ...],
+    add_scram: tuple[str, ...],
+    add_scram_file: Path | None,
     as_json: bool,
 ) -> int:
     """Format a node's directories: write the ids of cluster, node and directory, and the first voters of a new quorum."""
-    from kraftlab.config import bootstrap_levels, initial_voters
+    from kraftlab.config import bootstrap_levels, bootstrap_scram, initial_voters
     from kraftlab.config import storage as logic
     from kraftlab.config.models import load_any
 
@@ -104,10 +127,22 @@ def format_directories(
         no_initial_controllers=no_initial_controllers,
     )
     levels = bootstrap_levels.choose(release_version, features) if release_version is not None or features else None
-    lines = logic.format(node, cluster_id, ignore_formatted, initial, levels)
+    credentials = bootstrap_scram.parse([*add_scram, *_lines(add_scram_file)])
+    lines = logic.format(node, cluster_id, ignore_formatted, initial, levels, credentials)
     out.lines(lines)
     out.result({"cluster_id": cluster_id, "messages": lines})
     return DONE
+
+
+def _lines(path: Path | None) -> list[str]:
+    """Return the lines of a file, or of standard input, that are not blank. OSError; WrongUse for other bytes than UTF-8."""
+    if path is None:
+        return []
+    data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+    try:
+        return [line for line in data.decode().splitlines() if line.strip()]
+    except UnicodeDecodeError:
+        raise WrongUse(f"Error: {path} is not UTF-8 text; write the users in UTF-8") from None
 
 
 @storage.command(

@@ -21,7 +21,7 @@ from kraftlab.metadata.features import MIN_INSYNC_REPLICAS, bootstrap_records
 from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance
 from kraftlab.metadata.index import EMPTY_INDEX, MetadataIndex
 from kraftlab.metadata.peer_rpc import ForwardingBroker
-from kraftlab.metadata.records import AnyRecord
+from kraftlab.metadata.records import AnyRecord, UserScramCredential
 from kraftlab.quorum.core.batch import MAX_RECORDS
 
 from ..configs.mutation_quota import UNLIMITED, MutationCharge
@@ -49,10 +49,12 @@ class Settings(msgspec.Struct, frozen=True):
     unclean_election_interval_ms: int = 300_000
     first_levels: dict[str, int] | None = None
     """Feature levels of a new cluster; None: the newest."""
+    first_credentials: tuple[UserScramCredential, ...] = ()
 
     def first_records(self) -> list[AnyRecord]:
         """Bootstrap records of a new cluster."""
-        return bootstrap_records(self.first_levels, self.static.get(MIN_INSYNC_REPLICAS, "1"))
+        levels = bootstrap_records(self.first_levels, self.static.get(MIN_INSYNC_REPLICAS, "1"))
+        return [*levels, *self.first_credentials]
 
 
 class QuorumFacts(NamedTuple):

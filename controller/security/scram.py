@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 from kraftlab.access.refusals import set_error
-from kraftlab.access.sasl.scram import HASHES, ITERATIONS_MIN, keys
+from kraftlab.access.sasl.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, keys
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage
@@ -18,7 +18,6 @@ from kraftlab.metadata.scram import ScramMechanism
 
 from ..engine.state import Context, ControllerState, Outcome, check_record_count
 
-MAX_ITERATIONS = 16384
 NAME_LENGTH_MAX = 32767
 SALT_BYTES_MAX = 1024
 
@@ -70,7 +69,7 @@ def _credential(entry: admin_pb2.ScramCredentialUpsertion) -> UserScramCredentia
     """The record. ApiError UNACCEPTABLE_CREDENTIAL."""
     if entry.iterations < ITERATIONS_MIN:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
-    if entry.iterations > MAX_ITERATIONS:
+    if entry.iterations > ITERATIONS_MAX:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
     if not entry.salt or not entry.salted_password:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Salt and salted password must not be empty")

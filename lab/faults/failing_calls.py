@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from kraftlab.config.private_files import PRIVATE_DIRECTORY
+from kraftlab.config.private_files import PRIVATE_DIRECTORY, PRIVATE_FILE
 
 from ..cluster_plan import ClusterError
 
@@ -75,6 +75,7 @@ class FailingCalls:
         _build(self._library)
         self._control = directory / "failing_calls.page"
         size_bytes = _TABLES_AT + 2 * _TABLE_BYTES
+        self._control.touch(PRIVATE_FILE)
         self._control.write_bytes(bytes(size_bytes))
         with self._control.open("r+b") as file:
             self._page = mmap.mmap(file.fileno(), size_bytes)
@@ -124,3 +125,4 @@ def _build(library: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILD_TIMEOUT_S, check=False)
     if done.returncode:
         raise ClusterError(f"cannot build {_SOURCE.name}: {done.stderr.strip()[-500:]}")
+    library.chmod(PRIVATE_DIRECTORY)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterator
+from typing import Protocol
 
 import msgspec
 
@@ -35,8 +36,35 @@ class _Header(msgspec.Struct, frozen=True, array_like=True):
 _decode = Decoder(_Header).decode
 
 
+class Splitter(Protocol):
+    """Bytes of a connection in, what a proxy passes on out. FrameError for invalid bytes."""
+
+    @property
+    def has_messages(self) -> bool:
+        """True if single messages can be lost without breaking the connection."""
+        ...
+
+    def receive_from(self, source: socket.socket) -> int:
+        """Make one `recv`; return the number of bytes (0: closed). BlockingIOError if there is nothing to read."""
+        ...
+
+    def first(self) -> tuple[int, bytes] | None:
+        """Return the opener's node id (negative for other openers) and the first bytes, None until they have arrived."""
+        ...
+
+    def take(self) -> bytes:
+        """Return all that can be passed on, in one piece; empty if there is nothing."""
+        ...
+
+    def messages(self, whole: bytes, /) -> Iterator[bytes]:
+        """Yield the messages of a piece."""
+        ...
+
+
 class FrameSplitter:
     """Bytes in, whole frames out."""
+
+    has_messages = True
 
     def __init__(self) -> None:
         self._buffer = bytearray(_BUFFER_BYTES)
@@ -53,6 +81,15 @@ class FrameSplitter:
             count = source.recv_into(room)
         self._end += count
         return count
+
+    def first(self) -> tuple[int, bytes] | None:
+        """Return the sender of the first frame, and all whole frames; None until there is one."""
+        whole = self.take()
+        return (sender_of(whole), whole) if whole else None
+
+    def messages(self, whole: bytes) -> Iterator[bytes]:
+        """Yield the frames of a piece."""
+        return frames_of(whole)
 
     def take(self) -> bytes:
         """Return all whole frames that have arrived, in one piece; empty if there is none. FrameError for invalid bytes."""

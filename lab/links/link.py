@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import trio
 
-from .frame_splitter import FrameSplitter, frames_of
+from .frame_splitter import Splitter
 from .shape import PLAIN, Cut, LinkShape
 
 HELD_BYTES_MAX = 16 * 1024 * 1024
@@ -84,7 +84,7 @@ class Pipe:
         self,
         link: Link,
         source: socket.socket,
-        splitter: FrameSplitter,
+        splitter: Splitter,
         target: Callable[[], Awaitable[socket.socket]],
         reset: Callable[[], None],
         on_end: Callable[[], None],
@@ -116,7 +116,9 @@ class Pipe:
         self._woken.set()
 
     def drop(self) -> None:
-        """Drop waiting messages, but not the end of the connection."""
+        """Drop waiting messages, but not the end of the connection. A connection without known messages breaks instead."""
+        if self._queue and not self._splitter.has_messages:
+            self.reset()
         self._queue = [message for message in self._queue if not message.frame]
         self.waiting_bytes = 0
         self._drops += 1
@@ -153,7 +155,7 @@ class Pipe:
         if self._link.is_clear and not self._delivering:
             await self._write(whole)
             return
-        for frame in frames_of(whole):
+        for frame in self._splitter.messages(whole):
             if self._link.cut is Cut.RESET:
                 self.reset()
                 return
@@ -202,8 +204,11 @@ class Pipe:
                 while self._link.cut is not None:
                     self._woken = trio.Event()
                     await self._woken.wait()
+                if self._drops != drops and not self._splitter.has_messages:
+                    self.reset()
+                    return
                 if self._drops != drops:
-                    size, drops = _end_of_begun(data, sent), self._drops
+                    size, drops = self._end_of_begun(data, sent), self._drops
                     continue
                 try:
                     sent += target.send(view[sent:size])
@@ -212,12 +217,11 @@ class Pipe:
                 except OSError:
                     return
 
-
-def _end_of_begun(whole: bytes, sent: int) -> int:
-    """The end of the frame of which a part has been sent."""
-    end = 0
-    for frame in frames_of(whole):
-        if end >= sent:
-            break
-        end += len(frame)
-    return end
+    def _end_of_begun(self, whole: bytes, sent: int) -> int:
+        """The end of the message of which a part has been sent."""
+        end = 0
+        for message in self._splitter.messages(whole):
+            if end >= sent:
+                break
+            end += len(message)
+        return end

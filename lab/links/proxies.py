@@ -20,6 +20,7 @@ import msgspec
 import trio
 
 from ..cluster_plan import ClusterError
+from .frame_splitter import FrameSplitter, Splitter
 from .link import Link
 from .proxy import NodeProxy
 from .shape import PLAIN, Cut, LinkShape
@@ -65,11 +66,14 @@ short_turns = ShortTurns()
 
 
 class LinkProxies:
-    """The proxies and their thread, which runs until `close`. Each link has a random generator of its own, from `seed`."""
+    """The proxies and their thread, which runs until `close`. Each link has a random generator of its own, from `seed`. Splitters
+    cut bytes into messages.
+    """
 
-    def __init__(self, host: str, seed: int = 0) -> None:
+    def __init__(self, host: str, seed: int = 0, splitter: Callable[[], Splitter] = FrameSplitter) -> None:
         self._host = host
         self._seed = seed
+        self._splitter = splitter
         self._links: dict[tuple[int, int], Link] = {}
         self._proxies: dict[int, NodeProxy] = {}
         self._token: trio.lowlevel.TrioToken | None = None
@@ -126,7 +130,7 @@ class LinkProxies:
         assert self._nursery is not None, "the loop runs"
         for node_id, (port, node_port) in ports.items():
             if node_id not in self._proxies:
-                proxy = NodeProxy(node_id, self._host, port, node_port, self._link, self._has_cuts)
+                proxy = NodeProxy(node_id, self._host, port, node_port, self._link, self._has_cuts, self._splitter)
                 self._proxies[node_id] = proxy
                 self._nursery.start_soon(proxy.serve)
 

@@ -1,7 +1,8 @@
 """The proxy of one node, on the port that other nodes know.
 
 Theory of operation. Other nodes connect to the proxy's port. Their first frame names the sender, and with it the two links of the
-connection: from the sender to the node for requests, and back for answers. Only then the proxy connects to the node.
+connection: from the sender to the node for requests, and back for answers. Only then the proxy connects to the node. Under TLS an
+introduction takes the place of that frame (`introduction.py`).
 
 A port that refuses shows that a process has gone, and nodes act on that at once. So the proxy listens only while its node does:
 it checks when a connection to the node ends or is refused, and then until the node is back. While a link of the node is cut the
@@ -23,7 +24,7 @@ import trio
 
 from kraftlab.wire.frames import FrameError
 
-from .frame_splitter import FrameSplitter, sender_of
+from .frame_splitter import FrameSplitter, Splitter
 from .link import Link, Pipe
 
 logger = logging.getLogger("kraftlab.links")
@@ -39,10 +40,22 @@ Links = Callable[[int, int], Link]
 
 
 class NodeProxy:
-    """`links(source, target)` returns a link; `has_cuts(node_id)` is True if one of the node's links is cut."""
+    """`links(source, target)` returns a link; `has_cuts(node_id)` is True if one of the node's links is cut. Each direction of a
+    connection has a splitter of its own.
+    """
 
-    def __init__(self, node_id: int, host: str, port: int, node_port: int, links: Links, has_cuts: Callable[[int], bool]) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        host: str,
+        port: int,
+        node_port: int,
+        links: Links,
+        has_cuts: Callable[[int], bool],
+        splitter: Callable[[], Splitter] = FrameSplitter,
+    ) -> None:
         self.node_id = node_id
+        self.splitter = splitter
         self._host = host
         self._port = port
         self._node_port = node_port
@@ -161,11 +174,11 @@ class _Connection:
                 self._node.close()
 
     async def _carry(self, nursery: trio.Nursery) -> None:
-        splitter = FrameSplitter()
-        first = await self._first_frames(splitter)
-        if not first:
+        splitter = self._proxy.splitter()
+        found = await self._first(splitter)
+        if found is None:
             return
-        opener_id, node_id = sender_of(first), self._proxy.node_id
+        (opener_id, first), node_id = found, self._proxy.node_id
         link = self._links(opener_id, node_id)
         self._give_up_oldest(link)
 
@@ -176,7 +189,7 @@ class _Connection:
             if self._node is None:
                 self._node = await self._connect()
                 back = self._links(node_id, opener_id)
-                answers = Pipe(back, self._node, FrameSplitter(), opener, self.reset, self._node_closed, nursery)
+                answers = Pipe(back, self._node, self._proxy.splitter(), opener, self.reset, self._node_closed, nursery)
                 self._pipes.append(answers)
                 nursery.start_soon(answers.read)
             return self._node
@@ -186,20 +199,20 @@ class _Connection:
         await requests.pass_on(first)
         await requests.read()
 
-    async def _first_frames(self, splitter: FrameSplitter) -> bytes:
-        """Return the first frames; empty if the opener closes before."""
+    async def _first(self, splitter: Splitter) -> tuple[int, bytes] | None:
+        """Return the opener's id and its first bytes; None if it closes before."""
         while True:
             await trio.lowlevel.wait_readable(self._opener)
             try:
                 if not splitter.receive_from(self._opener):
-                    return b""
+                    return None
             except BlockingIOError:
                 continue
             except OSError:
-                return b""
-            whole = splitter.take()
-            if whole:
-                return whole
+                return None
+            found = splitter.first()
+            if found is not None:
+                return found
 
     async def _connect(self) -> socket.socket:
         try:

@@ -14,7 +14,7 @@ import trio
 
 from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.wire.frames import REQUEST, Frame, FrameConnection, encode_frame
-from kraftlab.wire.tls import INTERNAL_ERROR_ALERT, HandshakeFailed, TlsWire
+from kraftlab.wire.tls import INTERNAL_ERROR_ALERT, HandshakeFailed, SilentEnd, TlsWire
 
 from ..helpers.certificates import CLIENT, DAY, SERVER, Authority
 
@@ -189,6 +189,21 @@ async def refused(server: ssl.SSLContext, client: Callable[[socket.socket], None
         finally:
             wire.close()
     return str(caught.value)
+
+
+@pytest.mark.parametrize("first", [b"", b"\x16"])
+async def test_a_client_that_leaves_before_its_first_byte_is_told_from_one_that_fails(
+    authority: Authority, certificate: Path, first: bytes
+) -> None:
+    """Health checks connect and close."""
+    left, right = socket_pair()
+    left.sendall(first)
+    left.close()
+    wire = TlsWire(right, authority.server_context(certificate))
+    with trio.fail_after(10), pytest.raises(HandshakeFailed) as caught:
+        await wire.shake_hands()
+    wire.close()
+    assert isinstance(caught.value, SilentEnd) == (not first)
 
 
 @pytest.mark.parametrize("version", TLS_VERSIONS)

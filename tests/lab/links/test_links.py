@@ -19,6 +19,7 @@ from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.lab import cluster_plan
 from kraftlab.lab.links import proxies
 from kraftlab.lab.links.frame_splitter import FrameSplitter, frames_of, sender_of
+from kraftlab.lab.links.introduction import CLIENT, ByteSplitter, introduction
 from kraftlab.lab.links.link import Link, Pipe
 from kraftlab.lab.links.proxies import LinkProxies
 from kraftlab.lab.links.proxy import HELD_CONNECTIONS_MAX, NodeProxy
@@ -229,6 +230,33 @@ async def test_a_message_that_has_begun_to_arrive_is_completed_when_the_rest_is_
         assert arrived == begun + later
 
 
+async def test_bytes_without_messages_pass_late_and_dropping_them_breaks_their_connection() -> None:
+    link, broken = Link(1, 2), trio.Event()
+    (source, opener), (target, receiver) = socket.socketpair(), socket.socketpair()
+    for end in (source, opener, target, receiver):
+        end.setblocking(False)
+
+    async def to_target() -> socket.socket:
+        return target
+
+    with source, opener, target, receiver:
+        async with trio.open_nursery() as nursery:
+            pipe = Pipe(link, source, ByteSplitter(), to_target, broken.set, source.close, nursery)
+            link.change(Cut.HOLD, PLAIN)
+            nursery.start_soon(pipe.read)
+            opener.send(b"held")
+            await eventually(lambda: link.waiting_bytes() == 4)
+            link.change(None, PLAIN)
+            assert await received(receiver, 4) == b"held"
+            assert not broken.is_set()
+            link.change(Cut.HOLD, PLAIN)
+            opener.send(b"lost")
+            await eventually(lambda: link.waiting_bytes() == 4)
+            link.change(None, PLAIN, drop=True)
+            assert broken.is_set()
+            nursery.cancel_scope.cancel()
+
+
 async def received(source: socket.socket, count: int) -> bytes:
     """The next so many bytes."""
     data = b""
@@ -372,6 +400,23 @@ def test_frames_are_the_same_however_their_bytes_come(bodies: list[bytes], at_on
             taken += frames_of(splitter.take())
     assert taken == sent
     assert all(sender_of(frame) == 5 for frame in taken)
+
+
+@given(st.sampled_from([introduction(5), b""]), st.binary(min_size=1).map(lambda data: b"\x16" + data), st.integers(1, 30))
+def test_an_introduction_is_taken_away_however_its_bytes_come(introduced: bytes, data: bytes, at_once: int) -> None:
+    """A client of a secure cluster begins with TLS (0x16)."""
+    stream = introduced + data
+    splitter, taken, opener = ByteSplitter(), b"", None
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        for start in range(0, len(stream), at_once):
+            theirs.sendall(stream[start : start + at_once])
+            splitter.receive_from(ours)
+            if opener is not None:
+                taken += splitter.take()
+            elif (found := splitter.first()) is not None:
+                opener, taken = found
+    assert (opener, taken) == (5 if introduced else CLIENT, data)
 
 
 @pytest.mark.parametrize("data", [b"\0\0\0\0", b"\xff\xff\xff\xff", b"\0\0\0\1\0"])
