@@ -2,8 +2,8 @@
 
 Theory of operation. A proxy cannot look into TLS, so a node of a secure cluster with proxies begins each connection to another
 node with an introduction: which node it is. The proxy takes the introduction away; what follows is TLS between the two nodes. A
-connection that begins otherwise is that of a client. The introduction is no proof, and needs none: it only chooses the link whose
-faults apply.
+connection that begins otherwise is that of a client. The introduction proves nothing, and has not to: it only chooses the link,
+with its faults.
 """
 
 from __future__ import annotations
