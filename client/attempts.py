@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import grpc
 
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ApiError, ErrorCode
 
-from .dialling import NotSecured
 from .errors import OutcomeUnknown
+
+if TYPE_CHECKING:
+    from .dialling import NotSecured
 
 _REFUSED = "connection refused"
 _NO_ANSWER = "no answer in time"

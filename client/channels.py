@@ -24,8 +24,6 @@ from kraftlab.config.errors import ConfigError
 from kraftlab.rpc.methods import CLIENT_ID_HEADER, METHODS, SERVICE, STREAM_METHOD, AdminRequest
 
 from .attempts import closed, failed_to_connect, hung_up, not_secured
-from .diagnosis import grpc_fault, security_fault
-from .dialling import NotSecured
 from .security import NO_SECURITY, OAUTHBEARER, ClientSecurity
 
 if TYPE_CHECKING:
@@ -146,6 +144,9 @@ class Channels:
         """Return the error, or the reason why the node takes no connection under TLS."""
         if self._security.tls is None or not failed_to_connect(error):
             return error
+        from .diagnosis import grpc_fault  # loaded for a call that failed
+        from .dialling import NotSecured
+
         self._forget_old_keys(endpoint)
         fault = grpc_fault(endpoint, self._security)
         if fault is None:
@@ -156,6 +157,8 @@ class Channels:
         """Return the fault of a node that is asked no more: perhaps it expects TLS."""
         if self._security.tls is not None or not hung_up(fault):
             return fault
+        from .diagnosis import security_fault
+
         found = security_fault(endpoint, self._security)
         return fault if found is None else str(not_secured(found))
 

@@ -14,10 +14,10 @@ import logging
 import os
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+
+import msgspec
 
 from kraftlab.config.errors import ConfigError
 
@@ -72,8 +72,7 @@ class ClientTls:
         return context
 
 
-@dataclass(frozen=True)
-class ClientSecurity:
+class ClientSecurity(msgspec.Struct, frozen=True):
     """Protocol, mechanism and user of a client, and its TLS if it uses any. Make one by `load` or `of`.
 
     A `user` without SASL is for gRPC listeners alone, which know users without a mechanism.
@@ -82,10 +81,13 @@ class ClientSecurity:
     protocol: str = "PLAINTEXT"
     mechanism: str = ""
     user: str | None = None
-    password: str = field(default="", repr=False)
-    token: str = field(default="", repr=False)
+    password: str = ""
+    token: str = ""
     token_file: str = ""
     tls: ClientTls | None = None
+
+    def __repr__(self) -> str:
+        return f"ClientSecurity({self.protocol}, {self.mechanism or 'no SASL'}, user={self.user}, {self.tls})"
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ClientSecurity:
@@ -180,6 +182,8 @@ def _token_file(properties: Mapping[str, str], name: str) -> str:
     url = properties.get(TOKEN_URL, "")
     if bool(url) == bool(properties.get(TOKEN)):
         raise ConfigError(f"{name}: sasl.mechanism={OAUTHBEARER} needs a token; set either {TOKEN}, or {TOKEN_URL}=file:///PATH")
+    from urllib.parse import unquote, urlsplit
+
     parts = urlsplit(url)
     if url and (parts.scheme != "file" or parts.netloc or not parts.path.startswith("/")):
         raise ConfigError(f"{name}: {TOKEN_URL} names no file; write the token into one, and file:///PATH here")

@@ -166,7 +166,7 @@ class TlsWire:
         return trio.lowlevel.wait_writable(self._socket)  # noqa: ASYNC105
 
     def end(self) -> None:
-        """Let both sides see the end of the connection; its reader closes it."""
+        """Let both sides see the end of the connection; the reader closes it."""
         with suppress(OSError):
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 

@@ -1,9 +1,9 @@
 """Connections under TLS through a proxy: bytes without messages, after an introduction.
 
 Theory of operation. A proxy cannot look into TLS, so a node of a secure cluster with proxies begins each connection to another
-node with an introduction: which node it is. The proxy takes the introduction away; the rest is TLS between the two nodes. A
-connection without introduction is that of a client. The introduction proves nothing, which is enough: it only chooses the link
-whose faults apply.
+node with an introduction: which node it is. The proxy takes the introduction away; what follows is TLS between the two nodes. A
+connection that begins otherwise is that of a client. The introduction proves nothing, and has not to: it only chooses the link,
+with its faults.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from kraftlab.messages.generated import alter_partition_reassignments_request as
 from kraftlab.messages.generated.describe_groups_response import DescribedGroup, DescribeGroupsResponse
 from kraftlab.messages.schema import Structure
 from kraftlab.rpc.caller import Caller
-from kraftlab.rpc.calls import LISTENER, fault
+from kraftlab.rpc.calls import CONNECTION, LISTENER, fault
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call
 
@@ -35,7 +35,7 @@ from .conftest import read_response
 SERVED = [
     (offer.key, version)
     for offer in OFFERS.values()
-    if offer.place is not LISTENER
+    if offer.place not in (LISTENER, CONNECTION)
     for version in range(offer.lowest, offer.highest + 1)
 ]
 

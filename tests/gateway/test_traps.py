@@ -284,7 +284,7 @@ def test_trap_18_a_user_has_credentials_of_both_kinds_with_enough_iterations(kaf
     assert alter(1, 4095) == ErrorCode.UNACCEPTABLE_CREDENTIAL
     [user] = kafka(50, 0, users=[{"name": "alice"}]).results
     assert sorted((info.mechanism, info.iterations) for info in user.credential_infos) == [(1, 4096), (2, 4096)]
-    assert not offered(kafka) & {17, 36}, "passwords are kept, and not yet used by this listener"
+    assert offered(kafka) >= {17, 36}
 
 
 def test_trap_19_large_batches_and_records_without_keys_are_refused(kafka: Kafka) -> None:

@@ -16,7 +16,7 @@ def wait_until(condition: Callable[[], object], what: str, within_s: float = 45.
         time.sleep(0.02)
 
 
-async def eventually(condition: Callable[[], object], what: str = "the condition", within_s: float = 10.0) -> None:
+async def eventually(condition: Callable[[], object], what: str = "the condition", within_s: float = 30.0) -> None:
     """Poll a condition until it holds; fail with its name after the deadline, on trio's clock."""
     with trio.move_on_after(within_s) as scope:
         while not condition():  # noqa: ASYNC110 - what is waited for has no event to wait on

@@ -338,7 +338,7 @@ def cluster(tmp_path: Path, new_port: Callable[[], int]) -> Callable[..., contex
     @contextlib.asynccontextmanager
     async def run(observers: int = 0, dynamic: bool = False, **options: Any) -> AsyncIterator[Cluster]:
         ports = [new_port() for _ in range(3 + observers)]
-        with trio.fail_after(30):
+        with trio.fail_after(60):
             async with trio.open_nursery() as nursery:
                 made = Cluster(nursery, tmp_path, ports, dynamic, options)
                 for node in made.nodes[:3]:
