@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import signal
 import stat
@@ -21,7 +20,9 @@ from kafka.errors import KafkaError, TopicAuthorizationFailedError
 from kraftlab.certificates.folder import throw_away
 from kraftlab.cli import main
 from kraftlab.client import AdminClient, ClusterUnreachable
+from kraftlab.client.security import ClientSecurity
 from kraftlab.common.errors import ApiError
+from kraftlab.config import properties
 from kraftlab.lab import ClusterError, LocalCluster
 from kraftlab.lab.links.shape import LinkShape
 
@@ -78,9 +79,9 @@ def test_who_proves_nothing_is_refused(cluster: LocalCluster, tmp_path: Path, ca
     ):
         caplog.clear()
         with pytest.raises(KafkaError):
-            KafkaProducer(**kafka_python(cluster, bootstrap_timeout_ms=500, **changes))
+            KafkaProducer(**kafka_python(cluster, bootstrap_timeout_ms=1000, **changes))
         assert reason in caplog.text
-    wrong = dataclasses.replace(cluster.security, password="wrong")
+    wrong = ClientSecurity.of(properties.load(cluster.directory / "client.properties"), user="admin", password="wrong")
     with AdminClient(cluster.bootstrap_servers, security=wrong) as admin, pytest.raises(ApiError, match="password is wrong"):
         admin.describe_cluster()
     with AdminClient(cluster.bootstrap_servers, timeout_ms=500) as admin, pytest.raises(ClusterUnreachable):
