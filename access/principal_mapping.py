@@ -89,6 +89,8 @@ class PrincipalMapping:
             raise NoPrincipal(
                 f"the name has {len(distinguished_name)} characters, more than {NAME_MAX}; use a certificate with a shorter name"
             )
+        if not distinguished_name.isprintable():
+            raise NoPrincipal(f"the name {distinguished_name!r} has characters that cannot be printed; use a certificate without")
         for rule in self.rules:
             found = rule.apply(distinguished_name)
             if found == "":

@@ -63,6 +63,8 @@ MIN_PING_INTERVAL_MS = 500
 """Minimum between pings of clients, which ping during a call to distinguish a node that hangs from a slow one."""
 HANDSHAKE_TIMEOUT_MS = 5000
 """Time limit for the HTTP/2 preface of a new connection."""
+MAX_CONNECTIONS = 1024
+"""Maximum of connections, those in their handshake among them: each takes a file descriptor, which storage needs too."""
 
 MALFORMED = "INTERNAL", "malformed request, or one with millions of entries; send several smaller ones, of this service"
 STOPPING = "UNAVAILABLE", "this node is stopping; ask another one"
@@ -285,6 +287,7 @@ class _GrpcServer:
                 ("grpc.http2.min_ping_interval_without_data_ms", MIN_PING_INTERVAL_MS),
                 ("grpc.http2.max_ping_strikes", 0),
                 ("grpc.server_handshake_timeout_ms", HANDSHAKE_TIMEOUT_MS),
+                ("grpc.max_allowed_incoming_connections", MAX_CONNECTIONS),
                 ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
                 ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
             ),

@@ -7,6 +7,7 @@ import re
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
+from typing import Any
 
 import grpc
 import pytest
@@ -428,3 +429,25 @@ async def test_bytes_that_are_no_request_cause_few_log_lines(
     assert 1 <= len(caplog.records) <= 60
     assert {record.name for record in caplog.records} == {"kraftlab.rpc"}
     assert not any(record.exc_info for record in caplog.records)
+
+
+async def test_silent_connections_are_bounded(nursery: trio.Nursery, echo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes a file descriptor, and storage needs some too. Those above the bound end before gRPC's own deadline."""
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 4)
+    port = await nursery.start(AdminServer(echo, "127.0.0.1", 0).serve)
+    ended = trio.Semaphore(0)
+
+    async def be_silent() -> None:
+        async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+            with suppress(trio.BrokenResourceError):
+                while await stream.receive_some():
+                    pass
+            ended.release()
+
+    with trio.fail_after(0.8 * server.HANDSHAKE_TIMEOUT_MS / 1000):
+        async with trio.open_nursery() as clients:
+            for _ in range(12):
+                clients.start_soon(be_silent)
+            for _ in range(12 - server.MAX_CONNECTIONS):
+                await ended.acquire()
+            clients.cancel_scope.cancel()
