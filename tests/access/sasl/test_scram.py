@@ -16,7 +16,8 @@ from kafka.net.sasl.scram import SaslMechanismScram
 from kraftlab.access.sasl.exchange import Challenge, Failure, NotLoaded, Result, Success, Unavailable
 from kraftlab.access.sasl.plain import OTHER_AUTHORIZATION_ID
 from kraftlab.access.sasl.scram import HASHES, Scram, keys, password_fits
-from kraftlab.client.kafka_security import BadProof, KafkaSecurity, scram
+from kraftlab.client.sasl import BadProof, scram
+from kraftlab.client.security import ClientSecurity
 from kraftlab.metadata.scram import ScramCredential, ScramMechanism
 
 SHA_256, SHA_512 = ScramMechanism
@@ -62,7 +63,7 @@ def login(exchange: Scram, mechanism: ScramMechanism, user: str, password: str) 
         raise Refused
 
     with contextlib.suppress(Refused):
-        scram(KafkaSecurity(mechanism=NAMES[mechanism], user=user, password=password), send, "rOprNGfwEbeRWgbNEkqO")
+        scram(ClientSecurity(mechanism=NAMES[mechanism], user=user, password=password), send, "rOprNGfwEbeRWgbNEkqO")
     return results
 
 
@@ -261,7 +262,7 @@ def test_the_client_notices_a_server_that_does_not_know_the_password() -> None:
         return answer.token if isinstance(answer, Challenge) else b"v=AAAA"
 
     with pytest.raises(BadProof):
-        scram(KafkaSecurity(mechanism="SCRAM-SHA-256", user="alice", password="alice-secret"), send, "abc")
+        scram(ClientSecurity(mechanism="SCRAM-SHA-256", user="alice", password="alice-secret"), send, "abc")
 
 
 PARTS = [
