@@ -156,7 +156,7 @@ class KafkaListener:
         with self._half_open.bounded(host):
             principal = ANONYMOUS
             if isinstance(wire, TlsWire):
-                await wire.shake_hands()
+                await wire.shake_hands(self._half_open.turn)
                 principal = self._principal(wire)
             authenticator = Authenticator(self._entrance.sasl, principal)
             while not authenticator.is_authenticated:
