@@ -24,6 +24,8 @@ MEASUREMENTS = {
     "changes": "bench.changes:main",
     "replication": "bench.replication:main",
     "compaction": "bench.compaction:main",
+    "tls": "bench.tls:main",
+    "handshakes": "bench.handshakes:main",
     "kafka-clients": "bench.kafka_clients:main",
     "large-cluster": "bench.large_cluster:main",
     "pipeline": "bench.pipeline:main",

@@ -6,22 +6,28 @@ import os
 import sys
 import time
 from collections.abc import Iterable
+from pathlib import Path
 
 import msgspec
 import trio
 
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.replica_key import ReplicaKey
+from kraftlab.config.listener_security import node_security
+from kraftlab.node.listener_tls import NodeTls
 from kraftlab.quorum.core.raft_config import RaftConfig
 from kraftlab.quorum.core.types import OffsetAndEpoch, Voter, VoterSet
 from kraftlab.quorum.driver.driver_config import DriverConfig
+from kraftlab.quorum.driver.environment import this_machine
 from kraftlab.quorum.driver.errors import Overloaded
 from kraftlab.quorum.driver.garbage_collection import tame_interpreter
 from kraftlab.quorum.driver.raft_driver import RaftDriver
 from kraftlab.quorum.state_machine import CommittedBatch
 from kraftlab.quorum.storage.file_system import RealFile, RealFileSystem
+from kraftlab.wire.network import TCP, Network
 from kraftlab.wire.transport import PeerServer
 
+from .certificates import tls_properties
 from .measure import CommitParameters, CommitResult, Leadership, NodeArguments, run_nodes
 
 SYSTEM = "kraftlab"
@@ -148,15 +154,26 @@ async def node(arguments: NodeArguments) -> None:
     raft = RaftConfig(node_id=index, directory_id=bytes([index + 1]) * 16, voters=voters, endpoints=endpoints[index])
     commits = Commits()
     file_system = SlowFileSystem(parameters.fsync_ms) if parameters.fsync_ms else RealFileSystem()
-    driver = RaftDriver(DriverConfig(cluster_id="bench", directory=arguments.directory, raft=raft), commits, file_system)
+    network = network_of(index, endpoints[index], parameters.certificates)
+    config = DriverConfig(cluster_id="bench", directory=arguments.directory, raft=raft)
+    driver = RaftDriver(config, commits, file_system, this_machine(network))
     async with trio.open_nursery() as nursery:
         await nursery.start(driver.run)
-        await nursery.start(PeerServer(driver.identity, driver.handlers()).serve, "127.0.0.1", arguments.ports[index])
+        server = PeerServer(driver.identity, driver.handlers(), network)
+        await nursery.start(server.serve, "127.0.0.1", arguments.ports[index])
         tame_interpreter()
         nursery.start_soon(lead, driver, commits, arguments.report, parameters)
         await trio.to_thread.run_sync(sys.stdin.buffer.read)
         await driver.stop()
         nursery.cancel_scope.cancel()
+
+
+def network_of(index: int, at: dict[str, Endpoint], certificates: str) -> Network:
+    """Return the network between controllers: under TLS if there are certificates."""
+    if not certificates:
+        return TCP
+    values = tls_properties(Path(certificates), f"controller-{index}", "CONTROLLER:SSL")
+    return NodeTls(node_security(values, "bench", at), at).network("CONTROLLER")
 
 
 async def lead(driver: RaftDriver, commits: Commits, report: int, parameters: CommitParameters) -> None:

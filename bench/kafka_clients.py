@@ -17,7 +17,7 @@ import socket
 import struct
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from .measure import Report, measurement, percentile, table
 CONTROLLERS, BROKERS = 3, 3
 IN_FLIGHT = 64
 RECORD = b"x" * 1024
+PARTITIONS = 3
 WARM_UP_RECORDS = 20_000
 IDLE_CONNECTIONS = 500
 TOPIC_TIMEOUT_S = 30
@@ -149,27 +150,21 @@ def _change(value: int) -> bytes:
 
 def _data(bootstrap: str, records: int) -> tuple[float, float]:
     """MiB/s of producing and of consuming."""
-    from confluent_kafka import Consumer, TopicPartition
     from kafka import KafkaAdminClient
     from kafka.admin import NewTopic
 
     admin = KafkaAdminClient(bootstrap_servers=bootstrap)
-    _created(admin, NewTopic("records", 3, 3))
+    _created(admin, NewTopic("records", PARTITIONS, 3))
     admin.close()
-    _produce(bootstrap, WARM_UP_RECORDS)
-    produced = records / 1024 / _produce(bootstrap, records)
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False})
-    consumer.assign([TopicPartition("records", index, 0) for index in range(3)])
-    read, total, began = 0, WARM_UP_RECORDS + records, time.perf_counter()
-    while read < total:
-        read += sum(not message.error() for message in consumer.consume(10_000, 1.0))
-    consumed = total / 1024 / (time.perf_counter() - began)
-    consumer.close()
-    return produced, consumed
+    options = {"bootstrap.servers": bootstrap}
+    produce(options, "records", WARM_UP_RECORDS)
+    produced = records / 1024 / produce(options, "records", records)
+    total = WARM_UP_RECORDS + records
+    return produced, total / 1024 / consume(options, "records", total)
 
 
-def _produce(bootstrap: str, records: int) -> float:
-    """Produce records and wait until all are acknowledged; return the seconds."""
+def produce(options: Mapping[str, str], topic: str, records: int, record: bytes = RECORD, partitions: int = PARTITIONS) -> float:
+    """Produce records and wait until all are acknowledged; return the seconds. Options are those of confluent-kafka."""
     from confluent_kafka import Producer
 
     failures: list[object] = []
@@ -178,18 +173,32 @@ def _produce(bootstrap: str, records: int) -> float:
         if error is not None:
             failures.append(error)
 
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5, "batch.size": 1_000_000})
+    producer = Producer({**options, "acks": "all", "linger.ms": 5, "batch.size": 1_000_000})
     began = time.perf_counter()
     for number in range(records):
         while True:
             try:
-                producer.produce("records", RECORD, partition=number // 1000 % 3, on_delivery=note)
+                producer.produce(topic, record, partition=number // 1000 % partitions, on_delivery=note)
                 break
             except BufferError:
                 producer.poll(0.05)
     producer.flush()
     assert not failures, f"{len(failures)} records were not acknowledged: {failures[0]}"
     return time.perf_counter() - began
+
+
+def consume(options: Mapping[str, str], topic: str, total: int, partitions: int = PARTITIONS) -> float:
+    """Read so many records from the beginning; return the seconds."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({**options, "group.id": "bench", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
+    read, began = 0, time.perf_counter()
+    while read < total:
+        read += sum(not message.error() for message in consumer.consume(10_000, 1.0))
+    seconds = time.perf_counter() - began
+    consumer.close()
+    return seconds
 
 
 # --- idle connections -----------------------------------------------------------------------------------------------------

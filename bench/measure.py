@@ -37,6 +37,8 @@ class CommitParameters(msgspec.Struct, frozen=True, kw_only=True):
     record_bytes: int = 64
     fsync_ms: float = 0.0
     """Added to every fdatasync of our metadata log, as a slower disk would."""
+    certificates: str = ""
+    """Directory with certificates of our controllers, which then speak TLS with each other."""
 
 
 class NodeArguments(msgspec.Struct, frozen=True):

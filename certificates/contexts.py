@@ -275,6 +275,9 @@ def _server(
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _fill(context, settings, keys, authorities)
     context.verify_mode = _VERIFY_MODES[client_auth]
+    # Tickets are half of the cost of a mutual handshake, and a resumed session would outlive the certificate that began it.
+    context.num_tickets = 0  # TLS 1.3
+    context.options |= ssl.OP_NO_TICKET  # TLS 1.2
     return context
 
 

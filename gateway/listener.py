@@ -158,7 +158,7 @@ class KafkaListener:
         with self._half_open.bounded(host):
             principal = ANONYMOUS
             if isinstance(wire, TlsWire):
-                await wire.shake_hands()
+                await wire.shake_hands(self._half_open.turn)
                 self._entrance.opened(wire)
                 principal = self._principal(wire)
             authenticator = Authenticator(self._entrance.sasl, principal)

@@ -3,6 +3,9 @@
 Theory of operation. All that comes before the proof (a TLS handshake, a login) has one deadline, however slowly bytes come.
 An address may have a bounded number of such connections, and so may all addresses together. At the bound the oldest one makes
 room: an honest peer is done within milliseconds, so those that have waited longest are the ones that do not mean to finish.
+
+When many begin at the same moment, as after a restart, one task does one step of a handshake per turn of the event loop
+(`turn`), so that heartbeats go on in between.
 """
 
 from __future__ import annotations
@@ -25,6 +28,8 @@ class HalfOpen:
         self._scopes: dict[trio.CancelScope, str] = {}
         """Scopes of the connections in the order of their begin, with their addresses."""
         self._of_address: dict[str, dict[trio.CancelScope, None]] = {}
+        self.turn = trio.Lock()
+        """Held during one step of a handshake."""
         self.evicted = 0
         """Number of connections that made room."""
 

@@ -6,8 +6,8 @@ Theory of operation. The socket does not block, and no task belongs to a directi
 
 OpenSSL keeps three things that a socket does not. Bytes that are decrypted and not yet read make no descriptor readable, so
 `wait_readable` looks for them first. A record that is encrypted and did not fit into the kernel's buffer has to be sent again
-with the same bytes, so a send is made of whole pieces, and a piece that waits is remembered. A direction may wait for the other
-one (an update of keys), so each remembers what its last attempt has asked for.
+with the same bytes, so the size of a send that waits is remembered. A direction may wait for the other one (an update of keys),
+so each remembers what its last attempt has asked for.
 
 A handshake that fails ends with an alert, as clients expect. A client that speaks another protocol gets one too, instead of the
 reset that a close with unread bytes would cause.
@@ -18,18 +18,21 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 
 import trio
 
 from kraftlab.common.peer_name import PeerName
 
-PIECE_BYTES = 16 * 1024
+RECORD_BYTES_MAX = 16 * 1024
 """Bytes of one TLS record."""
 SEND_BYTES_MAX = 256 * 1024
 """Bytes of one `send`, so that a large answer does not hold up the event loop."""
+RECEIVE_BYTES_MAX = 256 * 1024
+"""Bytes of one `recv_into`, likewise."""
 DRAINED_BYTES_MAX = 64 * 1024
 OTHER_DIRECTION_RETRY_S = 0.01
+NO_TURN = nullcontext()
 INTERNAL_ERROR_ALERT = bytes.fromhex("15030300020250")
 
 OTHER_PROTOCOLS = {
@@ -83,20 +86,24 @@ class TlsWire:
             plain.close()
             raise
         self._begun_bytes = 0
-        """Bytes of a piece that OpenSSL has encrypted and not sent."""
+        """Bytes of a send that waits: OpenSSL has encrypted some of them."""
         self._reads_by_writing = self._writes_by_reading = False
         self.certificate: bytes | None = None
         """The peer's certificate (DER) after the handshake, None if it showed none."""
         self.peer: PeerName | None = None
         self._is_server = server_name is None
 
-    async def shake_hands(self) -> None:
-        """Make the TLS connection. HandshakeFailed after an alert; the caller has a deadline and closes the wire."""
+    async def shake_hands(self, turn: AbstractAsyncContextManager[object] = NO_TURN) -> None:
+        """Make the TLS connection. HandshakeFailed after an alert; the caller has a deadline and closes the wire.
+
+        Each step of OpenSSL, which takes a millisecond, happens within `turn`.
+        """
         if self._is_server:
             await self._await_first_byte()
         while True:
             try:
-                self._socket.do_handshake()
+                async with turn:
+                    self._socket.do_handshake()
                 self.certificate = self._socket.getpeercert(binary_form=True)
                 return
             except ssl.SSLWantReadError:
@@ -119,36 +126,38 @@ class TlsWire:
             raise HandshakeFailed(_reason(error)) from error
 
     def send(self, data: bytes | bytearray | memoryview, /) -> int:
-        """Send whole pieces while the kernel takes them. BlockingIOError if it takes none; then the next call brings the same
-        bytes.
+        """Send SEND_BYTES_MAX at most, or as many bytes as the last call if it was blocked. BlockingIOError if the kernel does
+        not take all of them now; then the next call brings the same bytes.
         """
-        with memoryview(data) as view:
-            sent = 0
-            while sent < len(view) and (sent < SEND_BYTES_MAX or self._begun_bytes):
-                piece = view[sent : sent + (self._begun_bytes or PIECE_BYTES)]
-                assert len(piece) >= self._begun_bytes, "a send that was blocked is repeated with the same bytes"
-                try:
-                    self._socket.send(piece)
-                except (ssl.SSLWantWriteError, ssl.SSLWantReadError) as error:
-                    self._begun_bytes = len(piece)
-                    self._writes_by_reading = isinstance(error, ssl.SSLWantReadError)
-                    if sent:
-                        return sent
-                    raise BlockingIOError from error
-                self._begun_bytes = 0
-                sent += len(piece)
-            return sent
+        assert len(data) >= self._begun_bytes, "a send that was blocked is repeated with the same bytes"
+        with memoryview(data) as view, view[: self._begun_bytes or SEND_BYTES_MAX] as piece:
+            try:
+                self._socket.send(piece)
+            except (ssl.SSLWantWriteError, ssl.SSLWantReadError) as error:
+                self._begun_bytes = len(piece)
+                self._writes_by_reading = isinstance(error, ssl.SSLWantReadError)
+                raise BlockingIOError from error
+            self._begun_bytes = 0
+            return len(piece)
 
     def send_from(self, descriptor: int, position: int, size_bytes: int, /) -> int:
         raise NotImplementedError("the bytes of a file would not be encrypted")
 
     def recv_into(self, room: memoryview, /) -> int:
+        """Receive what is there. OpenSSL returns one record at a time; after a full one there are probably more."""
+        received = count = 0
         try:
-            count = self._socket.recv_into(room)
+            while not received or (count == RECORD_BYTES_MAX and received < min(len(room), RECEIVE_BYTES_MAX)):
+                with room[received:] as rest:
+                    count = self._socket.recv_into(rest)
+                if not count:
+                    break
+                received += count
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as error:
             self._reads_by_writing = isinstance(error, ssl.SSLWantWriteError)
-            raise BlockingIOError from error
-        return count
+            if not received:
+                raise BlockingIOError from error
+        return received
 
     def await_bytes(self, size_bytes: int, /) -> None:
         """Do nothing: the kernel counts encrypted bytes."""

@@ -75,7 +75,7 @@ class TlsNetwork:
         wire = TlsWire(connected, self._server())
         try:
             with self._half_open.bounded(source.rpartition(":")[0]):
-                await wire.shake_hands()
+                await wire.shake_hands(self._half_open.turn)
                 self._name(wire)
                 return wire
             self._audit.login_failed(PEERS, source, "no TLS handshake in time")

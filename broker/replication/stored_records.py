@@ -59,16 +59,19 @@ class StoredRecords:
 
     def _read_some(self) -> bytearray:
         """Return the next bytes, PIECE_BYTES_MAX at most."""
-        data = bytearray()
+        data, filled = bytearray(min(PIECE_BYTES_MAX, sum(each.size_bytes for each in self._left))), 0
 
         def take(descriptor: int, position: int, size_bytes: int, /) -> int:
-            if len(data) == PIECE_BYTES_MAX:
+            nonlocal filled
+            if filled == len(data):
                 raise BlockingIOError
-            piece = os.pread(descriptor, min(size_bytes, PIECE_BYTES_MAX - len(data)), position)
-            data.extend(piece)
-            return len(piece)
+            with memoryview(data)[filled : filled + size_bytes] as room:
+                count = os.preadv(descriptor, [room], position)
+            filled += count
+            return count
 
         self._send_some(take)
+        assert filled == len(data), "pieces of a log are whole"
         return data
 
     def _send_some(self, send_from: Callable[[int, int, int], int]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import ssl
 from collections.abc import Iterator
@@ -119,6 +120,24 @@ def test_every_form_of_keys_serves_clients_with_certificates(
     assert server.keys is not None
     assert server.expires_at == server.keys.certificate.not_valid_after_utc
     assert x509.load_pem_x509_certificate(server.authorities_pem) == folder.read_certificates(pki / "ca.pem", None)[0]
+
+
+@pytest.mark.parametrize("protocol", ["TLSv1.2", "TLSv1.3"])
+def test_no_session_outlives_the_certificate_that_began_it(settings: Settings, protocol: str) -> None:
+    server, client = server_context(settings(enabled_protocols=protocol)), client_context(settings())
+    session, reused = None, []
+    for _ in range(2):
+        to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+        calling = client.context.wrap_bio(to_client, to_server, server_hostname="localhost", session=session)
+        serving = server.context.wrap_bio(to_server, to_client, server_side=True)
+        for side in (calling, serving) * 3:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+        serving.write(b"x")
+        assert calling.read(1) == b"x"
+        session = calling.session
+        reused.append(calling.session_reused)
+    assert reused == [False, False]
 
 
 def test_no_file_with_a_key_and_no_descriptor_is_left(settings: Settings, tmp_path: Path) -> None:

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.wire.frames import REQUEST, Frame, FrameConnection, encode_frame
-from kraftlab.wire.tls import INTERNAL_ERROR_ALERT, HandshakeFailed, SilentEnd, TlsWire
+from kraftlab.wire.tls import INTERNAL_ERROR_ALERT, RECORD_BYTES_MAX, HandshakeFailed, SilentEnd, TlsWire
 
 from ..helpers.certificates import CLIENT, DAY, SERVER, Authority
 
@@ -110,6 +111,35 @@ async def test_bytes_that_are_decrypted_already_make_the_wire_readable(authority
         assert await receive(server, 4) == b"0123"
         await server.wait_readable()
         assert await receive(server, 6) == b"456789"
+
+
+async def test_one_call_receives_all_records_that_are_there(authority: Authority, certificate: Path) -> None:
+    """A large frame would otherwise take a turn of the event loop for every 16 KiB."""
+    async with connected(authority.client_context(), authority.server_context(certificate)) as (client, server):
+        data = LARGE[: 4 * RECORD_BYTES_MAX + 5]
+        await send_all(client, data)
+        await server.wait_readable()
+        await trio.testing.wait_all_tasks_blocked()
+        assert server.recv_into(memoryview(bytearray(len(data)))) == len(data)
+
+
+async def test_one_step_of_a_handshake_happens_within_a_turn(authority: Authority, certificate: Path) -> None:
+    """Nobody gets further while another task has the turn."""
+    left, right = socket_pair()
+    client, server = TlsWire(left, authority.client_context(), "127.0.0.1"), TlsWire(right, authority.server_context(certificate))
+    turn = trio.Lock()
+    try:
+        with trio.fail_after(20):
+            async with trio.open_nursery() as nursery, turn:
+                nursery.start_soon(client.shake_hands)
+                nursery.start_soon(server.shake_hands, turn)
+                while not turn.statistics().tasks_waiting:  # noqa: ASYNC110 - there is no event to wait on
+                    await trio.sleep(0.001)
+                assert client.certificate is None, "the server has not answered"
+            assert client.certificate is not None
+    finally:
+        client.close()
+        server.close()
 
 
 async def test_frames_go_over_tls_as_over_tcp(authority: Authority, certificate: Path) -> None:
