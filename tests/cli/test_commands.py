@@ -138,7 +138,7 @@ def test_up_prints_endpoints_is_found_and_stops_cleanly(tmp_path: Path, capsys: 
 def test_up_prints_a_table_or_json(as_json: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     node = SimpleNamespace(node_id=0, name="broker-0", rack="rack-0", grpc="127.0.0.1:9093", kafka="127.0.0.1:9092")
     cluster: Any = SimpleNamespace(
-        plan=SimpleNamespace(nodes=[node], brokers=[node]),
+        plan=SimpleNamespace(nodes=[node], brokers=[node], secure=False),
         pid=lambda node_id: 7,
         disk_faults=["broker-1 does not start: /x/d0 is not formatted"],
         in_doubt=lambda: ("t-0 has no leader",),

@@ -12,6 +12,7 @@ from kraftlab.cli import main
 from kraftlab.client.entries import read
 from kraftlab.client.groups import ListedGroup
 from kraftlab.client.results import AllLogDirs, BrokerLogDirs, log_dirs_of, topics_of
+from kraftlab.client.security import ClientSecurity
 
 AT = "127.0.0.1:9092"
 
@@ -19,11 +20,9 @@ AT = "127.0.0.1:9092"
 class Cluster:
     """Stands in for the client; knows only alice."""
 
-    def __init__(
-        self, servers: str, *, user: str | None = None, password: str | None = None, timeout_ms: int, **_: object
-    ) -> None:
+    def __init__(self, servers: str, *, security: ClientSecurity, timeout_ms: int, **_: object) -> None:
         assert servers == AT and timeout_ms <= 1000
-        if (user, password) != ("alice", "secret"):
+        if (security.user, security.password) != ("alice", "secret"):
             raise PermissionError("who are you?")
 
     def __enter__(self) -> Cluster:

@@ -81,12 +81,15 @@ def test_progress_of_a_throttled_move_is_listed_and_the_throttle_can_be_lifted(
     assert f"limited to {bytes_text(RATE)}/s" in started.out and "You must run --verify" not in started.out
     wait_for(lambda: (moves(reassign).get("slow-0", {}).get("bytes_left") or 0) > 0, "bytes are reported")
     seen: list[dict[str, Any]] = []
-    wait_for(lambda: seen.append(moves(reassign)["slow-0"]) or (seen[-1]["bytes_per_second"] or 0) > 0, "and how fast they come")
+    # The first bytes come in one piece, of which a busy machine may make a much higher rate.
+    wait_for(
+        lambda: seen.append(moves(reassign)["slow-0"]) or 0 < (seen[-1]["bytes_per_second"] or 0) < 2 * RATE,
+        "and how fast they come, as limited",
+    )
     move = seen[-1]
     assert move["eta_ms"] >= 1000 * move["bytes_left"] // RATE
     assert (move["throttle"], move["initiator"], move["reason"]) == (RATE, "User:ANONYMOUS", "test")
     assert move["blockers"][0]["state"] == "THROTTLED"
-    assert 0 < move["bytes_per_second"] < 2 * RATE
     assert 0.8e6 < move["bytes_done"] + move["bytes_left"] < 1.2e6
     details = reassign("--list", "--details").out
     assert details.startswith("Current partition reassignments:\nslow-0: replicas: 1,0. adding: 1. removing: 0.\n")
