@@ -50,8 +50,8 @@ def check_sender(rules: Mapping[int, SenderRule], peer_request: PeerRequest, req
     if rule.role in (CONTROLLER, BROKER) and sender < 0:
         raise PeerError(INVALID_REQUEST, f"only a {rule.role} sends api {peer_request.api}, and the sender names no node")
     if peer_request.role is not None and peer_request.role not in _ROLES[rule.role]:
-        is_it = peer_request.role or peer_request.principal
-        raise PeerError(CLUSTER_AUTHORIZATION_FAILED, f"only a {rule.role} sends api {peer_request.api}, and this is {is_it}")
+        proven = peer_request.role or peer_request.principal
+        raise PeerError(CLUSTER_AUTHORIZATION_FAILED, f"only a {rule.role} sends api {peer_request.api}, and this is {proven}")
     named = named_node(rule, request)
     if named not in (UNNAMED, sender):
         raise PeerError(INVALID_REQUEST, f"api {peer_request.api} names node {named}, but node {sender} sends it")

@@ -34,7 +34,7 @@ TIMEOUT_S = 5.0
 
 
 class Certificates(NamedTuple):
-    """What a server shows, and whom it lets in."""
+    """The certificate of a server, and the clients that it lets in."""
 
     authority: Authority
     server: Path
