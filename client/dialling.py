@@ -120,7 +120,8 @@ def speaks_no_tls(security: ClientSecurity) -> NotSecured:
 
 def expects_tls(security: ClientSecurity) -> NotSecured:
     """Return the error for a server that answers plain bytes with an alert."""
-    return NotSecured(f"it expects TLS; set security.protocol={'SASL_SSL' if security.has_sasl else 'SSL'}")
+    protocol = "SASL_SSL" if security.has_sasl else "SSL, or SASL_SSL for a login"
+    return NotSecured(f"it expects TLS; set security.protocol={protocol}")
 
 
 def is_alert(data: bytes) -> bool:

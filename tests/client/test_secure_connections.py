@@ -134,7 +134,7 @@ def test_a_server_without_tls_is_named(door: Door, authority: Authority) -> None
 
 def test_a_client_without_tls_is_told_of_it(door: Door, authority: Authority) -> None:
     found = refused(door, Certificates(authority, authority.issue("node")), NO_SECURITY)
-    assert "it expects TLS; set security.protocol=SSL" in found
+    assert "it expects TLS; set security.protocol=SSL, or SASL_SSL for a login" in found
 
 
 def test_a_kafka_listener_is_told_from_grpc(authority: Authority) -> None:
