@@ -34,6 +34,7 @@ from kraftlab.metadata.features import METADATA_VERSION, supported_features
 from kraftlab.metadata.peer_rpc import BrokerRegistrationRequest
 from kraftlab.metadata.records import Listener
 from kraftlab.node.doors import Doors
+from kraftlab.node.metrics import NodeMetrics
 from kraftlab.node.process import run_to_end, through_generations, watch_signals
 from kraftlab.node.replica import driver_config
 from kraftlab.quorum.driver.environment import Environment, this_machine
@@ -60,6 +61,7 @@ from .log.ending import LogEnded
 from .log.errors import LogDirFailed, LogDirInUse, StartupRefused
 from .log.log_config import LogConfig
 from .log.log_manager import LogManager
+from .metrics import BrokerMetrics, PartsWithNumbers
 from .moves.mover import Mover
 from .replica_manager import ReplicaManager, assigned_replicas
 from .replication.fetch_service import FetchService
@@ -152,6 +154,7 @@ class BrokerNode:
         self.driver = RaftDriver(driver_config(config, directory), self.publisher, file_system, environment)
         self._channel: ControllerChannel | None = None
         self._topic_creator: CreateTopic | None = None
+        self._metrics = BrokerMetrics(config.node_id, self.driver, self.publisher)
         self.is_built = False
 
     async def run(self) -> None:
@@ -160,6 +163,7 @@ class BrokerNode:
             async with trio.open_nursery() as nursery:
                 await nursery.start(watch_signals, self._ends)
                 nursery.start_soon(self._doors.run)
+                self._serve_metrics()
                 nursery.start_soon(self._serve, nursery)
                 await self._ends.wait()
                 await self.leave()
@@ -177,6 +181,12 @@ class BrokerNode:
         config = self._config
         kafka = f", Kafka clients on {config.kafka}" if config.kafka is not None else ""
         logger.info("broker %d ready: data on %s, admin API on %s%s", config.node_id, config.peer, config.grpc, kafka)
+
+    def _serve_metrics(self) -> None:
+        if self._config.metrics is None:
+            return
+        common = NodeMetrics("broker", self._config, self._cluster_id, self.driver, self._doors)
+        common.serve(self._config.metrics, lambda: self.publisher.image, [self._metrics.snapshot], self._metrics.ready)
 
     async def take_part(self, nursery: trio.Nursery, open_door: Callable[[trio.Nursery, AdminService], Awaitable[None]]) -> None:
         """Start the tasks of a broker; `open_door` serves the admin API, before the broker is unfenced. Return when it is
@@ -279,6 +289,7 @@ class BrokerNode:
         self.data_plane = DataPlane(self.replicas, fetches, config.access)
         self._cordon()
         self.move_reports = MoveReports(channel, self.replicas, self.broker_epoch)
+        self._metrics.parts = PartsWithNumbers(self.lifecycle)
         self.is_built = True
 
     def broker_epoch(self) -> int:

@@ -194,10 +194,11 @@ def _check_passwords_stay_here(values: Mapping[str, str], security: ListenerSecu
             f"{source}: listener {name} at {endpoint} would take {which} logins in plain text; write {name}:{SASL_SSL} in "
             f"{PROTOCOL_MAP}, or enable SCRAM-SHA-512 alone"
         )
-    if name == "GRPC" and (values.get(GRPC_USERS) or security.sasl is not None):
+    has_users = name == "GRPC" and values.get(GRPC_USERS)
+    if name in ("GRPC", "METRICS") and (has_users or security.sasl is not None):
         raise ConfigError(
-            f"{source}: listener GRPC at {endpoint} would take passwords in plain text; write GRPC:{SASL_SSL} in {PROTOCOL_MAP}, "
-            "or listen on 127.0.0.1"
+            f"{source}: listener {name} at {endpoint} would take passwords in plain text; write {name}:{SASL_SSL} in "
+            f"{PROTOCOL_MAP}, or listen on 127.0.0.1"
         )
 
 

@@ -40,7 +40,9 @@ CONTROLLER_LISTENER = "CONTROLLER"
 PEER_LISTENER = "PEER"
 GRPC_LISTENER = "GRPC"
 KAFKA_LISTENER = "KAFKA"
+METRICS_LISTENER = "METRICS"
 
+LOOPBACK = "127.0.0.1"
 _LISTENERS_OF_ROLE = {"controller": (CONTROLLER_LISTENER, GRPC_LISTENER), "broker": (PEER_LISTENER, GRPC_LISTENER)}
 _ALIASES = {"broker.id": "node.id", "file.delete.delay.ms": "log.segment.delete.delay.ms"}
 
@@ -55,7 +57,9 @@ def _key(name: str, default: Any = msgspec.NODEFAULT) -> Any:
 
 
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Configuration that controllers and brokers share. `listeners` and `advertised_listeners` are endpoints by listener name."""
+    """Configuration that controllers and brokers share. `listeners` and `advertised_listeners` are endpoints by listener name;
+    METRICS is not advertised.
+    """
 
     node_id: AtLeast0 = _key("node.id")
     process_roles: tuple[str, ...] = _key("process.roles")
@@ -108,6 +112,11 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     def kafka(self) -> Endpoint | None:
         """Listener of the Kafka protocol, None without one."""
         return self.listeners.get(KAFKA_LISTENER)
+
+    @property
+    def metrics(self) -> Endpoint | None:
+        """Listener of metrics and health, None without one."""
+        return self.listeners.get(METRICS_LISTENER)
 
     @property
     def is_dynamic(self) -> bool:
@@ -292,7 +301,8 @@ def _listeners(reader: _Reader, key: str, names: tuple[str, ...]) -> dict[str, E
 
 def _advertised(reader: _Reader, names: tuple[str, ...], listeners: dict[str, Endpoint]) -> dict[str, Endpoint]:
     key = "advertised.listeners"
-    advertised = listeners | (_listeners(reader, key, names) if reader.values.get(key) else {})
+    given = _listeners(reader, key, names) if reader.values.get(key) else {}
+    advertised = {name: at for name, at in listeners.items() if name != METRICS_LISTENER} | given
     for name, endpoint in advertised.items():
         if endpoint.host in ("", "0.0.0.0", "::"):
             raise ConfigError(
@@ -369,7 +379,9 @@ def build(values: Mapping[str, str], source: str, role: str, model: type[Config]
     reader.need("node.id", "0")
     names = _LISTENERS_OF_ROLE[role]
     served = (*names, KAFKA_LISTENER)
-    listeners = _listeners(reader, "listeners", served)
+    listeners = _listeners(reader, "listeners", (*served, METRICS_LISTENER))
+    if METRICS_LISTENER in listeners and not listeners[METRICS_LISTENER].host:
+        listeners[METRICS_LISTENER] = Endpoint(LOOPBACK, listeners[METRICS_LISTENER].port)
     missing = [name for name in names if name not in listeners]
     if missing:
         reader.fail("listeners", f"has no {missing[0]} listener; add {missing[0]}://HOST:PORT")

@@ -34,6 +34,7 @@ from kraftlab.metadata.peer_rpc import Api, ControllerRegistrationRequest, Contr
 from kraftlab.metadata.records import Listener
 from kraftlab.node.doors import Doors
 from kraftlab.node.metadata_digests import MetadataDigests
+from kraftlab.node.metrics import NodeMetrics
 from kraftlab.node.process import run_to_end, through_generations, watch_signals
 from kraftlab.node.replica import driver_config
 from kraftlab.node.snapshots import SnapshotCalls
@@ -62,6 +63,7 @@ from .engine.queue import NEVER_MS
 from .engine.quorum_controller import Offload, QuorumController
 from .engine.state import CONTROLLER, QuorumFacts, Settings, fresh_uuid
 from .engine.worker_threads import on_a_thread
+from .metrics import ControllerMetrics
 from .quorum_operations import QuorumOperations
 
 logger = logging.getLogger("kraftlab.controller")
@@ -172,6 +174,7 @@ class ControllerNode:
         async with trio.open_nursery() as nursery:
             await nursery.start(watch_signals, ends)
             nursery.start_soon(_when_set, self.controller.failed, ends)
+            self._serve_metrics()
             await self.take_part(nursery)
             nursery.start_soon(self._mark_elections)
             nursery.start_soon(self._doors.run)
@@ -188,6 +191,18 @@ class ControllerNode:
         if self.controller.failure is not None:
             raise self.controller.failure
         logger.info("controller %d stopped", config.node_id)
+
+    def _serve_metrics(self) -> None:
+        if self._config.metrics is None:
+            return
+        of_controller = ControllerMetrics(self.controller, self.driver)
+        common = NodeMetrics("controller", self._config, self.controller.settings.cluster_id, self.driver, self._doors)
+        common.serve(
+            self._config.metrics,
+            lambda: self.controller.committed.image,
+            [of_controller.snapshot],
+            of_controller.ready,
+        )
 
     async def _serve_kafka(self, nursery: trio.Nursery, at: Endpoint) -> None:
         """Serve admin calls to Kafka's tools (`--bootstrap-controller`). The imports run in a worker thread."""

@@ -52,6 +52,7 @@ class NodePlan(msgspec.Struct, frozen=True):
     listen_port: int | None = None
     host: str = HOST
     kafka_port: int | None = None
+    metrics_port: int | None = None
 
     @property
     def name(self) -> str:
@@ -71,9 +72,14 @@ class NodePlan(msgspec.Struct, frozen=True):
         return None if self.kafka_port is None else Endpoint(self.host, self.kafka_port)
 
     @property
+    def metrics(self) -> Endpoint | None:
+        """The listener of metrics and health. None in a plan of before."""
+        return None if self.metrics_port is None else Endpoint(self.host, self.metrics_port)
+
+    @property
     def ports(self) -> tuple[int, ...]:
         """All ports of the node."""
-        optional = (self.listen_port, self.kafka_port)
+        optional = (self.listen_port, self.kafka_port, self.metrics_port)
         return (self.peer_port, self.grpc_port, *(port for port in optional if port is not None))
 
     @property
@@ -122,9 +128,9 @@ class ClusterPlan(msgspec.Struct, frozen=True):
 
     def with_controller(self) -> ClusterPlan:
         """Add a controller with the next id and new ports."""
-        ports = free_ports(3)
+        ports = free_ports(4)
         node_id = self.controllers[-1].node_id + 1
-        node = NodePlan(node_id, "controller", next(ports), next(ports), kafka_port=next(ports))
+        node = NodePlan(node_id, "controller", next(ports), next(ports), kafka_port=next(ports), metrics_port=next(ports))
         formatted = tuple(other.node_id for other in self.nodes if self.is_formatted(other.node_id))
         plan = msgspec.structs.replace(self, nodes=(*self.controllers, node, *self.brokers), formatted=formatted)
         return plan.behind_proxies() if self.nodes[0].listen_port is not None else plan
@@ -151,6 +157,12 @@ class ClusterPlan(msgspec.Struct, frozen=True):
         without = [node_id for node_id, port in wanted.items() if port is None]
         wanted |= dict(zip(without, free_ports(len(without), {*self._ports(), first}), strict=True))
         return self._with_each(lambda node: {"kafka_port": wanted[node.node_id]})
+
+    def with_metrics_ports(self) -> ClusterPlan:
+        """Add a port for metrics to each node that has none."""
+        without = [node.node_id for node in self.nodes if node.metrics_port is None]
+        new = dict(zip(without, free_ports(len(without), self._ports()), strict=True)) if without else {}
+        return self._with_each(lambda node: {"metrics_port": new.get(node.node_id, node.metrics_port)})
 
     def _check_kafka_port(self, port: int) -> None:
         if not self.brokers:

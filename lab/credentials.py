@@ -2,13 +2,14 @@
 
     DIR/secrets/ca.pem, ca.key      a certificate authority for this cluster alone
     DIR/secrets/broker-0.pem, …     key and certificate of each node and of the user admin
-    DIR/secrets/admin.password      admin's password, at KAFKA listeners (SCRAM) and GRPC listeners
+    DIR/secrets/admin.password      admin's password, at KAFKA listeners (SCRAM), GRPC and METRICS listeners
     DIR/secrets/librdkafka.properties   what a client of librdkafka needs, with that password (kcat -F FILE)
     DIR/client.properties           the same for Java clients and our commands
 
 All of it is made once and kept for later starts; only the owner can read it. Nodes prove to each other by certificates who they
 are. Clients of the KAFKA listeners log in by SCRAM, with credentials of the metadata log, to which the log begins with admin's.
-At GRPC listeners admin's password is in the nodes' own properties too (PLAIN): a quorum that has lost its log still knows admin.
+For GRPC and METRICS listeners admin's password is in the nodes' own properties too (PLAIN): a quorum that has lost its log still
+knows admin.
 The authorizer is on, admin is the super user, and without a rule everything is refused.
 """
 
@@ -62,13 +63,14 @@ def node_properties(directory: Path, node: NodePlan) -> dict[str, str]:
     """Keys of server.properties of a node, after `prepare`. OSError."""
     own = "CONTROLLER" if node.role == "controller" else "PEER"
     scram = f"{SCRAM_SHA_512},{SCRAM_SHA_256}"
+    jaas = f'{PLAIN_MODULE} required user_{ADMIN}="{password(directory)}";'
     return {
-        "listener.security.protocol.map": f"{own}:SSL,GRPC:SASL_SSL,KAFKA:SASL_SSL",
+        "listener.security.protocol.map": f"{own}:SSL,GRPC:SASL_SSL,KAFKA:SASL_SSL,METRICS:SASL_SSL",
         **_stores(directory, node.name),
         "ssl.principal.mapping.rules": "RULE:^CN=([^,]+)$/$1/,DEFAULT",
         "listener.name.kafka.sasl.enabled.mechanisms": scram,
-        "listener.name.grpc.sasl.enabled.mechanisms": f"{PLAIN},{scram}",
-        "listener.name.grpc.plain.sasl.jaas.config": f'{PLAIN_MODULE} required user_{ADMIN}="{password(directory)}";',
+        **{f"listener.name.{name}.sasl.enabled.mechanisms": f"{PLAIN},{scram}" for name in ("grpc", "metrics")},
+        **{f"listener.name.{name}.plain.sasl.jaas.config": jaas for name in ("grpc", "metrics")},
         "authorizer.class.name": _AUTHORIZER,
         "super.users": f"User:{ADMIN}",
     }

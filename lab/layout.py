@@ -29,10 +29,10 @@ from kraftlab.config import initial_voters, meta_properties, properties, storage
 from kraftlab.config.access import access_settings, listener_users
 from kraftlab.config.errors import ConfigError
 from kraftlab.config.meta_properties import write_durably
-from kraftlab.config.models import KAFKA_LISTENER, load_any
+from kraftlab.config.models import KAFKA_LISTENER, METRICS_LISTENER, load_any
 from kraftlab.config.private_files import PRIVATE_DIRECTORY
 
-from . import credentials, node_files
+from . import credentials, node_files, prometheus
 from .cluster_plan import FILE_NAME, FIRST_CONTROLLER_ID, HOST, ClusterError, ClusterPlan, NodePlan, free_ports, load
 from .ports import PortClaims, claims_directory, owner_of
 
@@ -73,7 +73,7 @@ def plan(
                 f"{directory} holds a cluster without TLS and logins, and it stays so; start it without --secure, or use another "
                 "directory"
             )
-        return held.with_kafka_ports(kafka_port)
+        return held.with_kafka_ports(kafka_port).with_metrics_ports()
     _check_no_other_cluster(directory)
     numbers = tuple(
         default if given is None else given for given, default in zip((controllers, brokers, log_dirs), (3, 4, 2), strict=True)
@@ -106,15 +106,10 @@ def _cluster_of(path: Path) -> str:
 
 
 def _new_plan(controllers: int, brokers: int, log_dirs: int, *, racks: int, voters_in_log: bool, cluster_id: str) -> ClusterPlan:
-    ports = free_ports(3 * (controllers + brokers))
-    nodes = [
-        NodePlan(FIRST_CONTROLLER_ID + index, "controller", next(ports), next(ports), kafka_port=next(ports))
-        for index in range(controllers)
-    ]
-    nodes += [
-        NodePlan(index, "broker", next(ports), next(ports), log_dirs, f"rack-{index % racks}", kafka_port=next(ports))
-        for index in range(brokers)
-    ]
+    ports = free_ports(4 * (controllers + brokers))
+    nodes = [NodePlan(FIRST_CONTROLLER_ID + index, "controller", next(ports), next(ports)) for index in range(controllers)]
+    nodes += [NodePlan(index, "broker", next(ports), next(ports), log_dirs, f"rack-{index % racks}") for index in range(brokers)]
+    nodes = [msgspec.structs.replace(node, kafka_port=next(ports), metrics_port=next(ports)) for node in nodes]
     unformatted = {node.node_id: to_text(random_uuid()) for node in nodes if node.role == "controller"} if voters_in_log else {}
     return ClusterPlan(cluster_id, tuple(nodes), voters_in_log=voters_in_log, unformatted=unformatted, formatted=())
 
@@ -149,6 +144,8 @@ def managed_properties(directory: Path, plan: ClusterPlan, node: NodePlan) -> di
         # Some systems take localhost for ::1. The node listens on both addresses, and clients are given one of them.
         listeners[KAFKA_LISTENER] = Endpoint("localhost", node.kafka.port) if node.host == HOST else node.kafka
         advertised[KAFKA_LISTENER] = node.kafka
+    if node.metrics is not None:
+        listeners[METRICS_LISTENER] = node.metrics
     values = {
         "process.roles": node.role,
         "node.id": str(node.node_id),
@@ -197,6 +194,7 @@ def write(
         held, remarks = node_files.kept(plan.properties, given, unset)
         if plan.secure:
             credentials.prepare(directory, plan)
+        prometheus.write(directory, plan)
         plan = _write_properties(directory, msgspec.structs.replace(plan, properties=held), {*given, *unset}, remarks)
     except OSError as error:
         raise ClusterError(

@@ -239,6 +239,7 @@ class LocalCluster(ProxiedLinks):
 
     def endpoints(self) -> dict[str, object]:
         """Addresses, ids and paths that a person or a script needs to use the cluster, ready for JSON."""
+        scheme = "https" if self.plan.secure else "http"
         return {
             "cluster_id": self.cluster_id,
             "data": str(self.directory),
@@ -253,6 +254,7 @@ class LocalCluster(ProxiedLinks):
                     "kafka": None if node.kafka is None else str(node.kafka),
                     "grpc": str(node.grpc),
                     "peer": str(node.peer),
+                    "metrics": None if node.metrics is None else f"{scheme}://{node.metrics}/metrics",
                     "pid": self.pid(node.node_id),
                     "metadata_dir": str(self.metadata_dir(node.node_id)),
                     "log_dirs": [str(path) for path in self.log_dirs(node.node_id)],

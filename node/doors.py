@@ -1,4 +1,5 @@
-"""The doors of a node: the network between nodes, the admin API's listener and the Kafka listener, each with its security.
+"""The doors of a node: the network between nodes and the listeners of the admin API, of Kafka clients and of metrics, each with
+its security.
 
 What reads certificates is loaded only if a listener speaks TLS: most nodes start without.
 """
@@ -6,17 +7,22 @@ What reads certificates is loaded only if a listener speaks TLS: most nodes star
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import trio
 
 from kraftlab.access.entrance import OPEN, Entrance, SaslSettings
 from kraftlab.access.logins import CertificateLogin, Login, UserLogin
-from kraftlab.config.models import GRPC_LISTENER, KAFKA_LISTENER, NodeConfig
+from kraftlab.access.users import Users
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.config.models import GRPC_LISTENER, KAFKA_LISTENER, METRICS_LISTENER, NodeConfig
 from kraftlab.metadata.image import MetadataImage
+from kraftlab.metrics.answers import Page
+from kraftlab.metrics.server import MetricsServer
 from kraftlab.rpc.server import Accept, AdminServer, Dispatch
 from kraftlab.wire.network import TCP, Network
+from kraftlab.wire.transport import ListenError
 
 from .logins import Credentials, Logins
 
@@ -41,7 +47,7 @@ class Doors:
         if any(config.security.of(name).tls is not None for name in config.listeners):
             from .listener_tls import NodeTls
 
-            self._tls = NodeTls(config.security, config.advertised_listeners)
+            self._tls = NodeTls(config.security, config.listeners | config.advertised_listeners)
 
     def network(self, listener: str) -> Network:
         """Return the network between nodes, of a node with that listener for the others."""
@@ -53,10 +59,31 @@ class Doors:
         return AdminServer(dispatch, at.host, at.port, accept=accept, login=self._grpc_login(), tls=tls)
 
     def _grpc_login(self) -> Login:
-        logins, tls = self._logins.get(GRPC_LISTENER), self._tls_of(GRPC_LISTENER)
+        return self._login(GRPC_LISTENER, self._config.users)
+
+    def _login(self, listener: str, users: Users) -> Login:
+        """Return the login of a listener that is not for Kafka clients. `users` are those of plaintext."""
+        logins, tls = self._logins.get(listener), self._tls_of(listener)
         if logins is not None:
             return logins.grpc()
-        return UserLogin(self._config.users) if tls is None else CertificateLogin(tls.principal_of)
+        return UserLogin(users) if tls is None else CertificateLogin(tls.principal_of)
+
+    def metrics_login(self) -> Login:
+        """Return the login of the METRICS listener."""
+        return self._login(METRICS_LISTENER, Users({}))
+
+    def metrics_server(self, at: Endpoint, pages: Mapping[str, Page]) -> MetricsServer:
+        """Open the METRICS listener. ListenError if the port is not available."""
+        tls = self._tls_of(METRICS_LISTENER)
+        try:
+            return MetricsServer(at, pages, None if tls is None else tls.server)
+        except OSError as error:
+            why = f"{error.strerror or error}; is another process using the port?"
+            raise ListenError(f"cannot listen on {at} for METRICS: {why}") from error
+
+    def certificate_expiries_s(self) -> dict[str, float]:
+        """Return the time, in seconds since 1970, at which the certificate of each listener with TLS expires."""
+        return {} if self._tls is None else {name: at.timestamp() for name, at in self._tls.expiries().items()}
 
     def kafka_entrance(self) -> Entrance:
         """Return the entrance of the Kafka listener."""

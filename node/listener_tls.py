@@ -124,14 +124,14 @@ class ListenerTls:
 
 
 class NodeTls:
-    """TLS of all listeners of a node, by their advertised addresses. ConfigError if files of one cannot be used."""
+    """TLS of all listeners of a node. `reached`: the address of each for others. ConfigError if files of one cannot be used."""
 
-    def __init__(self, security: NodeSecurity, advertised: Mapping[str, Endpoint]) -> None:
+    def __init__(self, security: NodeSecurity, reached: Mapping[str, Endpoint]) -> None:
         self._nodes = security.nodes
-        settings = {name: security.of(name).tls for name in advertised}
+        settings = {name: security.of(name).tls for name in reached}
         self._of = {name: ListenerTls(name, found) for name, found in settings.items() if found is not None}
         for name, tls in self._of.items():
-            if warning := tls.host_warning(advertised[name]):
+            if warning := tls.host_warning(reached[name]):
                 logger.warning("%s", warning)
 
     def of(self, listener: str) -> ListenerTls | None:
@@ -153,6 +153,10 @@ class NodeTls:
         """Return TLS of the admin API's listener."""
         tls = self._of.get("GRPC")
         return None if tls is None else GrpcTls(tls.material, tls.settings.client_auth == "required")
+
+    def expiries(self) -> dict[str, datetime]:
+        """Return the time at which the certificate of each listener expires."""
+        return {name: tls.expires_at for name, tls in self._of.items() if tls.expires_at is not None}
 
     async def look(self) -> None:
         """Load what has changed, and warn of what expires."""

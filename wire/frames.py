@@ -280,6 +280,11 @@ class FrameConnection:
         return self._closed
 
     @property
+    def round_trip_s(self) -> float | None:
+        """The round trip to the peer, None if it is unknown."""
+        return None if self._closed else self._wire.round_trip_s
+
+    @property
     def keeps_memory(self) -> bool:
         """True if memory for large frames is kept."""
         return self._buffer.has_large_buffers

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import random
 import socket
+import struct
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Protocol
@@ -20,6 +21,9 @@ from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.peer_name import PeerName
 
 CONNECT_TIMEOUT_S = 2.0
+_TCP_INFO = 11
+_RTT_US = struct.Struct("68xI")
+"""The part of Linux's `struct tcp_info` up to `tcpi_rtt`."""
 
 
 class Wire(Protocol):
@@ -35,6 +39,11 @@ class Wire(Protocol):
     @property
     def peer(self) -> PeerName | None:
         """The proven identity of the other end, None if it can only claim one."""
+        ...
+
+    @property
+    def round_trip_s(self) -> float | None:
+        """The round trip to the other end, None if it is unknown."""
         ...
 
     def send(self, data: bytes | bytearray | memoryview, /) -> int: ...
@@ -95,6 +104,10 @@ class TcpWire(socket.socket):
         self.setblocking(False)
         self.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
+    @property
+    def round_trip_s(self) -> float | None:
+        return round_trip_s(self)
+
     def send_from(self, descriptor: int, position: int, size_bytes: int, /) -> int:
         return os.sendfile(self.fileno(), descriptor, position, size_bytes)
 
@@ -107,6 +120,16 @@ class TcpWire(socket.socket):
 
     def wait_writable(self) -> Awaitable[None]:
         return trio.lowlevel.wait_writable(self)  # noqa: ASYNC105
+
+
+def round_trip_s(connected: socket.socket) -> float | None:
+    """Return the round trip as the kernel smooths it (TCP_INFO), None where it does not tell."""
+    try:
+        information = connected.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _RTT_US.size)
+        microseconds: int = _RTT_US.unpack(information)[0]
+    except (OSError, struct.error):
+        return None
+    return microseconds / 1e6 if microseconds else None
 
 
 class TcpPort:

@@ -69,6 +69,7 @@ class _Collector:
     """A wire that takes everything."""
 
     takes_files = True
+    round_trip_s = None
     peer = None
 
     def __init__(self) -> None:

@@ -24,6 +24,8 @@ import trio
 
 from kraftlab.common.peer_name import PeerName
 
+from .network import round_trip_s
+
 RECORD_BYTES_MAX = 16 * 1024
 """Bytes of one TLS record."""
 SEND_BYTES_MAX = 256 * 1024
@@ -92,6 +94,10 @@ class TlsWire:
         """The peer's certificate (DER) after the handshake, None if it showed none."""
         self.peer: PeerName | None = None
         self._is_server = server_name is None
+
+    @property
+    def round_trip_s(self) -> float | None:
+        return round_trip_s(self._socket)
 
     async def shake_hands(self, turn: AbstractAsyncContextManager[object] = NO_TURN) -> None:
         """Make the TLS connection. HandshakeFailed after an alert; the caller has a deadline and closes the wire.

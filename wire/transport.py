@@ -455,14 +455,31 @@ class _PendingRequest(NamedTuple):
     on_answer: OnAnswer
 
 
+class Traffic:
+    """Counts of what the clients of one pool have sent and received. Bytes are those of frames."""
+
+    __slots__ = ("bytes_received", "bytes_sent", "requests", "responses")
+
+    def __init__(self) -> None:
+        self.bytes_received = self.bytes_sent = self.requests = self.responses = 0
+
+
 class PeerClient:
     """Requests to one endpoint, multiplexed on one connection that is made when needed. Its tasks are in `nursery`.
 
     `send` is synchronous and calls back once; `request` waits. Cancelling `request` forgets the request, it does not undo it.
     """
 
-    def __init__(self, nursery: trio.Nursery, identity: PeerIdentity, endpoint: Endpoint, network: Network = TCP) -> None:
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        identity: PeerIdentity,
+        endpoint: Endpoint,
+        network: Network = TCP,
+        traffic: Traffic | None = None,
+    ) -> None:
         self.endpoint = endpoint
+        self._traffic = traffic or Traffic()
         self._network = network
         self._nursery = nursery
         self._identity = identity
@@ -522,6 +539,8 @@ class PeerClient:
         data = encode_frame(
             Frame(REQUEST, api, version, correlation, mine.cluster_id, mine.generation, mine.key, memoryview(body))
         )
+        self._traffic.requests += 1
+        self._traffic.bytes_sent += len(data)
         now = trio.current_time()
         deadline = now + timeout_ms / 1000
         self._pending[correlation] = _PendingRequest(api, node_id, deadline, now, on_answer)
@@ -535,6 +554,11 @@ class PeerClient:
         if deadline < self._armed_deadline:
             self._armed_deadline = self._timer.deadline = deadline
         return correlation
+
+    @property
+    def round_trip_s(self) -> float | None:
+        """The round trip to the peer; None without a connection, and where it is unknown."""
+        return None if self._connection is None else self._connection.round_trip_s
 
     def close(self) -> None:
         """Fail pending requests with PeerUnreachable and close the connection."""
@@ -593,6 +617,8 @@ class PeerClient:
     def _on_frame(self, frame: Frame, size_bytes: int) -> bool:
         if frame.kind == REQUEST:
             raise FrameError("a request where only responses may come")
+        self._traffic.responses += 1
+        self._traffic.bytes_received += size_bytes
         pending = self._pending.pop(frame.correlation, None)
         if pending is None:
             return True
@@ -663,12 +689,13 @@ class PeerPool:
         self._nursery = nursery
         self._network = network
         self._clients: dict[tuple[Endpoint, int], PeerClient] = {}
+        self.traffic = Traffic()
 
     def client(self, endpoint: Endpoint, channel: int = 0) -> PeerClient:
         """Return the client of an endpoint; each channel has a client with a connection of its own."""
         client = self._clients.get((endpoint, channel))
         if client is None:
-            client = PeerClient(self._nursery, self.identity, endpoint, self._network)
+            client = PeerClient(self._nursery, self.identity, endpoint, self._network, self.traffic)
             self._clients[endpoint, channel] = client
         return client
 
@@ -685,6 +712,11 @@ class PeerPool:
     ) -> memoryview:
         """Send a request to the node with that id; return the response's body. PeerUnreachable, PeerTimeout or PeerError."""
         return await self.client(endpoint, channel).request(api, body, timeout_ms=timeout_ms, version=version, node_id=node_id)
+
+    def round_trips_s(self) -> dict[Endpoint, float]:
+        """Return the round trip to each endpoint with a connection, where the kernel knows it."""
+        found = ((client.endpoint, client.round_trip_s) for client in self._clients.values())
+        return {endpoint: round_trip_s for endpoint, round_trip_s in found if round_trip_s is not None}
 
     def keep(self, endpoints: Container[Endpoint]) -> None:
         """Close connections to all other endpoints."""

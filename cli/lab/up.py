@@ -206,12 +206,13 @@ def announce(cluster: LocalCluster, seconds: float, socket_path: Path | None, as
     from rich.table import Table
 
     table = Table(title=f"ready after {seconds:.2f} s")
-    for column in ("node", "rack", "Kafka clients", "admin API (gRPC)", "pid"):
+    for column in ("node", "rack", "Kafka clients", "admin API (gRPC)", "metrics", "pid"):
         table.add_column(column, no_wrap=True)
     for node in cluster.plan.nodes:
         kafka = "" if node.kafka is None else str(node.kafka)
         pid = cluster.pid(node.node_id)
-        table.add_row(node.name, node.rack or "", kafka, str(node.grpc), "not started" if pid is None else str(pid))
+        metrics = "" if node.metrics is None else f":{node.metrics.port}"
+        table.add_row(node.name, node.rack or "", kafka, str(node.grpc), metrics, "not started" if pid is None else str(pid))
     console = Console()
     if cluster.plan.brokers:
         console.print(f"Kafka clients: {cluster.kafka_bootstrap_servers}", highlight=False, soft_wrap=True)

@@ -20,10 +20,12 @@ The owner keeps time: it calls `run_due` when `next_deadline_ms` has come, and l
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable
 
 from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.metrics.recent import RecentValues
 
 NEVER_MS = 1 << 62
 RETRY_MS = 50
@@ -37,13 +39,14 @@ class NotNow(Exception):
 class Event:
     """`run` is called once, or `fail` once with the reason why it was not run. `deadline_ms` ends the waiting."""
 
-    __slots__ = ("deadline_ms", "fail", "name", "run")
+    __slots__ = ("added_s", "deadline_ms", "fail", "name", "run")
 
     def __init__(self, name: str, run: Callable[[], None], fail: Callable[[ApiError], None], deadline_ms: int = NEVER_MS) -> None:
         self.name = name
         self.run = run
         self.fail = fail
         self.deadline_ms = deadline_ms
+        self.added_s = 0.0
 
     def __repr__(self) -> str:
         return f"Event({self.name})"
@@ -67,12 +70,15 @@ class EventQueue:
         self._closed = False
         self._started = 0
         self._timed_out = 0
+        self.waits, self.durations = RecentValues(), RecentValues()
+        """Times that events waited and took, in ms."""
 
     def append(self, event: Event) -> None:
         """Add an event at the tail and run the queue."""
         if self._closed:
             event.fail(_shutting_down())
             return
+        event.added_s = time.perf_counter()
         self._waiting.append(event)
         if (self._held or self._paused) and not self._running:
             self._on_timer_changed()
@@ -84,6 +90,7 @@ class EventQueue:
             event.fail(_shutting_down())
             return
         self._end_hold()
+        event.added_s = time.perf_counter()
         self._waiting.appendleft(event)
         self._prepended += 1
         self.run_due()
@@ -193,6 +200,7 @@ class EventQueue:
             event.fail(_timed_out(event.name))
             return True
         self._started += 1
+        begun_s = time.perf_counter()
         try:
             event.run()
         except NotNow:
@@ -201,6 +209,8 @@ class EventQueue:
             self._prepended += was_prepended
             self._hold_until(now_ms + RETRY_MS)
             return False
+        self.waits.observe((begun_s - event.added_s) * 1000, begun_s)
+        self.durations.observe((time.perf_counter() - begun_s) * 1000, begun_s)
         return not self._held
 
     def _run_deferred(self, now_ms: int) -> bool:

@@ -55,6 +55,7 @@ from ..cluster.heartbeats import HeartbeatTable
 from .activation import ActivationRefused, activation_records
 from .answer_deadlines import AnswerDeadlines, CommitUnknown
 from .background import Background
+from .election_counts import ElectionCounts
 from .fencing import Fencing
 from .log_writer import LogWriter, LostLeadership, MetadataQuorum, Misplaced, PreparedWrite, prepare_write
 from .lost_connections import LostConnections, Probe
@@ -170,6 +171,7 @@ class QuorumController:
         self._connections = LostConnections(
             self.queue, clock, lambda: self._log.newest.image.cluster.brokers, self._fencing.fence_dead, probe
         )
+        self.elections = ElectionCounts()
         self._quick_heartbeats = 0
         self._heartbeats_timed_out = 0
 
@@ -402,7 +404,9 @@ class QuorumController:
                 outcome = generate(self._log.newest, context)
             end_offset = self._newest_offset()
             if outcome.records:
+                before = self._log.newest.image
                 end_offset = self._log.write(quorum, epoch, outcome, context.now_ms, prepared)
+                self.elections.add(before, outcome.records)
                 self._background.appended(context.now_ms)
                 self.moves.changed(self._log.newest.image)
         except ApiError as error:

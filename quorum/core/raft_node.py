@@ -160,6 +160,11 @@ class RaftStatistics(NamedTuple):
     is_repairing: bool
     elections_started: int
     steps: int
+    voted_id: int
+    """Candidate that this node voted for in this epoch, -1: none."""
+    is_voter: bool
+    is_changing_voters: bool
+    """A change of the voters is not known as committed."""
 
 
 class RaftNode:
@@ -432,6 +437,9 @@ class RaftNode:
             is_repairing=self.is_repairing,
             elections_started=self._quorum.elections_started,
             steps=self._steps,
+            voted_id=state.voted_key.node_id if state.voted_key else -1,
+            is_voter=self._quorum.membership.is_voter,
+            is_changing_voters=self.voters_offset >= self._log.high_watermark >= 0,
         )
 
     def __repr__(self) -> str:

@@ -33,10 +33,15 @@ class DriverConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DriverStatistics(NamedTuple):
-    """`staged_bytes` are not durable yet, `held_messages` wait for their barrier, `flushes` counts since the start."""
+    """`staged_bytes` are not durable yet, `held_messages` wait for their barrier, `flushes` counts since the start.
+    `disk_busy_s`: time that the running flush takes already, 0 without one.
+    """
 
     core: RaftStatistics
     flushes: int
     staged_bytes: int
     held_messages: int
     applied_offset: int
+    disk_busy_s: float
+    log_bytes: int
+    segments: int

@@ -34,6 +34,7 @@ from kraftlab.wire.transport import (
     PeerRequest,
     PeerUnreachable,
     Responder,
+    Traffic,
 )
 
 from ..core.effects import ANYBODY, Reply, Send
@@ -119,6 +120,15 @@ class PeerDesk:
         for responder in self._responders.values():
             responder.refuse(ErrorCode.BROKER_NOT_AVAILABLE, "the node is stopping")
         self._responders.clear()
+
+    @property
+    def traffic(self) -> Traffic:
+        """Counts of this node's requests to the quorum."""
+        return self._pool.traffic
+
+    def round_trips_s(self) -> dict[Endpoint, float]:
+        """Return the round trip to each node that this one is connected with."""
+        return self._pool.round_trips_s()
 
     @property
     def held_messages(self) -> int:

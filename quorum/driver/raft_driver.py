@@ -33,6 +33,7 @@ from kraftlab.common.signal import Signal
 from kraftlab.wire.transport import DirectHandler, PeerIdentity, PeerPool, PeerRequest, Responder
 
 from ..core.effects import (
+    Apply,
     Effect,
     Proposed,
     ReadLog,
@@ -77,6 +78,7 @@ from .cluster_generation import generation_over, generations_missed
 from .driver_config import DriverConfig, DriverStatistics
 from .environment import Environment, this_machine
 from .errors import NoSnapshot, NotLeader, Overloaded
+from .figures import QuorumFigures
 from .full_disk import when_there_is_room
 from .peer_desk import OwnRequest, PeerDesk, StandingOf, observers_only
 from .quorum_description import DESCRIBE_QUORUM, QuorumDescription, describe_quorum
@@ -135,6 +137,7 @@ class RaftDriver:
         self._clock_anchor_ms = 0.0
         self._scope = trio.CancelScope()
         self._limit = LineLimit(LINES_AT_ONCE, LINE_INTERVAL_S)
+        self.figures = QuorumFigures()
         self._repairs = trio.Event()
         """Set when the repair is over."""
         self._fatal: Exception | None = None
@@ -165,6 +168,7 @@ class RaftDriver:
         self._deferred.set()
         for effect in effects:
             if isinstance(effect, Proposed):
+                self.figures.proposed(effect.end_offset, self._clock.now_s())
                 return effect.base_offset, effect.end_offset
             if isinstance(effect, Rejected):
                 if effect.overloaded:
@@ -232,6 +236,11 @@ class RaftDriver:
         return self.identity.generation
 
     @property
+    def is_running(self) -> bool:
+        """True once the log is recovered, until `stop`."""
+        return self._core is not None
+
+    @property
     def leader(self) -> LeaderView:
         """The leader, as far as this node knows."""
         return self._core.leader if self._core is not None else LeaderView(0)
@@ -266,7 +275,7 @@ class RaftDriver:
         return describe_quorum(core, self._now_ms())
 
     def statistics(self) -> DriverStatistics:
-        """Return a snapshot of the node's numbers. Only while `run` runs."""
+        """Return a snapshot of the node's numbers. Only while `run` runs (`is_running`)."""
         assert self._core is not None, "the driver does not run"
         return DriverStatistics(
             core=self._core.statistics(),
@@ -274,6 +283,9 @@ class RaftDriver:
             staged_bytes=self._writer.staged_bytes,
             held_messages=self.peers.held_messages,
             applied_offset=self._applier.applied_offset,
+            disk_busy_s=0.0 if self._writer.busy_since is None else trio.current_time() - self._writer.busy_since,
+            log_bytes=self._log.size_bytes,
+            segments=self._log.segment_count,
         )
 
     def handlers(self) -> Mapping[int, DirectHandler]:
@@ -293,7 +305,7 @@ class RaftDriver:
         self._store = store = await self._threads.run(self._open)
         self._identity = PeerIdentity(self.config.cluster_id, store.identity.generation, self.config.raft.key)
         self._log = store.log
-        self._writer = LogFlusher(store.log, self._threads, self._storage_completed, self._storage_full)
+        self._writer = LogFlusher(store.log, self._threads, self.figures, self._storage_completed, self._storage_full)
         self._has_begun = True
         for note in store.notes:
             logger.warning("node %d: %s", self.config.raft.node_id, note)
@@ -367,7 +379,7 @@ class RaftDriver:
             repair_ended=self._on_repair_ended,
             voters_changed=self._on_voters_changed,
             trace=self._on_trace,
-        ).handlers()
+        ).handlers() | {Apply: self._on_apply}
         own = config.raft.endpoints.get(config.peer_listener)
         addresses = AddressBook(
             config.peer_listener, own, config.bootstrap_endpoints, core.endpoints_of, lambda: core.voters, self._random
@@ -583,6 +595,10 @@ class RaftDriver:
 
     # --- the state machine ---------------------------------------------------------------------------------------------------
 
+    def _on_apply(self, effect: Apply) -> None:
+        self.figures.committed(effect.high_watermark, self._clock.now_s())
+        self._applier.advance(effect)
+
     def _on_voters_changed(self, effect: VotersChanged) -> None:
         logger.info("node %d: the voters are %r", self.config.raft.node_id, effect.voters)
         self.peers.voters_changed(self.leader.endpoints)
@@ -591,6 +607,7 @@ class RaftDriver:
         if effect.kind == NO_EPOCH_LEFT:
             logger.error("node %d: %s", self.config.raft.node_id, effect.text)
         elif effect.move is not None:
+            self.figures.moved(effect.move, self._clock.now_s())
             logger.info("node %d: %s %s", self.config.raft.node_id, effect.kind, effect.text)
         else:
             self._log_limited(logging.INFO, "%s %s", effect.kind, effect.text)

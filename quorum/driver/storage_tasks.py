@@ -26,6 +26,7 @@ from ..storage.errors import StorageFull
 from ..storage.metadata_log import MetadataLog
 from .disk_threads import SETTLE_TIMEOUT_S
 from .environment import Threads, Worker
+from .figures import QuorumFigures
 from .full_disk import FULL_DISK_RETRY_S
 
 logger = logging.getLogger("kraftlab.quorum")
@@ -38,9 +39,15 @@ class LogFlusher:
     """
 
     def __init__(
-        self, log: MetadataLog, threads: Threads, on_durable: Callable[[int], None], on_full: Callable[[str], None]
+        self,
+        log: MetadataLog,
+        threads: Threads,
+        figures: QuorumFigures,
+        on_durable: Callable[[int], None],
+        on_full: Callable[[str], None],
     ) -> None:
         self._log = log
+        self._flush = figures.timed_flush(log.flush)
         self.on_durable = on_durable
         self._on_full = on_full
         self._idle = trio.Event()
@@ -96,7 +103,7 @@ class LogFlusher:
             self.busy_since = trio.current_time()
             self._has_rubbish = False
             self._flushing_id, self._flushing_bytes = self._staged_id, self.staged_bytes
-            self._worker.start(self._log.flush)
+            self._worker.start(self._flush)
 
     async def wait_idle(self) -> None:
         """Wait until everything staged is durable."""
@@ -143,7 +150,7 @@ class LogFlusher:
                     logger.error("metadata log cannot be written, trying again until space returns: %s", error)
                 self._on_full(str(error))
                 await trio.sleep(FULL_DISK_RETRY_S)
-                self._worker.start(self._log.flush)
+                self._worker.start(self._flush)
 
 
 class ElectionWriter:

@@ -133,6 +133,16 @@ class MetadataLog:
         return self._index.end_offset
 
     @property
+    def size_bytes(self) -> int:
+        """Bytes of all batches."""
+        positions = self._index.positions
+        return self._index.end_position - positions[0] if positions else 0
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._segments)
+
+    @property
     def high_watermark_stamp(self) -> int:
         """The largest high watermark stamped into any batch ever seen here: that much is certainly committed."""
         return self._stamp

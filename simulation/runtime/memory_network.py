@@ -230,6 +230,7 @@ class MemoryWire:
     """`kraftlab.wire.network.Wire`."""
 
     takes_files = True
+    round_trip_s = None
     peer = None
 
     def __init__(self, out: Pipe, into: Pipe) -> None:

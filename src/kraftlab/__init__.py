@@ -11,6 +11,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from kraftlab.common.version import VERSION
+
 if TYPE_CHECKING:
     from kraftlab.client import (
         AdminClient,
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from kraftlab.config.resources import ConfigOperation, ResourceType
     from kraftlab.lab import ClusterError, LocalCluster
 
-__version__ = "0.1.0"
+__version__ = VERSION
 _HOMES = {
     "kraftlab.client": (
         "AdminClient",

@@ -37,7 +37,7 @@ def test_a_new_directory_gets_nodes_racks_and_ports(tmp_path: Path) -> None:
     assert [node.node_id for node in plan.nodes] == [3000, 3001, 3002, 0, 1, 2, 3]
     assert [node.rack for node in plan.brokers] == ["rack-0", "rack-1", "rack-2", "rack-3"]
     ports = [port for node in plan.nodes for port in node.ports]
-    assert len(set(ports)) == 21
+    assert len(set(ports)) == 28
     assert max(ports) < 32768
 
 
@@ -61,16 +61,16 @@ def test_what_is_written_is_what_nodes_read(tmp_path: Path) -> None:
     assert all((path / "meta.properties").exists() for path in broker.all_directories())
 
 
-def test_nodes_of_an_older_cluster_get_a_port_for_kafka_clients(tmp_path: Path) -> None:
+def test_nodes_of_an_older_cluster_get_ports_for_kafka_clients_and_metrics(tmp_path: Path) -> None:
     first = layout.write(tmp_path, layout.plan(tmp_path, 1, 2, 1), {})
     path = tmp_path / "cluster.json"
     held = msgspec.json.decode(path.read_bytes())
     for node in held["nodes"]:
-        del node["kafka_port"]
+        del node["kafka_port"], node["metrics_port"]
     path.write_bytes(msgspec.json.encode(held))
     plan = layout.write(tmp_path, layout.plan(tmp_path, None, None, None), {})
-    assert all(node.kafka_port is not None for node in plan.nodes)
-    assert len({port for node in plan.nodes for port in node.ports}) == 9
+    assert all(node.kafka_port is not None and node.metrics_port is not None for node in plan.nodes)
+    assert len({port for node in plan.nodes for port in node.ports}) == 12
     assert [node.peer for node in plan.nodes] == [node.peer for node in first.nodes]
     assert layout.plan(tmp_path, None, None, None) == plan
 
@@ -156,7 +156,7 @@ def test_endpoints_name_what_scripts_need(tmp_path: Path) -> None:
     assert endpoints["bootstrap_servers"] == cluster.bootstrap_servers
     assert endpoints["kafka_bootstrap_servers"] == cluster.kafka_bootstrap_servers == str(cluster.node(0).kafka)
     controller, broker = endpoints["nodes"]  # type: ignore[misc]
-    assert {"id", "role", "rack", "kafka", "grpc", "peer", "pid", "metadata_dir", "log_dirs", "log"} == set(controller)
+    assert {"id", "role", "rack", "kafka", "grpc", "peer", "metrics", "pid", "metadata_dir", "log_dirs", "log"} == set(controller)
     assert controller["kafka"] == str(cluster.node(3000).kafka)
     assert broker["kafka"] == cluster.kafka_bootstrap_servers
     cluster.close()
@@ -343,7 +343,7 @@ def test_a_node_behind_a_proxy_is_known_by_the_ports_that_it_had(tmp_path: Path)
         config = load_any(layout.properties_path(tmp_path, node))
         name = "CONTROLLER" if node.role == "controller" else "PEER"
         kafka = {} if node.kafka is None else {"KAFKA": node.kafka}
-        assert config.listeners == {name: node.listens, "GRPC": node.grpc} | {
+        assert config.listeners == {name: node.listens, "GRPC": node.grpc, "METRICS": node.metrics} | {
             listener: Endpoint("localhost", endpoint.port) for listener, endpoint in kafka.items()
         }
         assert config.advertised_listeners == {name: node.peer, "GRPC": node.grpc} | kafka
@@ -446,7 +446,7 @@ def test_the_ports_of_a_cluster_that_runs_are_not_free_though_nothing_listens(
     assert {port for node in second.plan.nodes for port in node.ports}.isdisjoint(own)
     second.close()
     monkeypatch.setenv("KRAFTLAB_PORTS", f"{min(own)}-{max(own)}")
-    with pytest.raises(ClusterError, match=f"no 6 free ports in a row from {min(own)} to {max(own)}; stop other"):
+    with pytest.raises(ClusterError, match=f"no 8 free ports in a row from {min(own)} to {max(own)}; stop other"):
         LocalCluster(tmp_path / "third", 1, 1, 1)
     first.close()
     LocalCluster(tmp_path / "third", 1, 1, 1).close()

@@ -17,6 +17,7 @@ from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.quorum.driver import apply_task
 from kraftlab.quorum.driver.apply_task import ApplyTask
 from kraftlab.quorum.driver.disk_threads import DiskThreads
+from kraftlab.quorum.driver.figures import QuorumFigures
 from kraftlab.quorum.driver.snapshot_taker import SnapshotTaker
 from kraftlab.quorum.driver.storage_tasks import LogFlusher
 from kraftlab.quorum.driver.worker_thread import WorkerThread
@@ -76,7 +77,7 @@ async def test_settling_waits_for_work_under_way_even_when_cancelled() -> None:
 async def test_nothing_is_flushed_for_peers_after_the_writer_has_ended(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     flushed: list[int] = []
-    with LogFlusher(log, DiskThreads(), flushed.append, lambda reason: None) as writer:
+    with LogFlusher(log, DiskThreads(), QuorumFigures(), flushed.append, lambda reason: None) as writer:
         with trio.CancelScope() as scope:
             scope.cancel()
             await writer.run()
