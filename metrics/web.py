@@ -1,7 +1,7 @@
 """The HTTP of the METRICS listener, by the standard library. Loaded by the listener's thread.
 
-Connections are few and short. One that has no answer after CONNECTION_S is closed. When CONNECTIONS_MAX are open, one without a whole
-request makes room, the oldest first; if all have sent theirs, the newcomer is closed.
+Connections are few and short. One that has no answer after CONNECTION_S is closed. When CONNECTIONS_MAX are open, one without a
+whole request makes room, the oldest first; if all have sent theirs, the newcomer is closed.
 """
 
 from __future__ import annotations
