@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import signal
+import ssl
 import stat
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -108,6 +112,29 @@ def test_a_user_without_rights_is_refused_and_admin_may_give_some(cluster: Local
     assert main.run(["acls", *ours, *rule]) == 0
     with KafkaProducer(**options) as producer:
         producer.send("t", b"x").get(20)
+
+
+def test_metrics_need_a_login_and_probes_do_not(cluster: LocalCluster) -> None:
+    context = ssl.create_default_context(cafile=str(cluster.directory / "secrets" / "ca.pem"))
+    right = cluster.kafka_python_options["sasl_plain_password"]
+
+    def status(at: object, path: str, password: str | None = None) -> int:
+        request = urllib.request.Request(f"https://{at}{path}")
+        if password is not None:
+            request.add_header("Authorization", "Basic " + base64.b64encode(f"admin:{password}".encode()).decode())
+        try:
+            with urllib.request.urlopen(request, timeout=20, context=context) as response:
+                return int(response.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    for node in cluster.plan.nodes:
+        assert status(node.metrics, "/metrics", right) == 200
+        assert status(node.metrics, "/metrics", "wrong") == status(node.metrics, "/metrics") == 401
+        assert status(node.metrics, "/livez") == 200
+        assert status(node.metrics, "/readyz") == 200
+        with pytest.raises(OSError):
+            urllib.request.urlopen(f"http://{node.metrics}/metrics", timeout=20)
 
 
 def test_nodes_that_fail_come_back_and_links_between_them_can_be_cut(cluster: LocalCluster) -> None:
