@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "demo": ("kraftlab.demo.command:demo", "Run the main scenario on data recorded from a real Kafka cluster."),
     "up": ("kraftlab.cli.lab.up:up", "Start a local cluster; Ctrl-C stops it."),
+    "top": ("kraftlab.cli.top.command:top", "Show a cluster on one page of the terminal, live."),
     "storage": ("kraftlab.cli.lab.storage_command:storage", "Format and inspect data directories, generate ids."),
     "topics": ("kraftlab.cli.topics.command:topics", "Create, list, describe, alter and delete topics."),
     "reassign-partitions": (
