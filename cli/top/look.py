@@ -1,4 +1,4 @@
-"""What `kraftlab top` sees of a cluster: one look, and the rates between two looks."""
+"""Looks at a cluster for `kraftlab top`: one moment, and the rates between two."""
 
 from __future__ import annotations
 

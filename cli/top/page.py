@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePosixPath
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -15,10 +14,10 @@ from kraftlab.common.sizes import bytes_text
 from ..tables import time_text, utc_text
 from .look import BrokerRow, DirectoryRow, Overview, TopicRow
 
-SORTS: dict[str, Callable[[TopicRow], Any]] = {
+SORTS: dict[str, Callable[[TopicRow], tuple[float, float, str]]] = {
     "rate": lambda row: (-(row.bytes_per_second or 0), -row.size_bytes, row.name),
-    "size": lambda row: (-row.size_bytes, row.name),
-    "name": lambda row: row.name,
+    "size": lambda row: (-row.size_bytes, 0, row.name),
+    "name": lambda row: (0, 0, row.name),
 }
 KEYS = "q quit   p pause   s sort   + - interval"
 PATH_PARTS = 2
