@@ -37,6 +37,6 @@ def changed(principal: str, host: str, call: str, names: str, offset: int) -> No
 
 
 def shown(text: str) -> str:
-    """Return a text for one line of the log: printable and short."""
+    """Return a text that somebody claims for one line of a log or message: printable and short."""
     short = text if len(text) <= NAME_CHARACTERS_MAX else text[:NAME_CHARACTERS_MAX] + "…"
     return short if short.isprintable() else repr(short)
