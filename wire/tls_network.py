@@ -72,17 +72,21 @@ class TlsNetwork:
 
     async def accepted(self, connected: TcpWire, source: str) -> TlsWire | None:
         """Return the wire of a peer that has proven its name, None for any other."""
-        wire = TlsWire(connected, self._server())
+        host = source.rpartition(":")[0].strip("[]")
         try:
-            with self._half_open.bounded(source.rpartition(":")[0]):
+            wire = TlsWire(connected, self._server())
+        except SilentEnd:
+            return None
+        try:
+            with self._half_open.bounded(host):
                 await wire.shake_hands(self._half_open.turn)
                 self._name(wire)
                 return wire
-            self._audit.login_failed(PEERS, source, "no TLS handshake in time")
+            self._audit.login_failed(PEERS, host, "no TLS handshake in time")
         except SilentEnd:
             pass
         except HandshakeFailed as error:
-            self._audit.login_failed(PEERS, source, str(error))
+            self._audit.login_failed(PEERS, host, str(error))
         except BaseException:
             wire.close()
             raise

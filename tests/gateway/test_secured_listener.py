@@ -202,6 +202,17 @@ async def test_bytes_that_are_not_tls_get_an_alert_and_a_line(
     assert "it does not speak TLS" in caplog.text
 
 
+async def test_a_connection_that_is_reset_before_it_is_accepted_ends_alone(authority: Authority, certificate: Path) -> None:
+    """The event loop has no turn between the begin and the end of these connections."""
+    server = authority.server_context(certificate)
+    async with listening(Entrance(lambda: server)) as (_, port):
+        for first in (b"", b"\x16\x03") * 10:
+            with socket.create_connection(("127.0.0.1", port)) as client:
+                client.sendall(first)
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        assert await talked(port, METADATA, context=authority.client_context())
+
+
 @pytest.mark.parametrize("secured", [False, True])
 async def test_who_proves_nothing_in_time_is_closed_and_its_address_is_not_locked_out(
     authority: Authority, certificate: Path, secured: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

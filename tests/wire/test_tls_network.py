@@ -6,6 +6,7 @@ import contextlib
 import logging
 import socket
 import ssl
+import struct
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -204,6 +205,23 @@ async def test_a_node_that_leaves_the_cluster_loses_its_connection_and_a_new_one
         for wire in wires:
             wire.close()
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("first", [b"", b"\x16\x03"])
+@pytest.mark.parametrize("is_secure", [False, True])
+async def test_a_connection_that_is_reset_before_it_is_accepted_ends_alone(
+    networks: Networks, first: bytes, is_secure: bool
+) -> None:
+    """The event loop has no turn between the begin and the end of these connections."""
+    server = networks("controller-1") if is_secure else TCP
+    async with served(server, identity(1)) as (nursery, endpoint):
+        for _ in range(20):
+            with socket.create_connection((endpoint.host, endpoint.port)) as client:
+                client.sendall(first)
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client_side = networks("broker-2") if is_secure else TCP
+        body = await PeerPool(nursery, identity(2), client_side).request(endpoint, WHO, b"", timeout_ms=5000)
+        assert bytes(body).startswith(b"2 ")
 
 
 async def test_silent_connections_neither_fill_the_port_nor_stay(networks: Networks, monkeypatch: pytest.MonkeyPatch) -> None:
