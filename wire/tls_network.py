@@ -20,7 +20,7 @@ from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.peer_name import PeerName
 
 from .half_open import HalfOpen
-from .network import CONNECT_TIMEOUT_S, TCP, Accept, TcpNetwork, TcpPort, TcpWire, Wire
+from .network import CONNECT_TIMEOUT_S, TCP, Accept, TcpNetwork, TcpPort, TcpWire, Wire, host_of
 from .tls import HandshakeFailed, SilentEnd, TlsWire
 
 PEERS = "of peers"
@@ -72,7 +72,7 @@ class TlsNetwork:
 
     async def accepted(self, connected: TcpWire, source: str) -> TlsWire | None:
         """Return the wire of a peer that has proven its name, None for any other."""
-        host = source.rpartition(":")[0].strip("[]")
+        host = host_of(source)
         try:
             wire = TlsWire(connected, self._server())
         except SilentEnd:

@@ -39,7 +39,7 @@ from kraftlab.common.peer_name import PeerName
 from kraftlab.common.replica_key import ReplicaKey
 
 from .frames import ERROR, REQUEST, RESPONSE, Frame, FrameConnection, FrameError, encode_frame, frame_parts
-from .network import TCP, Network, Wire
+from .network import TCP, Network, Wire, host_of
 from .parts import NOTHING, InMemory, Part
 
 logger = logging.getLogger("kraftlab.peer")
@@ -95,7 +95,7 @@ class PeerRequest(NamedTuple):
     @property
     def host(self) -> str:
         """Host of the peer's address."""
-        return self.source.rpartition(":")[0].strip("[]")
+        return host_of(self.source)
 
 
 class PeerUnreachable(ConnectionError):
@@ -361,7 +361,7 @@ class _ServedConnection(Connection):
     def _refuse(self, frame: Frame, code: int, message: str) -> None:
         """Answer with an error, log the first one, and end a connection with another sender."""
         if not self._has_proven(frame.sender):
-            self._server.audit.login_failed("of peers", self.source, message)
+            self._server.audit.login_failed("of peers", host_of(self.source), message)
         elif not self._warned:
             self._warned = True
             foreign = "" if code != ErrorCode.INCONSISTENT_CLUSTER_ID else f" (the sender's is {shown(frame.cluster_id)})"
