@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import logging
 import socket
 import ssl
@@ -21,6 +22,8 @@ from kraftlab.access.distinguished_name import distinguished_name
 from kraftlab.access.entrance import Entrance, SaslSettings
 from kraftlab.access.principal_mapping import parse_rules
 from kraftlab.access.sasl.plain import Plain
+from kraftlab.certificates.contexts import server_context
+from kraftlab.config.tls_settings import tls_settings
 from kraftlab.gateway.codec import Header, KafkaRequest
 from kraftlab.gateway.door import OFFERS
 from kraftlab.gateway.listener import KafkaListener
@@ -29,7 +32,7 @@ from kraftlab.wire import half_open
 from kraftlab.wire.parts import Part
 from kraftlab.wire.tls import INTERNAL_ERROR_ALERT
 
-from ..helpers.certificates import Authority
+from ..helpers.certificates import CLIENT, DAY, SERVER, Authority
 from ..helpers.waiting import eventually
 from .conftest import make_frame, read_response
 
@@ -244,3 +247,83 @@ async def test_one_byte_a_second_does_not_keep_a_login_open(monkeypatch: pytest.
                 await trio.sleep(0.02)
         assert trio.current_time() - begin < 10
         await stream.aclose()
+
+
+def recorded_handshakes(name: str) -> list[tuple[str, bool]]:
+    """The handshakes of a recording of Apache Kafka: what is special, and True if the client was served."""
+    steps = json.loads((Path(__file__).with_name("security_recordings") / name).read_text())["steps"]
+    failed = {each["connection"] for each in steps if "Error" in each["receive"]}
+    return [(each["note"], each["connection"] not in failed) for each in steps if each["send"] == "connect"]
+
+
+async def served_in_handshake(port: int, context: ssl.SSLContext, server_name: str | None) -> bool:
+    """Return True if a client with this name of the server (SNI) gets an answer, over a connection without ALPN."""
+
+    def play() -> bool:
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20))
+            client = stack.enter_context(context.wrap_socket(client, server_hostname=server_name))
+            assert client.selected_alpn_protocol() is None
+            client.sendall(METADATA)
+            return bool(client.recv(1))
+        return False
+
+    return await trio.to_thread.run_sync(play)
+
+
+def listener_of(authority: Authority, certificate: Path, client_auth: str) -> Entrance:
+    """The entrance of a listener with default settings."""
+    settings = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(certificate),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(authority.certificate),
+        "ssl.client.auth": client_auth,
+    }
+    context = server_context(tls_settings(settings, "listener KAFKA")).context
+    return Entrance(lambda: context)
+
+
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1")
+async def test_versions_and_names_are_taken_as_recorded(authority: Authority, certificate: Path, tmp_path: Path) -> None:
+    def context(newest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3, alpn: Sequence[str] = ()) -> ssl.SSLContext:
+        made = authority.client_context()
+        made.set_ciphers("ALL:@SECLEVEL=0")
+        made.minimum_version, made.maximum_version = ssl.TLSVersion.TLSv1_1, newest
+        made.check_hostname = False
+        made.set_alpn_protocols(list(alpn))
+        return made
+
+    clients: dict[str, tuple[ssl.SSLContext, str | None]] = {
+        "TLS 1.3": (context(), "localhost"),
+        "TLS 1.2": (context(ssl.TLSVersion.TLSv1_2), "localhost"),
+        "TLS 1.1": (context(ssl.TLSVersion.TLSv1_1), "localhost"),
+        "SNI nosuch.example": (context(), "nosuch.example"),
+        "SNI None": (context(), None),
+        "checked against 127.0.0.1 (IP address in the certificate)": (authority.client_context(), "127.0.0.1"),
+        "the client does not trust the CA": (Authority(tmp_path, "other").client_context(), "localhost"),
+        "ALPN offered: h2, http/1.1": (context(alpn=["h2", "http/1.1"]), "localhost"),
+    }
+    async with listening(listener_of(authority, certificate, "none")) as (_, port):
+        recorded = recorded_handshakes("46-tls-versions.json")
+        assert [(note, await served_in_handshake(port, *clients[note])) for note, _ in recorded] == recorded
+
+
+async def test_certificates_of_clients_are_taken_as_recorded(authority: Authority, certificate: Path, tmp_path: Path) -> None:
+    kinds = {
+        "None": None,
+        "service": authority.issue("service", names=(), usages=[CLIENT]),
+        "other": Authority(tmp_path, "other").issue("service"),
+        "expired": authority.issue("expired", begins=-3 * DAY, ends=-1 * DAY),
+        "future": authority.issue("future", begins=1 * DAY, ends=3 * DAY),
+        "serveronly": authority.issue("serveronly", usages=[SERVER]),
+        "nousage": authority.issue("nousage", usages=[]),
+    }
+    ours, recorded = [], recorded_handshakes("47-mtls.json")
+    async with listening(listener_of(authority, certificate, "required")) as (_, port):
+        for note, _ in recorded:
+            version, _, kind = note.partition(", client certificate: ")
+            context = authority.client_context(kinds[kind])
+            context.minimum_version = context.maximum_version = ssl.TLSVersion[version]
+            ours.append((note, await served_in_handshake(port, context, "localhost")))
+    assert ours == recorded
