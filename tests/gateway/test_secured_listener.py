@@ -51,6 +51,14 @@ def login(name: str, password: str) -> bytes:
     return make_frame(36, 1, auth_bytes=f"\0{name}\0{password}".encode())
 
 
+def hello() -> bytes:
+    """The first bytes of a TLS client."""
+    out = ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), out, server_hostname="localhost").do_handshake()
+    return out.read()
+
+
 class Door:
     """Answers each request with the name of its caller."""
 
@@ -139,6 +147,17 @@ async def test_a_failed_login_is_answered_after_a_delay() -> None:
     assert listener.failed_logins == 1
 
 
+@pytest.mark.parametrize("size", [-(2**31), -1, 0, 1, 524_289, 2**31 - 1])
+@pytest.mark.parametrize("before", [(), (HANDSHAKE,)])
+async def test_an_impossible_frame_before_the_login_ends_its_own_connection(size: int, before: tuple[bytes, ...]) -> None:
+    async with listening(Entrance(sasl=SASL)) as (listener, port):
+        answers = await talked(port, *before, struct.pack(">i", size) + bytes(1000))
+        assert len(answers) == len(before)
+        answers = await talked(port, HANDSHAKE, login("alice", "alice-secret"), METADATA)
+        assert answers[2][4:] == b"User:alice"
+        assert listener.statistics()["frame_bytes"] == 0
+
+
 async def test_requests_in_one_piece_are_judged_one_by_one() -> None:
     async with listening(Entrance(sasl=SASL)) as (_, port):
         with socket.create_connection(("127.0.0.1", port)) as client:
@@ -165,6 +184,27 @@ async def test_without_a_certificate_a_caller_is_anonymous_if_none_is_required(a
     server = authority.server_context(certificate)
     async with listening(Entrance(lambda: server, principal_of)) as (_, port):
         assert (await talked(port, METADATA, context=authority.client_context()))[0][4:] == b"User:ANONYMOUS"
+
+
+async def test_of_certificates_that_are_requested_a_good_one_names_the_caller(
+    authority: Authority, certificate: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = authority.server_context(certificate)
+    server.verify_mode = ssl.CERT_OPTIONAL
+    clients: list[tuple[Path | None, list[bytes]]] = [
+        (None, [b"User:ANONYMOUS"]),
+        (authority.issue("alice", names=()), [b"User:alice"]),
+        (authority.issue("NO-RULE", names=()), []),
+        (Authority(tmp_path, "other").issue("alice"), []),
+        (authority.issue("old", begins=-3 * DAY, ends=-1 * DAY), []),
+    ]
+    async with listening(Entrance(lambda: server, principal_of)) as (_, port):
+        with caplog.at_level(logging.WARNING, "kraftlab.audit"):
+            for shown, answer in clients:
+                context = authority.client_context(shown)
+                assert [each[4:] for each in await talked(port, METADATA, context=context)] == answer, shown
+    for reason in ("its certificate names nobody", "unable to get local issuer certificate", "certificate has expired"):
+        assert reason in caplog.text
 
 
 async def test_with_both_the_login_names_the_caller(authority: Authority, certificate: Path) -> None:
@@ -236,13 +276,17 @@ async def test_who_proves_nothing_in_time_is_closed_and_its_address_is_not_locke
     assert "was not authenticated within" in caplog.text
 
 
-async def test_one_byte_a_second_does_not_keep_a_login_open(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("secured", [False, True])
+async def test_one_byte_a_second_does_not_keep_a_login_open(
+    authority: Authority, certificate: Path, secured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(half_open, "PROOF_TIMEOUT_S", 0.5)
-    async with listening(Entrance(sasl=SASL)) as (_, port):
+    server = authority.server_context(certificate)
+    async with listening(Entrance((lambda: server) if secured else None, sasl=SASL)) as (_, port):
         stream = await trio.open_tcp_stream("127.0.0.1", port)
         begin = trio.current_time()
         with contextlib.suppress(trio.BrokenResourceError):
-            for byte in HANDSHAKE * 10:
+            for byte in (hello() if secured else HANDSHAKE) * 10:
                 await stream.send_all(bytes([byte]))
                 await trio.sleep(0.02)
         assert trio.current_time() - begin < 10
