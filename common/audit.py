@@ -56,7 +56,7 @@ class AuditLog:
         failure = next(iter(self._folded))
         _, count = self._folded.pop(failure)
         if count:
-            self._lines.warning("login failed: listener %s, %s: %s, %d times more", *failure, count)
+            self._lines.warning("login failed: listener %s, %s: %s; %d more of these", *failure, count)
 
 
 def changed(principal: str, host: str, call: str, names: str, offset: int) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +110,41 @@ def test_a_user_without_rights_is_refused_and_admin_may_give_some(cluster: Local
     assert main.run(["acls", *ours, *rule]) == 0
     with KafkaProducer(**options) as producer:
         producer.send("t", b"x").get(20)
+
+
+def ports_of(cluster: LocalCluster) -> list[int]:
+    """Ports of every listener of every node."""
+    files = sorted(cluster.directory.glob("*/server.properties"))
+    listeners = [properties.load(file)["listeners"].split(",") for file in files]
+    return [int(each.rpartition(":")[2]) for node in listeners for each in node]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("first", [b"", b"\x16\x03\x01\x02\x00\x01", bytes(3), b"GET / HTTP/1.1\r\n\r\n"])
+def test_commits_go_on_while_strangers_hold_thousands_of_connections(cluster: LocalCluster, first: bytes) -> None:
+    """From 80 addresses, so that no bound of one address holds them off."""
+    ports, topic = ports_of(cluster), f"t-{len(first)}"
+    with cluster.admin() as admin, ExitStack() as stack, KafkaProducer(**kafka_python(cluster, acks="all")) as producer:
+        epoch = admin.describe_quorum().leader_epoch
+        slowest_s = 0.0
+        for number in range(5000):
+            stranger = stack.enter_context(socket.socket())
+            stranger.bind((f"127.0.1.{1 + number % 80}", 0))
+            stranger.settimeout(20)
+            stranger.connect(("127.0.0.1", ports[number % len(ports)]))
+            with suppress(ConnectionError):
+                stranger.sendall(first)
+            if number % 500 == 0:
+                begin = time.monotonic()
+                admin.create_topic(f"{topic}-{number}", partitions=1, replication_factor=2)
+                producer.send("t", b"x").get(20)
+                slowest_s = max(slowest_s, time.monotonic() - begin)
+        assert slowest_s < 5
+        with KafkaProducer(**kafka_python(cluster)) as late:
+            late.send("t", b"a new connection").get(20)
+        assert admin.describe_quorum().leader_epoch == epoch
+    assert not cluster.exited()
+    assert not [log for log in (cluster.directory / "logs").iterdir() if "Traceback" in log.read_text()]
 
 
 def test_nodes_that_fail_come_back_and_links_between_them_can_be_cut(cluster: LocalCluster) -> None:

@@ -79,7 +79,7 @@ def test_equal_failures_of_an_address_become_one_line_and_a_number(caplog: pytes
     now[0] += FOLD_S
     audit.login_failed("KAFKA", "10.0.0.9", "wrong password")
     assert told_by(caplog) == [
-        "login failed: listener KAFKA, 10.0.0.7: it does not speak TLS, 999 times more",
+        "login failed: listener KAFKA, 10.0.0.7: it does not speak TLS; 999 more of these",
         "login failed: listener KAFKA, 10.0.0.9: wrong password",
     ]
 
