@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import json
 import logging
+import random
 import socket
 import ssl
 import struct
@@ -22,11 +24,13 @@ from kraftlab.access.distinguished_name import distinguished_name
 from kraftlab.access.entrance import Entrance, SaslSettings
 from kraftlab.access.principal_mapping import parse_rules
 from kraftlab.access.sasl.plain import Plain
+from kraftlab.access.sasl.scram import Scram, keys
 from kraftlab.certificates.contexts import server_context
 from kraftlab.config.tls_settings import tls_settings
 from kraftlab.gateway.codec import Header, KafkaRequest
 from kraftlab.gateway.door import OFFERS
 from kraftlab.gateway.listener import KafkaListener
+from kraftlab.metadata.scram import ScramCredential, ScramMechanism
 from kraftlab.rpc.caller import Caller
 from kraftlab.wire import half_open
 from kraftlab.wire.parts import Part
@@ -77,7 +81,7 @@ async def listening(entrance: Entrance, **settings: str) -> AsyncIterator[tuple[
     values = DEFAULTS | {name.replace("_", "."): value for name, value in settings.items()}
     door: Any = Door()
     listener = KafkaListener(door, "127.0.0.1", 0, values.get, entrance)
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             yield listener, await nursery.start(listener.serve)
             nursery.cancel_scope.cancel()
@@ -145,6 +149,41 @@ async def test_a_failed_login_is_answered_after_a_delay() -> None:
     assert len(answers) == 2, "the connection is closed after the answer"
     assert code_of(answers[1], 36, 1) == 58
     assert listener.failed_logins == 1
+
+
+@pytest.mark.nightly
+async def test_the_time_of_a_failed_login_does_not_tell_which_users_exist() -> None:
+    """By the statistic of Mann and Whitney: the probability that a try as a known user takes longer than one as another user."""
+    mechanism, salt, tries = ScramMechanism.SCRAM_SHA_256, b"salt" * 5, 1000
+    credential = ScramCredential(salt, *keys("sha256", hashlib.pbkdf2_hmac("sha256", b"secret", salt, 4096)), 4096)
+    users = {f"user-{number}" for number in range(100)}
+    sasl = SaslSettings({"SCRAM-SHA-256": lambda: Scram(mechanism, lambda name, _: credential if name in users else None, b"x")})
+
+    def try_once(port: int, name: str) -> tuple[float, float]:
+        """Return the seconds until the answers to the first and to the last message."""
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as client, client.makefile("rb") as received:
+
+            def ask(frame: bytes) -> tuple[bytes, float]:
+                begin = time.perf_counter()
+                client.sendall(frame)
+                return received.read(int.from_bytes(received.read(4))), time.perf_counter() - begin
+
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            ask(make_frame(17, 1, mechanism="SCRAM-SHA-256"))
+            first, first_s = ask(make_frame(36, 1, auth_bytes=f"n,,n={name},r=abc".encode()))
+            nonce = first.partition(b"r=")[2].partition(b",")[0]
+            last, last_s = ask(make_frame(36, 1, auth_bytes=b"c=biws,r=" + nonce + b",p=" + b"A" * 43 + b"="))
+            assert b"invalid credentials" in last
+            return first_s, last_s
+
+    async with listening(Entrance(sasl=sasl)) as (_, port):
+        names = [f"{kind}-{number % 100}" for number in range(tries) for kind in ("user", "none")]
+        random.Random(1).shuffle(names)
+        results = [(name in users, *await trio.to_thread.run_sync(try_once, port, name)) for name in names]
+    for step in (1, 2):
+        ranked = sorted(results, key=lambda result: result[step])
+        rank_sum = sum(rank for rank, result in enumerate(ranked, 1) if result[0])
+        assert 0.44 < (rank_sum - tries * (tries + 1) / 2) / tries**2 < 0.56
 
 
 @pytest.mark.parametrize("size", [-(2**31), -1, 0, 1, 524_289, 2**31 - 1])
