@@ -174,6 +174,42 @@ def test_a_controller_that_is_added_gets_a_certificate(cluster: LocalCluster) ->
         assert {voter.replica_id for voter in admin.describe_quorum().current_voters} == {3000, added}
 
 
+@pytest.mark.nightly
+def test_sessions_of_five_seconds_end_no_request_but_those_of_a_removed_user(tmp_path: Path) -> None:
+    sessions = {f"listener.name.kafka.{name}.connections.max.reauth.ms": "5000" for name in ("scram-sha-512", "scram-sha-256")}
+    failures: list[Any] = []
+    refused: list[confluent_kafka.KafkaError] = []
+    with LocalCluster(tmp_path / "lab", 1, 2, 1, overrides=sessions, secure=True) as cluster:
+        with cluster.admin() as admin:
+            admin.create_topic("t", partitions=1, replication_factor=2)
+        ours = ("--data", str(cluster.directory))
+        user = ("configs", *ours, "--alter", "--entity-type", "users", "--entity-name", "alice")
+        assert main.run([*user, "--add-config", f"SCRAM-SHA-256=[password={ALICE}]"]) == 0
+        assert main.run(["acls", *ours, "--add", "--allow-principal", "User:alice", "--operation", "All", "--topic", "t"]) == 0
+        login = {"sasl.mechanisms": "SCRAM-SHA-256", "sasl.username": "alice", "sasl.password": ALICE}
+        admins = confluent_kafka.Producer(confluent(cluster, error_cb=failures.append))
+        alices = confluent_kafka.Producer(confluent(cluster, error_cb=refused.append, **login))
+
+        def produce(producer: confluent_kafka.Producer) -> None:
+            producer.produce("t", b"x", callback=lambda error, _: failures.append(error) if error else None)
+            producer.poll(0.005)
+
+        with KafkaProducer(**kafka_python(cluster)) as producer:
+            end = time.monotonic() + 17  # three sessions
+            while time.monotonic() < end:
+                produce(admins)
+                produce(alices)
+                producer.send("t", b"x").get(20)
+            assert (admins.flush(20), alices.flush(20), failures, refused) == (0, 0, [], [])
+            assert main.run([*user, "--delete-config", "SCRAM-SHA-256"]) == 0
+            end = time.monotonic() + 20
+            while not any(error.code() == confluent_kafka.KafkaError._AUTHENTICATION for error in refused):
+                assert time.monotonic() < end
+                produce(alices)
+            alices.purge()
+            producer.send("t", b"x").get(20)
+
+
 @contextmanager
 def up(directory: Path) -> Iterator[dict[str, Any]]:
     """Run `kraftlab up --secure --json` and return what it prints."""
