@@ -46,6 +46,7 @@ OTHER_PROTOCOLS = {
 """Reasons of OpenSSL for a first record that is not TLS; OpenSSL sends no alert for some of them."""
 REASONS = OTHER_PROTOCOLS | {
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it showed no certificate, and this listener requires one",
+    "UNEXPECTED_EOF_WHILE_READING": "it closed the connection within the handshake; does it speak TLS?",
     "UNSUPPORTED_PROTOCOL": "it offers only versions of TLS before 1.2",
     "NO_SHARED_CIPHER": "it offers no cipher suite that this listener uses",
     "TLSV1_ALERT_UNKNOWN_CA": "it does not trust the authority of this listener's certificate",

@@ -155,6 +155,7 @@ async def test_a_peer_without_tls_is_refused_and_a_peer_with_tls_does_not_talk_t
     assert "it does not speak TLS" in caplog.text
     answer = await asked(TCP, identity(1), networks("broker-2"), identity(2))
     assert isinstance(answer, PeerUnreachable)
+    assert "a TLS handshake, and this port has no TLS; set listener.security.protocol.map" in caplog.text
 
 
 @pytest.mark.parametrize("kind", ["expired", "early", "server", "other host"])
