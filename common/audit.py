@@ -1,34 +1,62 @@
 """The audit log, `kraftlab.audit`: who was refused, which logins failed, and who changed what from where.
 
-Refusals and failed logins are lines that strangers can cause, so their number is limited; changes are all there. What a client
-only claims, such as the user of a failed login, is not written.
+Refusals and failed logins are lines that strangers can cause, so their number is limited; changes are all there. Equal failures
+of one address become one line and a number, which the next failure at the listener brings. What a client only claims, such as
+the user of a failed login, is not written.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 
 from .line_limit import LimitedLog
 
 logger = logging.getLogger("kraftlab.audit")
 
 NAME_CHARACTERS_MAX = 200
+FOLD_S = 10.0
+"""Time in which equal failures of one address are counted, after the first one."""
+FOLDED_MAX = 1000
+"""Number of failures that are remembered."""
 
 
 class AuditLog:
-    """Lines that callers of one listener, or of one authorizer, can cause."""
+    """Lines that callers of one listener, or of one authorizer, can cause. `now` returns seconds of a monotonic clock."""
 
-    def __init__(self) -> None:
-        self._lines = LimitedLog(logger, time.monotonic)
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._lines = LimitedLog(logger, now)
+        self._folded: dict[tuple[str, str, str], list[float]] = {}
+        """Time until which a failure is counted, and its number since the line, by the line. The oldest line is first."""
 
     def refused(self, principal: str, host: str, operation: str, resource: str) -> None:
         """Note that a caller had no right to an operation on a resource."""
         self._lines.warning("refused: %s from %s has no right to %s on %s", shown(principal), host, operation, shown(resource))
 
     def login_failed(self, listener: str, source: str, reason: str) -> None:
-        """Note that somebody at that address has not proven an identity."""
-        self._lines.warning("login failed: listener %s, %s: %s", listener, source, reason)
+        """Note that somebody at that address has not proven an identity. A port scan gets one line per FOLD_S."""
+        now, failure = self._now(), (listener, source, reason)
+        while self._folded and next(iter(self._folded.values()))[0] <= now:
+            self._unfold_oldest()
+        if failure in self._folded:
+            self._folded[failure][1] += 1
+            return
+        if len(self._folded) >= FOLDED_MAX:
+            self._unfold_oldest()
+        self._folded[failure] = [now + FOLD_S, 0]
+        self._lines.warning("login failed: listener %s, %s: %s", *failure)
+
+    def __len__(self) -> int:
+        """Return the number of failures that are remembered."""
+        return len(self._folded)
+
+    def _unfold_oldest(self) -> None:
+        failure = next(iter(self._folded))
+        _, count = self._folded.pop(failure)
+        if count:
+            self._lines.warning("login failed: listener %s, %s: %s; %d more of these", *failure, count)
 
 
 def changed(principal: str, host: str, call: str, names: str, offset: int) -> None:
@@ -37,6 +65,6 @@ def changed(principal: str, host: str, call: str, names: str, offset: int) -> No
 
 
 def shown(text: str) -> str:
-    """Return a text for one line of the log: printable and short."""
+    """Return a text that somebody claims for one line of a log or message: printable and short."""
     short = text if len(text) <= NAME_CHARACTERS_MAX else text[:NAME_CHARACTERS_MAX] + "…"
     return short if short.isprintable() else repr(short)

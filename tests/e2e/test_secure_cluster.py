@@ -5,14 +5,16 @@ from __future__ import annotations
 import base64
 import json
 import signal
+import socket
 import ssl
 import stat
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +139,41 @@ def test_metrics_need_a_login_and_probes_do_not(cluster: LocalCluster) -> None:
             urllib.request.urlopen(f"http://{node.metrics}/metrics", timeout=20)
 
 
+def ports_of(cluster: LocalCluster) -> list[int]:
+    """Ports of every listener of every node."""
+    files = sorted(cluster.directory.glob("*/server.properties"))
+    listeners = [properties.load(file)["listeners"].split(",") for file in files]
+    return [int(each.rpartition(":")[2]) for node in listeners for each in node]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("first", [b"", b"\x16\x03\x01\x02\x00\x01", bytes(3), b"GET / HTTP/1.1\r\n\r\n"])
+def test_commits_go_on_while_strangers_hold_thousands_of_connections(cluster: LocalCluster, first: bytes) -> None:
+    """From 80 addresses, so that no bound of one address holds them off."""
+    ports, topic = ports_of(cluster), f"t-{len(first)}"
+    with cluster.admin() as admin, ExitStack() as stack, KafkaProducer(**kafka_python(cluster, acks="all")) as producer:
+        epoch = admin.describe_quorum().leader_epoch
+        slowest_s = 0.0
+        for number in range(5000):
+            stranger = stack.enter_context(socket.socket())
+            stranger.bind((f"127.0.1.{1 + number % 80}", 0))
+            stranger.settimeout(20)
+            stranger.connect(("127.0.0.1", ports[number % len(ports)]))
+            with suppress(ConnectionError):
+                stranger.sendall(first)
+            if number % 500 == 0:
+                begin = time.monotonic()
+                admin.create_topic(f"{topic}-{number}", partitions=1, replication_factor=2)
+                producer.send("t", b"x").get(20)
+                slowest_s = max(slowest_s, time.monotonic() - begin)
+        assert slowest_s < 5
+        with KafkaProducer(**kafka_python(cluster)) as late:
+            late.send("t", b"a new connection").get(20)
+        assert admin.describe_quorum().leader_epoch == epoch
+    assert not cluster.exited()
+    assert not [log for log in (cluster.directory / "logs").iterdir() if "Traceback" in log.read_text()]
+
+
 def test_nodes_that_fail_come_back_and_links_between_them_can_be_cut(cluster: LocalCluster) -> None:
     for node_id in (3000, 0):
         cluster.kill_node(node_id)
@@ -162,6 +199,42 @@ def test_a_controller_that_is_added_gets_a_certificate(cluster: LocalCluster) ->
     cluster.join(added)
     with cluster.admin() as admin:
         assert {voter.replica_id for voter in admin.describe_quorum().current_voters} == {3000, added}
+
+
+@pytest.mark.nightly
+def test_sessions_of_five_seconds_end_no_request_but_those_of_a_removed_user(tmp_path: Path) -> None:
+    sessions = {f"listener.name.kafka.{name}.connections.max.reauth.ms": "5000" for name in ("scram-sha-512", "scram-sha-256")}
+    failures: list[Any] = []
+    refused: list[confluent_kafka.KafkaError] = []
+    with LocalCluster(tmp_path / "lab", 1, 2, 1, overrides=sessions, secure=True) as cluster:
+        with cluster.admin() as admin:
+            admin.create_topic("t", partitions=1, replication_factor=2)
+        ours = ("--data", str(cluster.directory))
+        user = ("configs", *ours, "--alter", "--entity-type", "users", "--entity-name", "alice")
+        assert main.run([*user, "--add-config", f"SCRAM-SHA-256=[password={ALICE}]"]) == 0
+        assert main.run(["acls", *ours, "--add", "--allow-principal", "User:alice", "--operation", "All", "--topic", "t"]) == 0
+        login = {"sasl.mechanisms": "SCRAM-SHA-256", "sasl.username": "alice", "sasl.password": ALICE}
+        admins = confluent_kafka.Producer(confluent(cluster, error_cb=failures.append))
+        alices = confluent_kafka.Producer(confluent(cluster, error_cb=refused.append, **login))
+
+        def produce(producer: confluent_kafka.Producer) -> None:
+            producer.produce("t", b"x", callback=lambda error, _: failures.append(error) if error else None)
+            producer.poll(0.005)
+
+        with KafkaProducer(**kafka_python(cluster)) as producer:
+            end = time.monotonic() + 17  # three sessions
+            while time.monotonic() < end:
+                produce(admins)
+                produce(alices)
+                producer.send("t", b"x").get(20)
+            assert (admins.flush(20), alices.flush(20), failures, refused) == (0, 0, [], [])
+            assert main.run([*user, "--delete-config", "SCRAM-SHA-256"]) == 0
+            end = time.monotonic() + 20
+            while not any(error.code() == confluent_kafka.KafkaError._AUTHENTICATION for error in refused):
+                assert time.monotonic() < end
+                produce(alices)
+            alices.purge()
+            producer.send("t", b"x").get(20)
 
 
 @contextmanager
