@@ -34,6 +34,7 @@ from kraftlab.metadata.features import METADATA_VERSION, supported_features
 from kraftlab.metadata.peer_rpc import BrokerRegistrationRequest
 from kraftlab.metadata.records import Listener
 from kraftlab.node.doors import Doors
+from kraftlab.node.log_lines import show_position
 from kraftlab.node.process import run_to_end, through_generations, watch_signals
 from kraftlab.node.replica import driver_config
 from kraftlab.quorum.driver.environment import Environment, this_machine
@@ -156,6 +157,7 @@ class BrokerNode:
 
     async def run(self) -> None:
         """Serve until a signal comes or an error ends the broker."""
+        show_position(lambda: (self.driver.leader.epoch, self.publisher.offset))
         try:
             async with trio.open_nursery() as nursery:
                 await nursery.start(watch_signals, self._ends)

@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
 import msgspec
 
@@ -78,6 +78,9 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """0: only `snapshot_max_new_bytes` counts."""
     trace_file: Path | None = _key("kraftlab.trace.file", None)
     """File for a trace of this node's consensus, one JSON object per line."""
+    log_format: Literal["text", "json"] = _key("log.format", "text")
+    log_file: Path | None = _key("log.file", None)
+    """File of the log; None: standard error."""
     num_partitions: AtLeast1 = _key("num.partitions", 1)
     default_replication_factor: AtLeast1 = _key("default.replication.factor", 1)
     min_insync_replicas: AtLeast1 = _key("min.insync.replicas", 1)
@@ -394,9 +397,9 @@ def build(values: Mapping[str, str], source: str, role: str, model: type[Config]
         "users": listener_users(reader.values, source),
         "security": node_security(reader.values, source, listeners),
     }
-    trace_file = reader.values.get("kraftlab.trace.file")
-    if trace_file:
-        raw["kraftlab.trace.file"] = Path(os.path.abspath(trace_file))
+    for key in ("kraftlab.trace.file", "log.file"):
+        if reader.values.get(key):
+            raw[key] = Path(os.path.abspath(reader.values[key]))
     config = _convert(reader, raw, model)
     _check_membership(reader, role, config.node_id, config.voters, config.advertised_listeners)
     return config

@@ -33,6 +33,7 @@ from kraftlab.metadata.image import ClusterImage
 from kraftlab.metadata.peer_rpc import Api, ControllerRegistrationRequest, ControllerRegistrationResponse
 from kraftlab.metadata.records import Listener
 from kraftlab.node.doors import Doors
+from kraftlab.node.log_lines import show_position
 from kraftlab.node.metadata_digests import MetadataDigests
 from kraftlab.node.process import run_to_end, through_generations, watch_signals
 from kraftlab.node.replica import driver_config
@@ -168,6 +169,7 @@ class ControllerNode:
     async def run(self) -> None:
         """Serve until a signal comes or the state machine has to stop."""
         config = self._config
+        show_position(lambda: (self.driver.leader.epoch, self.controller.applied_offset))
         ends = trio.Event()
         async with trio.open_nursery() as nursery:
             await nursery.start(watch_signals, ends)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import logging
 import os
 import signal
 import sys
@@ -79,29 +78,31 @@ def run(role: str, path: str, *, until_stdin_closes: bool, clock_file: str = "",
 
     from kraftlab.config.errors import ConfigError
     from kraftlab.config.private_files import warn_of_readable_secrets
+    from kraftlab.node import log_lines
     from kraftlab.wire.network import TCP
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     if until_stdin_closes:
         threading.Thread(target=_stop_when_stdin_closes, name="stdin", daemon=True).start()
     read_config, run_node = load(role)
     TCP.introduction = introduction
+    end_with: Callable[[str], None] = log_lines.print_error
     try:
         config = read_config(path)
+        end_with = log_lines.begin(config)
         warn_of_readable_secrets(config.source, config.metadata_log_dir)
         trio.run(run_node, config, clock=_clock(clock_file))
     except ConfigError as error:
-        print(f"Error: {error}", file=sys.stderr)
+        end_with(f"Error: {error}")
         return FAILED
     except SystemExit as error:
         if isinstance(error.code, str):
-            print(error.code, file=sys.stderr)
+            end_with(error.code)
             return FAILED
         return error.code or DONE
     except OSError as error:
         if error.filename is None:
             raise
-        print(f"Error: cannot use {error.filename}: {error.strerror}; check the path and its permissions", file=sys.stderr)
+        end_with(f"Error: cannot use {error.filename}: {error.strerror}; check the path and its permissions")
         return FAILED
     except KeyboardInterrupt:
         return DONE

@@ -22,6 +22,8 @@ from kraftlab.quorum.storage.file_system import RealFileSystem
 from kraftlab.quorum.storage.identity import LogIdentity
 from kraftlab.wire.transport import ListenError
 
+from .log_lines import show_position
+
 logger = logging.getLogger("kraftlab.node")
 
 FATAL: tuple[type[BaseException], ...] = (
@@ -55,6 +57,8 @@ async def run_to_end(
         raise only_cause(group) from None
     except fatal as error:
         raise SystemExit(f"Error: {error}") from None
+    finally:
+        show_position(None)
 
 
 def _raise_file_limit() -> None:
