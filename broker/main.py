@@ -37,6 +37,7 @@ from kraftlab.node.doors import Doors
 from kraftlab.node.log_lines import show_position
 from kraftlab.node.process import run_to_end, through_generations, watch_signals
 from kraftlab.node.replica import driver_config
+from kraftlab.node.service_manager import serve_ready
 from kraftlab.quorum.driver.environment import Environment, this_machine
 from kraftlab.quorum.driver.errors import GenerationOver
 from kraftlab.quorum.driver.garbage_collection import tame_interpreter
@@ -179,6 +180,7 @@ class BrokerNode:
         config = self._config
         kafka = f", Kafka clients on {config.kafka}" if config.kafka is not None else ""
         logger.info("broker %d ready: data on %s, admin API on %s%s", config.node_id, config.peer, config.grpc, kafka)
+        nursery.start_soon(serve_ready)
 
     async def take_part(self, nursery: trio.Nursery, open_door: Callable[[trio.Nursery, AdminService], Awaitable[None]]) -> None:
         """Start the tasks of a broker; `open_door` serves the admin API, before the broker is unfenced. Return when it is

@@ -37,6 +37,7 @@ from kraftlab.node.log_lines import show_position
 from kraftlab.node.metadata_digests import MetadataDigests
 from kraftlab.node.process import run_to_end, through_generations, watch_signals
 from kraftlab.node.replica import driver_config
+from kraftlab.node.service_manager import serve_ready
 from kraftlab.node.snapshots import SnapshotCalls
 from kraftlab.node.time_travel import TimeTravel
 from kraftlab.quorum.core.messages import LeaderView
@@ -183,6 +184,7 @@ class ControllerNode:
             tame_interpreter()
             kafka = f", Kafka's tools on {config.kafka}" if config.kafka is not None else ""
             logger.info("controller %d ready: quorum on %s, admin API on %s%s", config.node_id, config.peer, config.grpc, kafka)
+            nursery.start_soon(serve_ready)
             await ends.wait()
             self.controller.queue.close()
             await self.driver.stop()

@@ -23,6 +23,7 @@ from kraftlab.quorum.storage.identity import LogIdentity
 from kraftlab.wire.transport import ListenError
 
 from .log_lines import show_position
+from .service_manager import STOPPING, notify
 
 logger = logging.getLogger("kraftlab.node")
 
@@ -101,4 +102,5 @@ async def watch_signals(ends: trio.Event, *, task_status: trio.TaskStatus[None] 
         task_status.started()
         async for number in signals:
             logger.info("stopping on %s", signal.Signals(number).name)
+            notify(STOPPING)
             ends.set()
