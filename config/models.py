@@ -344,8 +344,7 @@ def _check_fixed_names(reader: _Reader, role: str) -> None:
             reader.fail(key, f"the listener is called {only} here; write {key}={only} or remove it")
     roles = split_list(reader.need("process.roles", role))
     if roles != (role,):
-        other = f"start it with: kraftlab {roles[0]} --config {reader.source}" if roles in (("controller",), ("broker",)) else ""
-        reader.fail("process.roles", f"expected {role} alone, since a node has one role{'; ' if other else ''}{other}")
+        reader.fail("process.roles", f"expected {role} alone, since a node has one role")
 
 
 def _check_membership(reader: _Reader, role: str, node_id: int, voters: VoterSet, advertised: dict[str, Endpoint]) -> None:
@@ -435,4 +434,4 @@ def build_any(values: Mapping[str, str], source: str) -> NodeConfig:
         return build(values, source, role, ControllerConfig)
     if role == "broker":
         return build(values, source, role, BrokerConfig)
-    raise ConfigError(f"{source}: process.roles={role}: expected controller or broker")
+    raise ConfigError(f"{source}: process.roles={role}: expected controller or broker, since a node has one role")
