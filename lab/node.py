@@ -1,4 +1,4 @@
-"""A node's process: `kraftlab node --config server.properties`.
+"""A node's process: `kraftlab node --config server.properties`, `kraftlab node --environment`.
 
 Start time counts, since a cluster starts seven nodes: only modules of the node itself are imported, and the garbage collector is
 off meanwhile.
@@ -30,13 +30,20 @@ _PATIENCE_S = 10.0
 def main(arguments: list[str]) -> NoReturn:
     """Run the node until it is stopped: DONE after a graceful stop, FAILED after a fatal error (printed as one line)."""
     parser = _ArgumentParser(prog="kraftlab node")
-    parser.add_argument("--config", "-c", required=True, metavar="FILE")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--config", "-c", metavar="FILE")
+    source.add_argument("--environment", action="store_true")
     parser.add_argument("--until-stdin-closes", action="store_true")
     options = parser.parse_args(arguments)
     keep_files_private()
     gc.disable()
     from kraftlab.config.models import load_any
 
+    if options.environment:
+        from kraftlab.config import environment
+
+        read, prepare = partial(environment.load, os.environ), partial(environment.prepare, os.environ)
+        sys.exit(run(read, prepare, until_stdin_closes=options.until_stdin_closes))
     sys.exit(run(partial(load_any, options.config), until_stdin_closes=options.until_stdin_closes))
 
 
@@ -68,14 +75,15 @@ def load(role: str) -> Callable[[Any], Awaitable[None]]:
 
 def run(
     read: Callable[[], NodeConfig],
+    prepare: Callable[[NodeConfig], None] = lambda config: None,
     *,
     until_stdin_closes: bool,
     clock_file: str = "",
     introduction: bytes = b"",
 ) -> int:
-    """Run a node in this process and return its exit code; a fatal error is printed as one line. `read` returns its configuration
-    or raises ConfigError. With a `clock_file` the node uses the clock in that file (steered_clock.py). Connections to other nodes
-    begin with the introduction.
+    """Run a node in this process and return its exit code; a fatal error is printed as one line. `read` returns its
+    configuration. `prepare` comes next, when the log is open. Both may raise ConfigError. With a `clock_file` the node uses the
+    clock in that file (steered_clock.py). Connections to other nodes begin with the introduction.
     """
     import trio
 
@@ -91,6 +99,7 @@ def run(
     try:
         config = read()
         end_with = log_lines.begin(config)
+        prepare(config)
         warn_of_readable_secrets(config.source, config.metadata_log_dir)
         run_node = load(config.process_roles[0])
         gc.enable()
