@@ -2,7 +2,7 @@
 
 Refusals and failed logins are lines that strangers can cause, so their number is limited; changes are all there. Equal failures
 of one address become one line and a number, which the next failure at the listener brings. What a client only claims, such as
-the user of a failed login, is not written.
+the user of a failed login, is not written. A line of JSON has the parts of its sentence as fields too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ class AuditLog:
 
     def refused(self, principal: str, host: str, operation: str, resource: str) -> None:
         """Note that a caller had no right to an operation on a resource."""
-        self._lines.warning("refused: %s from %s has no right to %s on %s", shown(principal), host, operation, shown(resource))
+        principal, resource = shown(principal), shown(resource)
+        fields = {"event": "refused", "principal": principal, "host": host, "operation": operation, "resource": resource}
+        self._lines.warning("refused: %s from %s has no right to %s on %s", principal, host, operation, resource, fields=fields)
 
     def login_failed(self, listener: str, source: str, reason: str) -> None:
         """Note that somebody at that address has not proven an identity. A port scan gets one line per FOLD_S."""
@@ -46,7 +48,7 @@ class AuditLog:
         if len(self._folded) >= FOLDED_MAX:
             self._unfold_oldest()
         self._folded[failure] = [now + FOLD_S, 0]
-        self._lines.warning("login failed: listener %s, %s: %s", *failure)
+        self._log_failure(failure)
 
     def __len__(self) -> int:
         """Return the number of failures that are remembered."""
@@ -56,12 +58,25 @@ class AuditLog:
         failure = next(iter(self._folded))
         _, count = self._folded.pop(failure)
         if count:
-            self._lines.warning("login failed: listener %s, %s: %s; %d more of these", *failure, count)
+            self._log_failure(failure, int(count))
+
+    def _log_failure(self, failure: tuple[str, str, str], count: int = 0) -> None:
+        """Log a failed login, or that `count` equal ones came after it."""
+        listener, source, reason = failure
+        fields = {"event": "login-failed", "listener": listener, "source": source, "reason": reason}
+        if count:
+            fields["more"] = str(count)
+        more = f"; {count} more of these" if count else ""
+        self._lines.warning("login failed: listener %s, %s: %s%s", *failure, more, fields=fields)
 
 
 def changed(principal: str, host: str, call: str, names: str, offset: int) -> None:
     """Note a committed change. `names`: what it is about; `offset`: its end in the metadata log."""
-    logger.info("changed: %s from %s, %s %s, committed below offset %d", shown(principal), host, call, shown(names), offset)
+    principal, names = shown(principal), shown(names)
+    fields = {"event": "changed", "principal": principal, "host": host, "call": call, "names": names, "end_offset": offset}
+    logger.info(
+        "changed: %s from %s, %s %s, committed below offset %d", principal, host, call, names, offset, extra={"fields": fields}
+    )
 
 
 def shown(text: str) -> str:

@@ -219,7 +219,7 @@ def _write_properties(directory: Path, plan: ClusterPlan, given: Collection[str]
     now: dict[str, tuple[dict[str, str], ...]] = {}
     for node in plan.nodes:
         managed = managed_properties(directory, plan, node)
-        wanted = node_files.WantedValues(managed | plan.properties, managed.keys(), given)
+        wanted = node_files.WantedValues(managed | plan.properties, managed.keys() | {"log.file"}, given)
         path = properties_path(directory, node)
         text, found = node_files.prepare(path, node.name, plan.written.get(node.name, ()), wanted)
         now[node.name] = (dict(wanted.values),)

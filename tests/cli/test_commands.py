@@ -52,11 +52,11 @@ def test_a_node_without_its_config_ends_as_any_other_wrong_command(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        node.main(["controller", *arguments])
+        node.main(arguments)
     assert ended.value.code == 64
     said = capsys.readouterr().err
     assert said.startswith("Error: ")
-    assert said.endswith("See: kraftlab controller --help\n")
+    assert said.endswith("See: kraftlab node --help\n")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
