@@ -23,6 +23,7 @@ from kraftlab.client import AdminClient, ClusterUnreachable
 from kraftlab.client.security import ClientSecurity
 from kraftlab.common.errors import ApiError
 from kraftlab.config import properties
+from kraftlab.demo import strangers
 from kraftlab.lab import ClusterError, LocalCluster
 from kraftlab.lab.links.shape import LinkShape
 
@@ -89,6 +90,16 @@ def test_who_proves_nothing_is_refused(cluster: LocalCluster, tmp_path: Path, ca
         admin.describe_cluster()
     with AdminClient(cluster.bootstrap_servers, timeout_ms=500) as admin, pytest.raises(ClusterUnreachable):
         admin.describe_cluster()
+
+
+def test_the_demo_tells_a_cluster_that_refuses_strangers_from_an_open_one(cluster: LocalCluster, tmp_path: Path) -> None:
+    is_safe, text = strangers.refused(cluster)
+    assert is_safe, text
+    assert all(f"{listener} without TLS" in text for listener in ("GRPC", "KAFKA", "CONTROLLER", "PEER"))
+    with LocalCluster(tmp_path / "open", 1, 1, 1) as is_open:
+        is_safe, text = strangers.refused(is_open)
+    assert not is_safe
+    assert all(f"{listener} without TLS" in text for listener in ("GRPC", "KAFKA", "CONTROLLER", "PEER"))
 
 
 def test_a_user_without_rights_is_refused_and_admin_may_give_some(cluster: LocalCluster, tmp_path: Path) -> None:
