@@ -17,15 +17,18 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError, TopicAuthorizationFailedError
 
-from kraftlab.certificates.folder import throw_away
+from kraftlab.certificates.folder import issue, throw_away
 from kraftlab.cli import main
 from kraftlab.client import AdminClient, ClusterUnreachable
+from kraftlab.client.metadata_log import MetadataLog, observer_named
 from kraftlab.client.security import ClientSecurity
 from kraftlab.common.errors import ApiError
+from kraftlab.common.uuids import to_text
 from kraftlab.config import properties
 from kraftlab.demo import strangers
 from kraftlab.lab import ClusterError, LocalCluster
 from kraftlab.lab.links.shape import LinkShape
+from kraftlab.quorum.core.types import OffsetAndEpoch
 
 pytestmark = pytest.mark.cluster
 GROUPS = {
@@ -33,6 +36,7 @@ GROUPS = {
     "offsets.topic.replication.factor": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
+BEGINNING = OffsetAndEpoch(0, 0)
 ALICE = "marker-alice-6Wq"
 
 
@@ -119,6 +123,36 @@ def test_a_user_without_rights_is_refused_and_admin_may_give_some(cluster: Local
     assert main.run(["acls", *ours, *rule]) == 0
     with KafkaProducer(**options) as producer:
         producer.send("t", b"x").get(20)
+
+
+def test_only_who_has_cluster_action_observes_the_metadata_log(cluster: LocalCluster) -> None:
+    """The user logs in at the GRPC listener, and has a certificate for the CONTROLLER listener."""
+    secrets, observer = cluster.directory / "secrets", observer_named("a lake")
+    own = properties.load(cluster.directory / "client.properties")
+    own["ssl.keystore.location"] = str(issue(secrets, "lake"))
+    user = ("--alter", "--user", "lake", "--add-config", f"SCRAM-SHA-512=[iterations=4096,password={ALICE}]")
+    servers = ("--bootstrap-server", cluster.bootstrap_servers, "--command-config", str(cluster.directory / "client.properties"))
+    assert main.run(["configs", *servers, *user]) == 0
+    rule = ("acls", "--data", str(cluster.directory), "--add", "--allow-principal", "User:lake", "--cluster", "--operation")
+    assert main.run([*rule, "Describe"]) == 0
+
+    def observe(security: ClientSecurity) -> int:
+        with MetadataLog(cluster.bootstrap_servers, observer=observer, security=security, timeout_ms=10_000) as log:
+            assert log.fetch(BEGINNING).data
+            return log.acknowledge(BEGINNING).high_watermark
+
+    lake = ClientSecurity.of(own, user="lake", password=ALICE)
+    with pytest.raises(ApiError, match=r"ClusterAction to the user in this client's certificate .*--operation ClusterAction"):
+        observe(lake)
+    assert main.run([*rule, "ClusterAction"]) == 0
+    assert observe(lake) > 0
+    assert observe(cluster.security) > 0
+    with cluster.admin() as admin:
+        known = {(each.replica_id, each.replica_directory_id) for each in admin.describe_quorum().observers}
+    assert (-1, to_text(observer.directory_id)) in known
+    without = ClientSecurity.of({key: own[key] for key in own if "keystore" not in key}, user="lake", password=ALICE)
+    with pytest.raises(ClusterUnreachable, match=r"it wants a certificate of the client, set ssl\.keystore\.location"):
+        observe(without)
 
 
 def test_nodes_that_fail_come_back_and_links_between_them_can_be_cut(cluster: LocalCluster) -> None:
