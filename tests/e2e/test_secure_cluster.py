@@ -216,6 +216,25 @@ def test_a_second_start_has_the_same_certificates_and_password(tmp_path: Path) -
         assert again.cluster_id == printed["cluster_id"]
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        "ssl.keystore.location",
+        "ssl.key.password",
+        "listener.name.kafka.ssl.truststore.certificates",
+        "listener.security.protocol.map",
+    ],
+)
+def test_the_certificates_of_nodes_cannot_be_set_for_all(tmp_path: Path, key: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is left that would change a later start."""
+    directory = tmp_path / "lab"
+    assert main.run(["up", "--data", str(directory), "--secure", "--property", f"{key}=marker-own-3Hx"]) == 1
+    told = capsys.readouterr().err
+    assert f"{key} cannot be set with --property" in told and "leave it out" in told
+    assert "marker-own-3Hx" not in told
+    assert not (directory / "secrets").exists() and not (directory / "cluster.json").exists()
+
+
 def test_an_open_cluster_stays_open(tmp_path: Path) -> None:
     LocalCluster(tmp_path / "lab", 1, 1, 1).close()
     with pytest.raises(ClusterError, match="start it without --secure, or use another directory"):
