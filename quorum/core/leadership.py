@@ -229,7 +229,7 @@ class Leadership:
     def note_fetcher(self, leader: Leader, request: FetchRequest | FetchSnapshotRequest, now_ms: int) -> ReplicaProgress | None:
         """Note that the replica follows this leader, which counts for check-quorum if it votes.
 
-        Return None if it is anonymous. A reader that is no node may have a directory id alone.
+        Return None if it is anonymous. A reader may have the node id -1 and a directory id of its own.
         """
         key = request.replica
         if key.node_id < 0 and key.directory_id == ZERO:
