@@ -193,6 +193,7 @@ def write(
             plan = msgspec.structs.replace(plan, voters_in_log=True)
         held, remarks = node_files.kept(plan.properties, given, unset)
         if plan.secure:
+            credentials.check_given(directory, held, plan.properties)
             credentials.prepare(directory, plan)
         prometheus.write(directory, plan)
         plan = _write_properties(directory, msgspec.structs.replace(plan, properties=held), {*given, *unset}, remarks)

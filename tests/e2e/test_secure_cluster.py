@@ -23,14 +23,18 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError, TopicAuthorizationFailedError
 
-from kraftlab.certificates.folder import throw_away
+from kraftlab.certificates.folder import issue, throw_away
 from kraftlab.cli import main
 from kraftlab.client import AdminClient, ClusterUnreachable
+from kraftlab.client.metadata_log import MetadataLog, observer_named
 from kraftlab.client.security import ClientSecurity
 from kraftlab.common.errors import ApiError
+from kraftlab.common.uuids import to_text
 from kraftlab.config import properties
+from kraftlab.demo import strangers
 from kraftlab.lab import ClusterError, LocalCluster
 from kraftlab.lab.links.shape import LinkShape
+from kraftlab.quorum.core.types import OffsetAndEpoch
 
 pytestmark = pytest.mark.cluster
 GROUPS = {
@@ -38,6 +42,7 @@ GROUPS = {
     "offsets.topic.replication.factor": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
+BEGINNING = OffsetAndEpoch(0, 0)
 ALICE = "marker-alice-6Wq"
 
 
@@ -95,6 +100,16 @@ def test_who_proves_nothing_is_refused(cluster: LocalCluster, tmp_path: Path, ca
         admin.describe_cluster()
     with AdminClient(cluster.bootstrap_servers, timeout_ms=500) as admin, pytest.raises(ClusterUnreachable):
         admin.describe_cluster()
+
+
+def test_the_demo_tells_a_cluster_that_refuses_strangers_from_an_open_one(cluster: LocalCluster, tmp_path: Path) -> None:
+    is_safe, text = strangers.refused(cluster)
+    assert is_safe, text
+    assert all(f"{listener} without TLS" in text for listener in ("GRPC", "KAFKA", "CONTROLLER", "PEER"))
+    with LocalCluster(tmp_path / "open", 1, 1, 1) as is_open:
+        is_safe, text = strangers.refused(is_open)
+    assert not is_safe
+    assert all(f"{listener} without TLS" in text for listener in ("GRPC", "KAFKA", "CONTROLLER", "PEER"))
 
 
 def test_a_user_without_rights_is_refused_and_admin_may_give_some(cluster: LocalCluster, tmp_path: Path) -> None:
@@ -172,6 +187,36 @@ def test_commits_go_on_while_strangers_hold_thousands_of_connections(cluster: Lo
         assert admin.describe_quorum().leader_epoch == epoch
     assert not cluster.exited()
     assert not [log for log in (cluster.directory / "logs").iterdir() if "Traceback" in log.read_text()]
+
+
+def test_only_who_has_cluster_action_observes_the_metadata_log(cluster: LocalCluster) -> None:
+    """The user logs in at the GRPC listener, and has a certificate for the CONTROLLER listener."""
+    secrets, observer = cluster.directory / "secrets", observer_named("a lake")
+    own = properties.load(cluster.directory / "client.properties")
+    own["ssl.keystore.location"] = str(issue(secrets, "lake"))
+    user = ("--alter", "--user", "lake", "--add-config", f"SCRAM-SHA-512=[iterations=4096,password={ALICE}]")
+    servers = ("--bootstrap-server", cluster.bootstrap_servers, "--command-config", str(cluster.directory / "client.properties"))
+    assert main.run(["configs", *servers, *user]) == 0
+    rule = ("acls", "--data", str(cluster.directory), "--add", "--allow-principal", "User:lake", "--cluster", "--operation")
+    assert main.run([*rule, "Describe"]) == 0
+
+    def observe(security: ClientSecurity) -> int:
+        with MetadataLog(cluster.bootstrap_servers, observer=observer, security=security, timeout_ms=10_000) as log:
+            assert log.fetch(BEGINNING).data
+            return log.acknowledge(BEGINNING).high_watermark
+
+    lake = ClientSecurity.of(own, user="lake", password=ALICE)
+    with pytest.raises(ApiError, match=r"ClusterAction to the user in this client's certificate .*--operation ClusterAction"):
+        observe(lake)
+    assert main.run([*rule, "ClusterAction"]) == 0
+    assert observe(lake) > 0
+    assert observe(cluster.security) > 0
+    with cluster.admin() as admin:
+        known = {(each.replica_id, each.replica_directory_id) for each in admin.describe_quorum().observers}
+    assert (-1, to_text(observer.directory_id)) in known
+    without = ClientSecurity.of({key: own[key] for key in own if "keystore" not in key}, user="lake", password=ALICE)
+    with pytest.raises(ClusterUnreachable, match=r"it wants a certificate of the client, set ssl\.keystore\.location"):
+        observe(without)
 
 
 def test_nodes_that_fail_come_back_and_links_between_them_can_be_cut(cluster: LocalCluster) -> None:
@@ -269,6 +314,25 @@ def test_a_second_start_has_the_same_certificates_and_password(tmp_path: Path) -
         assert confluent_kafka.Producer(client).list_topics(timeout=20).brokers
         assert {path.name: path.read_bytes() for path in (directory / "secrets").iterdir()} == secrets
         assert again.cluster_id == printed["cluster_id"]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "ssl.keystore.location",
+        "ssl.key.password",
+        "listener.name.kafka.ssl.truststore.certificates",
+        "listener.security.protocol.map",
+    ],
+)
+def test_the_certificates_of_nodes_cannot_be_set_for_all(tmp_path: Path, key: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is left that would change a later start."""
+    directory = tmp_path / "lab"
+    assert main.run(["up", "--data", str(directory), "--secure", "--property", f"{key}=marker-own-3Hx"]) == 1
+    told = capsys.readouterr().err
+    assert f"{key} cannot be set with --property" in told and "leave it out" in told
+    assert "marker-own-3Hx" not in told
+    assert not (directory / "secrets").exists() and not (directory / "cluster.json").exists()
 
 
 def test_an_open_cluster_stays_open(tmp_path: Path) -> None:
