@@ -27,7 +27,7 @@ from kraftlab.config.models import (
     NodeConfig,
 )
 from kraftlab.metadata.image import MetadataImage
-from kraftlab.metrics.answers import Page
+from kraftlab.metrics.answers import CONNECTIONS_MAX, Page
 from kraftlab.metrics.server import MetricsServer
 from kraftlab.rpc.server import MAX_CONNECTIONS as CALLERS_MAX
 from kraftlab.rpc.server import Accept, AdminServer, Dispatch
@@ -52,7 +52,13 @@ def few_files_warning(config: NodeConfig, limit: int) -> str:
     """
     peers = PEERS_MAX + HALF_OPEN_MAX
     kafka = int(config.static("max.connections") or HALF_OPEN_MAX)
-    bounds = {CONTROLLER_LISTENER: peers, PEER_LISTENER: peers, GRPC_LISTENER: CALLERS_MAX, KAFKA_LISTENER: kafka}
+    bounds = {
+        CONTROLLER_LISTENER: peers,
+        PEER_LISTENER: peers,
+        GRPC_LISTENER: CALLERS_MAX,
+        KAFKA_LISTENER: kafka,
+        METRICS_LISTENER: CONNECTIONS_MAX,
+    }
     connections = sum(bounds[name] for name in config.listeners)
     needed = connections * 4 // 3
     if not 0 <= limit < needed:

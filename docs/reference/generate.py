@@ -257,7 +257,8 @@ def metrics() -> Iterator[str]:
         ("every node", "Every node"),
         ("controller", "Controllers"),
         ("broker", "Brokers"),
-        ("cluster", "Cluster"),
+        ("lab", "Local clusters"),
+        ("cluster", "Whole clusters"),
     ):
         found = [metric for metric in METRICS.values() if metric.nodes == nodes]
         if found:
