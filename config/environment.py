@@ -53,9 +53,9 @@ def name_of(variable: str) -> str:
     return text.replace("...", "-").replace("..", "_")
 
 
-def read(variables: Mapping[str, str], mounted: Path = MOUNTED) -> EnvironmentValues:
+def read(variables: Mapping[str, str], mounted: Path | None = MOUNTED) -> EnvironmentValues:
     """Read the mounted file, if there is one, and the variables. ConfigError."""
-    found = EnvironmentValues(properties.load(mounted) if mounted.exists() else {}, [])
+    found = EnvironmentValues(properties.load(mounted) if mounted is not None and mounted.exists() else {}, [])
     without_key: list[str] = []
     given: dict[str, str] = {}
     for variable, value in sorted(variables.items()):
@@ -110,12 +110,12 @@ def _derive_listeners(given: Mapping[str, str], values: dict[str, str]) -> None:
         values["listeners"] = _HOST.sub("://0.0.0.0:", values["advertised.listeners"])
 
 
-def load(variables: Mapping[str, str], mounted: Path = MOUNTED) -> NodeConfig:
+def load(variables: Mapping[str, str], mounted: Path | None = MOUNTED) -> NodeConfig:
     """Return the configuration of the node that the variables describe. ConfigError."""
     return build_any(read(variables, mounted).values, SOURCE)
 
 
-def prepare(variables: Mapping[str, str], config: NodeConfig, mounted: Path = MOUNTED) -> None:
+def prepare(variables: Mapping[str, str], config: NodeConfig, mounted: Path | None = MOUNTED) -> None:
     """Log which variables have no effect, and format empty directories if CLUSTER_ID is set. ConfigError."""
     for warning in read(variables, mounted).warnings:
         logger.warning("%s", warning)

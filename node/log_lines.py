@@ -132,20 +132,25 @@ def begin(config: NodeConfig) -> Callable[[str], None]:
     if not is_json and config.log_file is None:
         return print_error
     logging.captureWarnings(True)
-    sys.excepthook = _log_uncaught
-    threading.excepthook = lambda hook: _log_uncaught(hook.exc_type, hook.exc_value, hook.exc_traceback)
+
+    def log_uncaught(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+        logger.critical("an error ended this node or one of its threads", exc_info=(kind, error or kind(), trace))
+        if config.log_file is not None:
+            sys.__excepthook__(kind, error or kind(), trace)
 
     def end_with(text: str) -> None:
         logger.error("%s", text.removeprefix("Error: "))
         if config.log_file is not None:
             print_error(text)
 
+    sys.excepthook = log_uncaught
+    threading.excepthook = lambda hook: log_uncaught(hook.exc_type, hook.exc_value, hook.exc_traceback)
     return end_with
 
 
 def print_error(text: str) -> None:
-    """Print the error that ends a node as commands print theirs."""
-    print(text, file=sys.stderr)
+    """Print the error that ends a node as commands print theirs, in one line."""
+    print(escaped(text), file=sys.stderr)
 
 
 def _handler(config: NodeConfig) -> logging.Handler:
@@ -162,7 +167,3 @@ def _handler(config: NodeConfig) -> logging.Handler:
     if config.log_format == "json" and hasattr(sys.stderr, "reconfigure"):
         sys.stderr.reconfigure(encoding="utf-8")
     return logging.StreamHandler(sys.stderr)
-
-
-def _log_uncaught(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
-    logger.critical("an error ended this node or one of its threads", exc_info=(kind, error or kind(), trace))

@@ -16,7 +16,6 @@ from kraftlab.config.environment import load, name_of, prepare, variable_of
 from kraftlab.config.errors import ConfigError
 from kraftlab.config.topic_configs import BROKER_KEYS
 
-ABSENT = Path("/nowhere/server.properties")
 words = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=1, max_size=8)
 
 
@@ -78,21 +77,21 @@ def variables(tmp_path: Path, role: str = "broker", **more: str) -> dict[str, st
 
 
 def test_a_broker_listens_on_every_address_at_the_ports_that_it_advertises(tmp_path: Path) -> None:
-    config = load(variables(tmp_path), ABSENT)
+    config = load(variables(tmp_path), None)
     assert config.advertised_listeners["PEER"] == Endpoint("broker-1", 9094)
     assert {str(endpoint) for endpoint in config.listeners.values()} == {"0.0.0.0:9094", "0.0.0.0:9095", "0.0.0.0:9092"}
 
 
 def test_listeners_that_are_given_stay(tmp_path: Path) -> None:
     given_ones = "PEER://10.0.0.1:9094,GRPC://10.0.0.1:9095"
-    config = load(variables(tmp_path, KAFKA_LISTENERS=given_ones, KAFKA_ADVERTISED_LISTENERS="PEER://broker-1:9094"), ABSENT)
+    config = load(variables(tmp_path, KAFKA_LISTENERS=given_ones, KAFKA_ADVERTISED_LISTENERS="PEER://broker-1:9094"), None)
     assert config.listeners["PEER"] == Endpoint("10.0.0.1", 9094)
 
 
 def test_a_controller_advertises_nothing(tmp_path: Path) -> None:
-    assert load(variables(tmp_path, "controller"), ABSENT).node_id == 3000
+    assert load(variables(tmp_path, "controller"), None).node_id == 3000
     with pytest.raises(ConfigError, match=r"KAFKA_ADVERTISED_LISTENERS is not supported on a controller; give its listeners"):
-        load(variables(tmp_path, "controller", KAFKA_ADVERTISED_LISTENERS="CONTROLLER://c:9093"), ABSENT)
+        load(variables(tmp_path, "controller", KAFKA_ADVERTISED_LISTENERS="CONTROLLER://c:9093"), None)
 
 
 def test_variables_win_over_the_mounted_file(tmp_path: Path) -> None:
@@ -111,8 +110,8 @@ def test_variables_without_effect_are_warnings_and_nothing_else(tmp_path: Path, 
         KAFKA_NUM_NETWORK_THREADS="3",
         KAFKA_X_FILE="/nowhere",
     )
-    config = load(given_ones, ABSENT)
-    prepare(given_ones, config, ABSENT)
+    config = load(given_ones, None)
+    prepare(given_ones, config, None)
     unused, unknown = (record.getMessage() for record in caplog.records if record.levelno == logging.WARNING)
     assert unused.startswith(
         "KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR: transaction.state.log.replication.factor=1 has no effect: "
@@ -124,9 +123,9 @@ def test_variables_without_effect_are_warnings_and_nothing_else(tmp_path: Path, 
 
 def test_a_wrong_value_is_refused_as_in_a_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"the environment: Invalid value x for configuration num\.partitions"):
-        load(variables(tmp_path, KAFKA_NUM_PARTITIONS="x"), ABSENT)
+        load(variables(tmp_path, KAFKA_NUM_PARTITIONS="x"), None)
     with pytest.raises(ConfigError, match=r"process\.roles=broker,controller: expected controller or broker"):
-        load(variables(tmp_path, KAFKA_PROCESS_ROLES="broker,controller"), ABSENT)
+        load(variables(tmp_path, KAFKA_PROCESS_ROLES="broker,controller"), None)
 
 
 def test_a_secret_can_be_in_a_file(tmp_path: Path) -> None:
@@ -134,13 +133,13 @@ def test_a_secret_can_be_in_a_file(tmp_path: Path) -> None:
     file.write_text("alice:alice-secret\n")
     here = {"KAFKA_ADVERTISED_LISTENERS": "PEER://127.0.0.1:9094,GRPC://127.0.0.1:9095"}
     here["KAFKA_LISTENERS"] = here["KAFKA_ADVERTISED_LISTENERS"]
-    config = load(variables(tmp_path, KAFKA_LOG_FILE="/x.log", **here, **{f"{secret}_FILE": str(file)}), ABSENT)
+    config = load(variables(tmp_path, KAFKA_LOG_FILE="/x.log", **here, **{f"{secret}_FILE": str(file)}), None)
     assert config.users.principal("alice", "alice-secret") == "User:alice"
     assert config.log_file == Path("/x.log"), "names of keys come first"
     with pytest.raises(ConfigError, match=rf"{secret}_FILE=/nowhere: the file with .*users cannot be read: No such file"):
-        load(variables(tmp_path, **{f"{secret}_FILE": "/nowhere"}), ABSENT)
+        load(variables(tmp_path, **{f"{secret}_FILE": "/nowhere"}), None)
     with pytest.raises(ConfigError, match=rf"sets listener\.name\.grpc\.users twice, the second time as {secret}_FILE"):
-        load(variables(tmp_path, **{secret: "a:b", f"{secret}_FILE": str(file)}), ABSENT)
+        load(variables(tmp_path, **{secret: "a:b", f"{secret}_FILE": str(file)}), None)
 
 
 # --- formatting ---------------------------------------------------------------------------------------------------------------
@@ -148,7 +147,7 @@ def test_a_secret_can_be_in_a_file(tmp_path: Path) -> None:
 
 def started(tmp_path: Path, role: str = "broker", **more: str) -> None:
     given_ones = variables(tmp_path, role, **more)
-    prepare(given_ones, load(given_ones, ABSENT), ABSENT)
+    prepare(given_ones, load(given_ones, None), None)
 
 
 def test_only_with_a_cluster_id_empty_directories_are_formatted(tmp_path: Path) -> None:
@@ -192,6 +191,6 @@ def test_an_unreadable_directory_is_left_to_the_start(tmp_path: Path, monkeypatc
         raise OSError(5, "Input/output error", str(path))
 
     given_ones = variables(tmp_path)
-    config = load(given_ones, ABSENT)
+    config = load(given_ones, None)
     monkeypatch.setattr(Path, "exists", failing)
     assert environment.format_empty(config, "kraftlab-1", None) == []

@@ -218,18 +218,19 @@ def test_a_node_is_killed_from_outside(kraftlab_cluster):
 
 
 def test_the_examples_of_the_docs_run_see_a_cache_and_a_node_that_ends_by_itself_is_an_error(tmp_path: Path) -> None:
-    kafka, example = re.findall(r"^```python\n(.*?)^```", DOCS.read_text(), re.MULTILINE | re.DOTALL)
+    kafka, example, container = re.findall(r"^```python\n(.*?)^```", DOCS.read_text(), re.MULTILINE | re.DOTALL)
     cached = example.replace("    def get(", "    @functools.cache\n    def get(").replace("range(10)", "range(3)")
     (tmp_path / "test_0_kafka.py").write_text(kafka)
     (tmp_path / "test_1_example.py").write_text(example)
     (tmp_path / "test_2_cached.py").write_text("import functools\n" + cached.replace('"x"', '"y"'))
     (tmp_path / "test_3_ends.py").write_text(ENDS)
+    (tmp_path / "test_4_container.py").write_text(container)
     (tmp_path / "pytest.ini").write_text(
         "[pytest]\nkraftlab_scope = session\nkraftlab_runs = runs\nfilterwarnings = ignore::DeprecationWarning\n"
     )
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "--basetemp", str(tmp_path / "base"), "."]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
-    assert "1 failed, 3 passed, 1 error" in done.stdout, done.stdout + done.stderr
+    assert "1 failed, 4 passed, 1 error" in done.stdout, done.stdout + done.stderr
     assert "linearizable is not valid: key 'y'" in done.stdout
     assert "nodes ended by themselves: controller-3000:" in done.stdout
     (record,) = (tmp_path / "runs" / "tests").glob("*/run.json")

@@ -207,15 +207,19 @@ def test_the_error_that_ends_a_node_is_a_line_of_a_json_log(capsys: pytest.Captu
 
 def test_with_a_file_the_error_stands_in_it_and_on_standard_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with fresh_process():
-        log_lines.begin(config_with(log_file=str(tmp_path / "node.log")))("Error: no disk")
-    assert (tmp_path / "node.log").read_text().endswith("ERROR kraftlab.node: no disk\n")
-    assert capsys.readouterr().err == "Error: no disk\n"
+        end_with = log_lines.begin(config_with(log_file=str(tmp_path / "node.log")))
+        error = raised(KeyError("a bug"))
+        sys.excepthook(type(error), error, error.__traceback__)
+        end_with("Error: no disk")
+    log, said = (tmp_path / "node.log").read_text(), capsys.readouterr().err
+    assert log.endswith("ERROR kraftlab.node: no disk\n") and said.endswith("\nError: no disk\n")
+    assert "  KeyError: 'a bug'\n" in log and "\nKeyError: 'a bug'\n" in said
 
 
 def test_text_on_standard_error_is_the_default(capsys: pytest.CaptureFixture[str]) -> None:
     with fresh_process():
         end_with = log_lines.begin(config_with())
         logging.getLogger("kraftlab.node").info("a line")
-        end_with("Error: no disk")
+        end_with(f"Error: no {FORGED}")
     line, error = capsys.readouterr().err.splitlines()
-    assert line.endswith(" INFO kraftlab.node: a line") and error == "Error: no disk"
+    assert line.endswith(" INFO kraftlab.node: a line") and error.startswith("Error: no orders\\n2026")
