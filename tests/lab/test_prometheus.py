@@ -57,7 +57,7 @@ def test_faults_in_force_are_counted_by_kind(starts_clusters: None, tmp_path: Pa
 
         try:
             assert counts() == {}
-            breaker.carry_out(Order("cut", names=(("broker-0",),)))
+            breaker.carry_out(Order("cut", names=(("broker-0",), ("all",))))
             assert counts() == {"cut": 4}
             breaker.carry_out(Order("kill", names=(("broker-1",),), for_ms=200))
             assert counts() == {"cut": 4, "down": 1}
