@@ -190,7 +190,7 @@ class BrokerNode:
         if self._config.metrics is None:
             return
         common = NodeMetrics("broker", self._config, self._cluster_id, self.driver, self._doors)
-        common.serve(self._config.metrics, lambda: self.publisher.image, [self._metrics.snapshot], self._metrics.ready)
+        common.serve(self._config.metrics, lambda: self.publisher.image, [self._metrics.snapshot], self._metrics.health.readiness)
 
     async def take_part(self, nursery: trio.Nursery, open_door: Callable[[trio.Nursery, AdminService], Awaitable[None]]) -> None:
         """Start the tasks of a broker; `open_door` serves the admin API, before the broker is unfenced. Return when it is
@@ -321,6 +321,7 @@ class BrokerNode:
         return Parts(
             *(self._config, self._cluster_id, self._environment, self._file_system, self._channel, self.publisher, self.driver),
             *(self.replicas, self.configs, self.groups, self.producer_ids, self.returns, self.data_plane, self._doors),
+            self._metrics.health,
         )
 
     async def _create_offsets_topic(self, partitions: int, replicas: int) -> str | None:
@@ -380,6 +381,7 @@ class BrokerNode:
 
     async def leave(self) -> None:
         """Shut down in a controlled way, then write the metadata log to disk."""
+        self._metrics.health.stop()
         if self.is_built and self._config.controlled_shutdown_enable and self.broker_epoch() >= 0:
             self.lifecycle.begin_shutdown()
             await self.lifecycle.stopped.wait()

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kraftlab.metrics.exposition import Exposition
-from kraftlab.metrics.pages import Readiness, Write
-from kraftlab.node.metrics import faults_of, readiness, write_disk_bytes
+from kraftlab.metrics.pages import Write
+from kraftlab.node.health import NodeHealth
+from kraftlab.node.metrics import write_disk_bytes
 from kraftlab.quorum.driver.raft_driver import RaftDriver
 
 from .control.lifecycle import BrokerState, Lifecycle
@@ -32,27 +33,28 @@ class PartsWithNumbers(NamedTuple):
 
 
 class BrokerMetrics:
-    """The source of one broker. It has few numbers until the broker's parts are built and given to it."""
+    """The source of one broker, and its health: an unfenced broker with loaded logs is ready.
+
+    It has few numbers until the broker's parts are built and given to it.
+    """
 
     def __init__(self, node_id: int, driver: RaftDriver, publisher: MetadataPublisher) -> None:
         self._node_id = node_id
         self._driver = driver
         self._publisher = publisher
+        self.health = NodeHealth(driver, lambda: publisher.offset, self._faults)
         self.parts: PartsWithNumbers | None = None
 
-    def ready(self) -> Readiness:
-        """Return True for an unfenced broker with loaded logs."""
-        return readiness(self._driver, self._publisher.offset, self._faults())
-
     def _faults(self) -> Iterator[str]:
-        yield from faults_of(self._driver, self._publisher.offset)
         state = self._state()
         if state in (BrokerState.NOT_RUNNING, BrokerState.STARTING, BrokerState.RECOVERY):
             yield f"the broker is starting: {state.value}"
         elif state is not BrokerState.RUNNING:
             yield f"the broker is stopping: {state.value}"
         me = self._publisher.image.cluster.brokers.get(self._node_id)
-        if me is not None and me.fenced:
+        if me is None:
+            yield "the broker is not registered"
+        elif me.fenced:
             yield "the controller has fenced this broker"
 
     def _state(self) -> BrokerState:

@@ -145,6 +145,7 @@ class ControllerNode:
             self._standing,
         )
         self.controller.attach(self.driver)
+        self._metrics = ControllerMetrics(self.controller, self.driver)
         digests = MetadataDigests(
             config.node_id,
             str(config.metadata_log_dir),
@@ -181,7 +182,8 @@ class ControllerNode:
             await self.take_part(nursery)
             nursery.start_soon(self._mark_elections)
             nursery.start_soon(self._doors.run)
-            await nursery.start(self._doors.admin_server(self.service.dispatch, self.service.accept).serve)
+            service = self.service
+            await nursery.start(self._doors.admin_server(service.dispatch, self._metrics.health.present, service.accept).serve)
             if config.kafka is not None:
                 await self._serve_kafka(nursery, config.kafka)
             tame_interpreter()
@@ -189,6 +191,7 @@ class ControllerNode:
             logger.info("controller %d ready: quorum on %s, admin API on %s%s", config.node_id, config.peer, config.grpc, kafka)
             nursery.start_soon(serve_ready)
             await ends.wait()
+            self._metrics.health.stop()
             self.controller.queue.close()
             await self.driver.stop()
             nursery.cancel_scope.cancel()
@@ -199,13 +202,12 @@ class ControllerNode:
     def _serve_metrics(self) -> None:
         if self._config.metrics is None:
             return
-        of_controller = ControllerMetrics(self.controller, self.driver)
         common = NodeMetrics("controller", self._config, self.controller.settings.cluster_id, self.driver, self._doors)
         common.serve(
             self._config.metrics,
             lambda: self.controller.committed.image,
-            [of_controller.snapshot],
-            of_controller.ready,
+            [self._metrics.snapshot],
+            self._metrics.health.readiness,
         )
 
     async def _serve_kafka(self, nursery: trio.Nursery, at: Endpoint) -> None:

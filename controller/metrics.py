@@ -15,9 +15,10 @@ from kraftlab.metadata.eligible_leaders import min_insync_replicas, partition_mi
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.records import NO_LEADER
 from kraftlab.metrics.exposition import Exposition
-from kraftlab.metrics.pages import Readiness, Write
+from kraftlab.metrics.pages import Write
 from kraftlab.metrics.recent import RecentValues
-from kraftlab.node.metrics import faults_of, readiness, write_disk_bytes
+from kraftlab.node.health import NodeHealth
+from kraftlab.node.metrics import write_disk_bytes
 from kraftlab.quorum.driver.raft_driver import RaftDriver
 
 from .engine.quorum_controller import ControllerStatistics, QuorumController
@@ -39,21 +40,17 @@ class PartitionCounts(NamedTuple):
 
 
 class ControllerMetrics:
-    """The source of one controller."""
+    """The source of one controller, and its health: an active leader is ready, and a follower with the committed state."""
 
     def __init__(self, controller: QuorumController, driver: RaftDriver) -> None:
         self._controller = controller
         self._driver = driver
+        self.health = NodeHealth(driver, lambda: controller.applied_offset, self._faults)
         self._counted = MetadataImage(), PartitionCounts()
         """The last image that was counted, and its numbers."""
 
-    def ready(self) -> Readiness:
-        """Return True for a leader that is active, and for a follower with the committed state."""
-        return readiness(self._driver, self._controller.applied_offset, self._faults())
-
     def _faults(self) -> Iterator[str]:
         controller = self._controller
-        yield from faults_of(self._driver, controller.applied_offset)
         if controller.failure is not None:
             yield f"the controller is stopping: {controller.failure}"
         elif not controller.is_loaded:

@@ -29,6 +29,7 @@ from kraftlab.config.models import (
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metrics.answers import CONNECTIONS_MAX, Page
 from kraftlab.metrics.server import MetricsServer
+from kraftlab.rpc.health import Health
 from kraftlab.rpc.server import MAX_CONNECTIONS as CALLERS_MAX
 from kraftlab.rpc.server import Accept, AdminServer, Dispatch
 from kraftlab.wire.half_open import TOTAL_MAX as HALF_OPEN_MAX
@@ -92,10 +93,10 @@ class Doors:
         """Return the network between nodes, of a node with that listener for the others."""
         return TCP if self._tls is None else self._tls.network(listener)
 
-    def admin_server(self, dispatch: Dispatch, accept: Accept | None = None) -> AdminServer:
-        """Return the server of the admin API."""
+    def admin_server(self, dispatch: Dispatch, health: Callable[[], Health], accept: Accept | None = None) -> AdminServer:
+        """Return the server of the admin API, which tells the node's health too."""
         at, tls = self._config.grpc, None if self._tls is None else self._tls.grpc()
-        return AdminServer(dispatch, at.host, at.port, accept=accept, login=self._grpc_login(), tls=tls)
+        return AdminServer(dispatch, at.host, at.port, accept=accept, login=self._grpc_login(), tls=tls, health=health)
 
     def _grpc_login(self) -> Login:
         return self._login(GRPC_LISTENER, self._config.users)

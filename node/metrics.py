@@ -6,7 +6,7 @@ import asyncio
 import base64
 import binascii
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from kraftlab.access.authorizer import Authorizer, Rights
 from kraftlab.access.logins import TOKEN_HEADER, Login
@@ -33,10 +33,6 @@ from kraftlab.quorum.storage.snapshot_store import SnapshotInfo
 
 from .doors import Doors
 
-DISK_SILENT_S = 5.0
-"""A node is not ready if a flush of its metadata log takes longer."""
-BEHIND_MAX = 1000
-"""A node that has applied fewer records than are committed by more than this is not ready."""
 LEADER = "leader"
 RAFT, CHANNEL = "kafka_server_raftmetrics", "kafka_server_raftchannelmetrics"
 IDLE = (
@@ -205,34 +201,6 @@ def write_disk_bytes(page: Exposition, server: str) -> None:
     """Write the bytes that the process has had read from and written to disks. `server`: kafkaserver or controllerserver."""
     for name, count in process.disk_bytes().items():
         page.add(f"kafka_server_{server}_linux_disk_{name.replace('bytes', '')}bytes", count)
-
-
-def faults_of(driver: RaftDriver, applied_offset: int) -> Iterator[str]:
-    """Yield the reasons why a node that takes part in the quorum is not ready."""
-    if not driver.is_running:
-        yield "the metadata log is being opened"
-        return
-    statistics = driver.statistics()
-    core = statistics.core
-    if core.state not in (LEADER, "follower"):
-        yield f"no leader of the quorum is known; this node is {core.state}"
-    if core.is_repairing:
-        yield "the metadata log is being repaired"
-    behind = core.high_watermark - applied_offset
-    if core.high_watermark < 0 or behind > BEHIND_MAX:
-        yield f"{max(behind, 0)} committed records are not applied yet"
-    if statistics.disk_busy_s > DISK_SILENT_S:
-        yield f"the disk of the metadata log has not answered for {statistics.disk_busy_s:.0f} s"
-
-
-def readiness(driver: RaftDriver, applied_offset: int, faults: Iterable[str]) -> Readiness:
-    """Return what /readyz says: true without faults, and the node's place in the quorum."""
-    missing = list(faults)
-    facts: dict[str, object] = {"offset": applied_offset, "missing": missing}
-    if driver.is_running:
-        core = driver.statistics().core
-        facts |= {"state": core.state, "epoch": core.epoch, "leader": core.leader_id, "high_watermark": core.high_watermark}
-    return not missing, facts
 
 
 def _camel_case(feature: str) -> str:

@@ -9,7 +9,7 @@ loop that commits. A call without its client continues, and nobody waits for its
 grpc is imported on that thread when serving begins, because importing takes longer than electing a leader. `dispatch` should
 answer faults in the body; its exceptions become error code -1 there and a traceback in the log. When `serve` is cancelled, calls
 without an answer end with the gRPC status UNAVAILABLE. gRPC silently closes a connection that does not speak HTTP/2. The caller
-is determined once for a unary call or a stream (`caller.py`).
+is determined once for a unary call or a stream (`caller.py`), and nothing but Check of the health service is answered before.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import os
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import trio
@@ -43,7 +43,11 @@ from .caller import Caller, caller_of, host_of
 from .calls import fault
 from .element_count import ELEMENTS_MAX, has_too_many_elements
 from .errands import Errands
+from .health import OUT_OF_ORDER, Health, HealthService, Tell
+from .health import SERVICE as HEALTH_SERVICE
 from .methods import METHODS, SERVICE, STREAM_METHOD, Method
+from .reflection import SERVICES as REFLECTION_SERVICES
+from .reflection import answers as reflection_answers
 from .versions import refusal
 
 if TYPE_CHECKING:
@@ -57,7 +61,7 @@ logger = logging.getLogger("kraftlab.rpc")
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 MAX_CONCURRENT_CALLS = 4096
 MAX_STREAMS = 128
-"""Maximum of simultaneous streams, which are part of the calls above."""
+"""Maximum of simultaneous streams, those of health and reflection among them, which are part of the calls above."""
 STOP_GRACE_S = 0.2
 MIN_PING_INTERVAL_MS = 500
 """Minimum between pings of clients, which ping during a call to distinguish a node that hangs from a slow one."""
@@ -67,6 +71,7 @@ MAX_CONNECTIONS = 1024
 """Maximum of connections, those in their handshake among them: each takes a file descriptor, which storage needs too."""
 
 MALFORMED = "INTERNAL", "malformed request, or one with millions of entries; send several smaller ones, of this service"
+UNKNOWN_NAME = f'no such service; "" is the node, {SERVICE} its readiness'
 STOPPING = "UNAVAILABLE", "this node is stopping; ask another one"
 """gRPC status and message of a call that ends without an answer."""
 
@@ -114,7 +119,7 @@ class AdminServer:
     """Serves `dispatch` on host:port. Use: `port = await nursery.start(server.serve)`; cancel the scope to stop.
 
     `accept`, if given, is called first: a call that it takes costs no task and no pass of the event loop. `login` finds out who
-    calls; without one everybody is ANONYMOUS. With `tls` the listener speaks TLS.
+    calls; without one everybody is ANONYMOUS. With `tls` the listener speaks TLS. `health` is asked on the event loop.
     """
 
     def __init__(
@@ -126,7 +131,9 @@ class AdminServer:
         accept: Accept | None = None,
         login: Login | None = None,
         tls: GrpcTls | None = None,
+        health: Callable[[], Health] = lambda: Health(is_serving=True, is_ready=True),
     ) -> None:
+        self._health = health
         self._login = UserLogin(Users({})) if login is None else login
         self._tls = tls
         self._accept: Accept = accept or (lambda call, answer: functools.partial(dispatch, call))
@@ -146,7 +153,7 @@ class AdminServer:
 
     async def serve(self, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled; report the port once calls are accepted. ListenError if the port is not available."""
-        grpc_server = _GrpcServer(self.begin, self._login, self._tls, self._host, self._port)
+        grpc_server = _GrpcServer(self.begin, self._present_health, self._login, self._tls, self._host, self._port)
         try:
             async with trio.open_nursery() as threads:
                 try:
@@ -205,6 +212,13 @@ class AdminServer:
             self._in_flight -= 1
             settle(response)
 
+    def _present_health(self) -> Health:
+        try:
+            return self._health()
+        except Exception:
+            self._lines.exception("the health of this node cannot be told")
+            return OUT_OF_ORDER
+
     async def _run(self, method: Method, later: Later, settle: Settle) -> None:
         response: Message | None = None
         try:
@@ -223,12 +237,21 @@ class AdminServer:
 
 
 class _GrpcServer:
-    """The asyncio side: gRPC's server on its own loop. `begin` is called on trio's loop, where this is made."""
+    """The asyncio side: gRPC's server on its own loop. `begin` and `present_health` are called on trio's loop, where this is
+    made.
+    """
 
     def __init__(
-        self, begin: Callable[[Caller, Sequence[Begin]], None], login: Login, tls: GrpcTls | None, host: str, port: int
+        self,
+        begin: Callable[[Caller, Sequence[Begin]], None],
+        present_health: Callable[[], Health],
+        login: Login,
+        tls: GrpcTls | None,
+        host: str,
+        port: int,
     ) -> None:
         self._begin = begin
+        self._present_health = present_health
         self._login = login
         self._audit = AuditLog()
         self._tls = tls
@@ -238,6 +261,7 @@ class _GrpcServer:
         self._lines = LimitedLog(logger, time.monotonic)
         self._calls = Errands(trio.lowlevel.current_trio_token().run_sync_soon)
         self._answers: Errands
+        self._health: HealthService
         self._stopped: asyncio.Event
         self._is_serving = False
 
@@ -260,12 +284,14 @@ class _GrpcServer:
     async def _serve(self, task_status: trio.TaskStatus[int]) -> None:
         self._answers = Errands(asyncio.get_running_loop().call_soon_threadsafe)
         self._stopped = asyncio.Event()
+        self._health = HealthService(self._ask_health)
         server, port = self._build()
         await server.start()
         try:
             if trio.from_thread.run_sync(self._started, port, task_status):
                 await self._stopped.wait()
         finally:
+            self._health.stop()
             await server.stop(STOP_GRACE_S)
 
     def _started(self, port: int, task_status: trio.TaskStatus[int]) -> bool:
@@ -293,17 +319,33 @@ class _GrpcServer:
             ),
             maximum_concurrent_rpcs=MAX_CONCURRENT_CALLS,
         )
-        handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+        for service, handlers in self._handlers().items():
+            server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+        return server, _listen(server, self._host, self._port, None if self._tls is None else _credentials(self._tls))
+
+    def _handlers(self) -> dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]]:
+        """Return the methods of each service. All take bytes: gRPC logs a traceback for bytes that it cannot decode."""
+        import grpc
+
+        admin = {
             method.api: grpc.unary_unary_rpc_method_handler(
                 functools.partial(self._unary, method), response_serializer=method.response.SerializeToString
             )
             for method in METHODS.values()
         }
-        handlers[STREAM_METHOD] = grpc.stream_stream_rpc_method_handler(
+        stream = grpc.stream_stream_rpc_method_handler(
             self._stream, response_serializer=admin_pb2.CallResponses.SerializeToString
         )
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-        return server, _listen(server, self._host, self._port, None if self._tls is None else _credentials(self._tls))
+        health = {
+            "Check": grpc.unary_unary_rpc_method_handler(self._check, response_serializer=_encoded),
+            "Watch": grpc.unary_stream_rpc_method_handler(self._watch, response_serializer=_encoded),
+        }
+        reflect = grpc.stream_stream_rpc_method_handler(self._reflect, response_serializer=_encoded)
+        return {
+            SERVICE: {**admin, STREAM_METHOD: stream},
+            HEALTH_SERVICE: health,
+            **{name: {"ServerReflectionInfo": reflect} for name in REFLECTION_SERVICES},
+        }
 
     async def _unary(self, method: Method, data: bytes, context: Context) -> Message:
         caller = await self._caller(context)
@@ -323,28 +365,80 @@ class _GrpcServer:
 
     async def _stream(self, requests: AsyncIterator[bytes], context: Context) -> AsyncIterator[admin_pb2.CallResponses]:
         caller = await self._caller(context)
-        if self._streams >= MAX_STREAMS:
-            too_many = f"{MAX_STREAMS} streams are open at this node already; close one, or make unary calls"
-            await _abort(context, "RESOURCE_EXHAUSTED", too_many)
 
         def hand_over(calls: Sequence[Begin]) -> None:
             self._calls.put(functools.partial(self._begin, caller, calls))
 
         stream = ServedStream(hand_over, self._answer)
-        self._streams += 1
-        reader = asyncio.create_task(stream.read(functools.partial(self._read, admin_pb2.CallRequests), requests))
-        try:
-            async for message in stream.responses():
-                yield message
-        finally:
-            self._streams -= 1
-            reader.cancel()
-            with suppress(asyncio.CancelledError):
-                await reader
+        async with self._counted(context):
+            reader = asyncio.create_task(stream.read(functools.partial(self._read, admin_pb2.CallRequests), requests))
+            try:
+                async for message in stream.responses():
+                    yield message
+            finally:
+                reader.cancel()
+                with suppress(asyncio.CancelledError):
+                    await reader
         if stream.is_garbled:
             await _abort(context, *MALFORMED)
         if stream.is_stopping:
             await _abort(context, *STOPPING)
+
+    async def _check(self, data: bytes, context: Context) -> Message:
+        """Answer Check of the health service: before login, so that a probe needs no secret."""
+        status: Message | None = await self._health.check(await self._name_in(data, context))
+        if status is None:
+            await _abort(context, "NOT_FOUND", UNKNOWN_NAME)
+        return status
+
+    async def _watch(self, data: bytes, context: Context) -> AsyncIterator[Message]:
+        await self._caller(context)
+        name = await self._name_in(data, context)
+        async with self._counted(context):
+            async for status in self._health.watch(name):
+                yield status
+
+    async def _name_in(self, data: bytes, context: Context) -> str:
+        """Return the name that a request of the health service asks for."""
+        from grpc_health.v1.health_pb2 import HealthCheckRequest
+
+        request = self._read(HealthCheckRequest, data)
+        if request is None:
+            await _abort(context, *MALFORMED)
+        name: str = request.service
+        return name
+
+    def _ask_health(self, tell: Tell) -> None:
+        def ask() -> None:
+            self._answers.put(functools.partial(tell, self._present_health()))
+
+        self._calls.put(ask)
+
+    async def _reflect(self, requests: AsyncIterator[bytes], context: Context) -> AsyncIterator[Message]:
+        await self._caller(context)
+
+        async def decoded(kind: type[Message]) -> AsyncIterator[Message]:
+            async for data in requests:
+                request: Message | None = self._read(kind, data)
+                if request is None:
+                    await _abort(context, *MALFORMED)
+                yield request
+
+        async with self._counted(context):
+            async for answer in reflection_answers(decoded):
+                yield answer
+
+    @asynccontextmanager
+    async def _counted(self, context: Context) -> AsyncIterator[None]:
+        """Count a stream. One too many is refused."""
+        if self._streams >= MAX_STREAMS:
+            too_many = f"{MAX_STREAMS} streams are open at this node already; close one, or make unary calls"
+            await _abort(context, "RESOURCE_EXHAUSTED", too_many)
+        self._streams += 1
+        try:
+            yield
+        finally:
+            self._streams -= 1
 
     async def _caller(self, context: Context) -> Caller:
         try:
@@ -367,6 +461,10 @@ class _GrpcServer:
         except DecodeError:
             self._lines.warning("refused a call: %d bytes that are not a valid %s", len(data), name)
             return None
+
+
+def _encoded(message: Message) -> bytes:
+    return message.SerializeToString()
 
 
 def _set(answer: asyncio.Future[Message | None], response: Message | None) -> None:

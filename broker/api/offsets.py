@@ -29,6 +29,7 @@ from ..replication.readers import epoch_error
 from ..replication.replica_errors import ReplicaError, code_of
 
 _BEFORE_THE_END = (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
+"""Places that a leader knows without reading its log."""
 
 
 class Offsets:
@@ -52,7 +53,10 @@ class Offsets:
                 raise ReplicaError(ErrorCode.LEADER_NOT_AVAILABLE, "the new leader does not know yet which records are committed")
             if wanted.timestamp_ms == LATEST:
                 return ListedOffset(wanted.topic_id, wanted.partition, 0, None, -1, log.high_watermark, log.latest_epoch)
-            found = await self._replicas.disks.run(log.log_dir, find_offset, log, wanted.timestamp_ms)
+            if wanted.timestamp_ms in _BEFORE_THE_END:
+                found = find_offset(log, wanted.timestamp_ms)
+            else:
+                found = await self._replicas.disks.run(log.log_dir, find_offset, log, wanted.timestamp_ms)
         except ValueError as error:
             return ListedOffset(wanted.topic_id, wanted.partition, ErrorCode.UNSUPPORTED_VERSION, str(error))
         except (ReplicaError, LogError) as error:

@@ -19,6 +19,7 @@ from kraftlab.config.models import BrokerConfig
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.peer_rpc import ForwardingBroker
 from kraftlab.node.doors import Doors
+from kraftlab.node.health import NodeHealth
 from kraftlab.node.metadata_digests import MetadataDigests
 from kraftlab.node.snapshots import SnapshotCalls
 from kraftlab.node.time_travel import TimeTravel
@@ -75,6 +76,7 @@ class Parts(NamedTuple):
     returns: DirectoryReturns
     data_plane: DataPlane
     doors: Doors
+    health: NodeHealth
 
 
 def handlers(parts: Parts) -> Mapping[str, LocalCall]:
@@ -126,7 +128,7 @@ def offsets_topic(parts: Parts, service: AdminService) -> CreateTopic:
 async def serve(nursery: trio.Nursery, parts: Parts, service: AdminService, in_thread: InThread) -> None:
     """Serve gRPC, and Kafka clients if the broker has a listener for them. ListenError."""
     kafka = parts.config.kafka
-    await nursery.start(parts.doors.admin_server(service.dispatch).serve)
+    await nursery.start(parts.doors.admin_server(service.dispatch, parts.health.present).serve)
     if kafka is not None:
         for name in KAFKA_MODULES:
             await in_thread(None, importlib.import_module, name)

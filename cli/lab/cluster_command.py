@@ -18,10 +18,10 @@ from ..output import Output, WrongUse, json_option
 from . import break_commands
 
 CONTACTS_TIMEOUT_MS = 2000
-HEALTH_TIMEOUT_MS = 5000
-"""Time limit of each call about the cluster's health."""
+HEALTH_TIMEOUT_MS, LAST_LOOK_MS = 5000, 2000
+"""Time limit of each call about the cluster's health, and the least of it when the time to wait is almost over."""
 POLL_S = 0.5
-WAIT_S_MAX = 86_400
+WAIT_S, WAIT_S_MAX = 60, 86_400
 
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient
@@ -109,24 +109,27 @@ def _a_number(context: click.Context, parameter: click.Parameter, value: float) 
     epilog="""\b
 Examples:
   kraftlab cluster health
-  kraftlab cluster health --wait 30 && run-my-tests
-  kraftlab cluster health --json | jq .findings""",
+  kraftlab cluster health --wait && run-my-tests
+  kraftlab cluster health --wait 300 --json | jq .findings
+  kraftlab cluster health --json | jq .healthy""",
 )
 @click.option(
     "--wait",
     "wait_s",
     type=click.FloatRange(min=0, max=WAIT_S_MAX),
     callback=_a_number,
+    is_flag=False,
+    flag_value=WAIT_S,
     default=0,
-    metavar="SECONDS",
-    help="Time to wait until nothing is wrong.",
+    metavar="[SECONDS]",
+    help=f"Wait until nothing is wrong, at most so long; {WAIT_S} without a number.",
 )
 @endpoint_options
 @json_option
 def health(wait_s: float, as_json: bool) -> int:
     """Show what is wrong with a cluster, and the next step: brokers, log directories, leaders and replicas.
 
-    Exit code 0: nothing is wrong; running reassignments are fine. 1: something is.
+    Exit code 0: nothing is wrong; running reassignments are fine. 1: something is, or the cluster does not answer.
     """
     from kraftlab.client import ClusterUnreachable
     from kraftlab.client.health import look
@@ -138,7 +141,8 @@ def health(wait_s: float, as_json: bool) -> int:
     while True:
         try:
             with connect() as client:
-                found = look(client, HEALTH_TIMEOUT_MS)
+                left_ms = int((deadline - time.monotonic()) * 1000)
+                found = look(client, min(max(left_ms, LAST_LOOK_MS), HEALTH_TIMEOUT_MS) if wait_s else HEALTH_TIMEOUT_MS)
         except (ApiError, ClusterUnreachable):
             if time.monotonic() >= deadline:
                 raise

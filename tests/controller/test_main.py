@@ -6,12 +6,17 @@ import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
+import grpc
 import pytest
 import trio
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.common.uuids import random_uuid
@@ -24,9 +29,12 @@ from kraftlab.controller.configs.mutation_quota import quota_of
 from kraftlab.controller.engine.background import background_tasks
 from kraftlab.controller.main import ControllerNode
 from kraftlab.node.replica import driver_config
+from kraftlab.rpc.methods import SERVICE
 from kraftlab.rpc.server import Call
 
 from ..helpers.waiting import eventually
+
+SERVING, NOT_SERVING = HealthCheckResponse.SERVING, HealthCheckResponse.NOT_SERVING
 
 
 def configuration(directory: Path, peer: int, grpc: int, **settings: str) -> ControllerConfig:
@@ -182,6 +190,34 @@ async def test_a_controller_without_a_handler_does_not_start(tmp_path: Path, mon
     monkeypatch.delitem(main.HANDLERS, "ElectLeaders")
     with pytest.raises(LookupError, match="the controller has no handler of ElectLeaders"):
         node_with(tmp_path)
+
+
+async def test_health_is_the_same_by_grpc_and_http_and_ends_before_the_node(tmp_path: Path, new_port: Callable[[], int]) -> None:
+    peer, at_grpc, at_metrics = new_port(), new_port(), new_port()
+    listeners = f"CONTROLLER://127.0.0.1:{peer},GRPC://127.0.0.1:{at_grpc},METRICS://127.0.0.1:{at_metrics}"
+    config = configuration(tmp_path / "metadata", peer, at_grpc, listeners=listeners)
+    meta_properties.write(config.metadata_log_dir, MetaProperties("one-cluster", 3000, random_uuid()))
+
+    def said() -> tuple[bool, bool]:
+        """Return readiness by gRPC and by HTTP."""
+        asked = HealthCheckRequest(service=SERVICE)
+        status = HealthStub(channel).Check(asked, timeout=10, wait_for_ready=True).status
+        with suppress(HTTPError), urlopen(f"http://127.0.0.1:{at_metrics}/readyz", timeout=10) as page:
+            return status == SERVING, page.status == 200
+        return status == SERVING, False
+
+    with grpc.insecure_channel(f"127.0.0.1:{at_grpc}") as channel:
+        watched = HealthStub(channel).Watch(HealthCheckRequest(), timeout=20, wait_for_ready=True)
+        async with running(config) as node:
+            await eventually(lambda: node.controller.is_active)
+            assert (await trio.to_thread.run_sync(next, watched)).status == SERVING
+            assert await trio.to_thread.run_sync(said) == (True, True)
+            statistics = node.driver.statistics
+            with pytest.MonkeyPatch.context() as changes:
+                changes.setattr(node.driver, "statistics", lambda: statistics()._replace(disk_busy_s=60.0))
+                while await trio.to_thread.run_sync(said) != (False, False):
+                    pass
+        assert [each.status for each in await trio.to_thread.run_sync(list, watched)] == [NOT_SERVING]
 
 
 async def test_threads_can_read_the_clock(config: ControllerConfig) -> None:
