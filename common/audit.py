@@ -7,13 +7,20 @@ only claims, such as the user of a failed login, is not written.
 from __future__ import annotations
 
 import logging
+import threading
 import time
+from collections import Counter
 
 from .line_limit import LimitedLog
 
 logger = logging.getLogger("kraftlab.audit")
 
 NAME_CHARACTERS_MAX = 200
+PEERS = "of peers"
+"""Name of the listener for other nodes, which has another one by role."""
+
+_failed_logins: Counter[str] = Counter()
+_counting = threading.Lock()
 
 
 class AuditLog:
@@ -28,7 +35,14 @@ class AuditLog:
 
     def login_failed(self, listener: str, source: str, reason: str) -> None:
         """Note that somebody at that address has not proven an identity."""
+        with _counting:
+            _failed_logins[listener] += 1
         self._lines.warning("login failed: listener %s, %s: %s", listener, source, reason)
+
+
+def failed_logins(listener: str) -> int:
+    """Return the number of failed logins at that listener of this process."""
+    return _failed_logins[listener]
 
 
 def changed(principal: str, host: str, call: str, names: str, offset: int) -> None:

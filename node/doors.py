@@ -19,6 +19,7 @@ from kraftlab.common.endpoint import Endpoint
 from kraftlab.config.models import GRPC_LISTENER, KAFKA_LISTENER, METRICS_LISTENER, NodeConfig
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metrics.answers import Page
+from kraftlab.metrics.pages import Source
 from kraftlab.metrics.server import MetricsServer
 from kraftlab.rpc.server import Accept, AdminServer, Dispatch
 from kraftlab.wire.network import TCP, Network
@@ -37,6 +38,10 @@ class Doors:
 
     def __init__(self, config: NodeConfig, image: Callable[[], MetadataImage]) -> None:
         self._config = config
+        self.connections: dict[str, Callable[[], Mapping[str, int]]] = {}
+        """Statistics of the open listeners that count their `connections`."""
+        self.sources: list[Source] = []
+        """Metrics of open listeners."""
         credentials = Credentials(image)
         self._logins: dict[str, Logins] = {}
         for name in config.listeners:

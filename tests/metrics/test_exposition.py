@@ -22,7 +22,7 @@ def test_any_label_and_value_is_read_as_it_was_written(label: str, value: float)
     [family] = read(page.text())
     [sample] = family.samples
     assert sample.labels == {"topic": label.encode("utf-8", "replace").decode(), "partition": "0"}
-    assert sample.value == float(value) or (math.isnan(sample.value) and math.isnan(value))
+    assert float(sample.value) == float(value) or (math.isnan(sample.value) and math.isnan(value))
 
 
 def test_families_stand_once_with_type_and_meaning_whatever_the_order_of_their_samples() -> None:
