@@ -70,6 +70,7 @@ from .replication.fetch_service import FetchService
 from .replication.fetcher import Fetchers
 from .upkeep.cleaner import Cleaner
 from .upkeep.directory_returns import DirectoryReturns
+from .upkeep.disk_space import DiskSpace
 from .upkeep.flushing import Flusher
 from .upkeep.move_reports import MoveReports
 from .upkeep.producer_expiry import ProducerExpiry
@@ -156,7 +157,7 @@ class BrokerNode:
         self.driver = RaftDriver(driver_config(config, directory), self.publisher, file_system, environment)
         self._channel: ControllerChannel | None = None
         self._topic_creator: CreateTopic | None = None
-        self._metrics = BrokerMetrics(config.node_id, self.driver, self.publisher)
+        self._metrics = BrokerMetrics(config.node_id, self.driver, self.publisher, config.metrics_partitions)
         self.is_built = False
 
     async def run(self) -> None:
@@ -219,6 +220,7 @@ class BrokerNode:
             await nursery.start(start)
         peer_server = PeerServer(self.driver.identity, self.data_plane.handlers(), network, self._is_member)
         await nursery.start(peer_server.serve, config.peer.host, config.peer.port)
+        self._doors.connections[PEER_LISTENER] = peer_server.statistics
         tasks = (
             self.publisher.run,
             self._live,
@@ -238,6 +240,8 @@ class BrokerNode:
         )
         for task in tasks:
             nursery.start_soon(task)
+        if config.metrics is not None:
+            nursery.start_soon(self._space.run)
         await open_door(nursery, await self._admin_service())
         await self._first_published.wait()
         self.lifecycle.ready()
@@ -293,7 +297,8 @@ class BrokerNode:
         self.data_plane = DataPlane(self.replicas, fetches, config.access)
         self._cordon()
         self.move_reports = MoveReports(channel, self.replicas, self.broker_epoch)
-        self._metrics.parts = PartsWithNumbers(self.lifecycle)
+        self._space = DiskSpace(self.logs, self.disks)
+        self._metrics.built(PartsWithNumbers(self.lifecycle, self.replicas, self.groups, self.move_reports, self._space))
         self.is_built = True
 
     def broker_epoch(self) -> int:

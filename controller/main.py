@@ -26,7 +26,7 @@ from kraftlab.common.peer_name import PeerName
 from kraftlab.common.uuids import Uuid, to_text
 from kraftlab.config import bootstrap_levels, bootstrap_scram, meta_properties
 from kraftlab.config.meta_properties import MetaProperties
-from kraftlab.config.models import CONTROLLER_LISTENER, ControllerConfig
+from kraftlab.config.models import CONTROLLER_LISTENER, KAFKA_LISTENER, ControllerConfig
 from kraftlab.config.topic_configs import BROKER_KEYS
 from kraftlab.metadata.features import supported_features
 from kraftlab.metadata.image import ClusterImage
@@ -232,7 +232,10 @@ class ControllerNode:
         node_id, cluster_id = self._config.node_id, self.controller.settings.cluster_id
         calls = ClusterCalls(node_id, cluster_id, CONTROLLERS, cluster, self.service.rights, active_controller)
         door = Door(self.service.dispatch, published, {"DescribeCluster": calls.describe}, CONTROLLERS_OFFERS)
-        await nursery.start(KafkaListener(door, at.host, at.port, setting, self._doors.kafka_entrance()).serve)
+        listener = KafkaListener(door, at.host, at.port, setting, self._doors.kafka_entrance())
+        await nursery.start(listener.serve)
+        self._doors.connections[KAFKA_LISTENER] = listener.statistics
+        self._doors.sources.append(door.figures.snapshot)
 
     async def take_part(self, nursery: trio.Nursery) -> None:
         """Join the quorum: start the driver and the port for peers, and return once that port answers. ListenError, and
@@ -245,6 +248,7 @@ class ControllerNode:
         handlers = merged_handlers(self.driver.handlers(), self.service.peer_handlers())
         peer_server = PeerServer(self.driver.identity, handlers, self._network, self._is_member)
         await nursery.start(peer_server.serve, config.peer.host, config.peer.port)
+        self._doors.connections[CONTROLLER_LISTENER] = peer_server.statistics
         nursery.start_soon(self._register, nursery)
 
     def _is_member(self, peer: PeerName) -> bool:

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from kraftlab.access.authorizer import Authorizer, Rights
 from kraftlab.access.logins import TOKEN_HEADER, Login
 from kraftlab.access.users import PASSWORD_HEADER, USER_HEADER, AuthenticationFailed
-from kraftlab.common.audit import AuditLog
+from kraftlab.common.audit import PEERS, AuditLog, failed_logins
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ApiError
 from kraftlab.common.version import VERSION
-from kraftlab.config.models import NodeConfig
+from kraftlab.config.models import CONTROLLER_LISTENER, PEER_LISTENER, NodeConfig
 from kraftlab.metadata.acls import Operation
 from kraftlab.metadata.features import METADATA_VERSION
 from kraftlab.metadata.image import MetadataImage
@@ -41,6 +41,8 @@ IDLE = (
     "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
 )
 """Kafka's gauges of idle threads: a node has one event loop."""
+CONNECTIONS = "kafka_server_socket_server_metrics_connection_count"
+PEER_LISTENERS = (CONTROLLER_LISTENER, PEER_LISTENER)
 BASIC = 'Basic realm="kraftlab"'
 
 
@@ -117,6 +119,8 @@ class NodeMetrics:
     def _snapshot(self, image: MetadataImage) -> Write:
         driver, now_s = self._driver, time.monotonic()
         expiries = self._doors.certificate_expiries_s()
+        connections = {name: statistics()["connections"] for name, statistics in self._doors.connections.items()}
+        of_doors = [take() for take in self._doors.sources]
         idle = self._idle.read(self._loop.idle_s, now_s)
         statistics = driver.statistics() if driver.is_running else None
         observers = driver.describe().observers if statistics is not None else []
@@ -134,6 +138,13 @@ class NodeMetrics:
                 page.add(name, idle)
             for listener, at_s in expiries.items():
                 page.add("kraftlab_certificate_expiry_timestamp_seconds", at_s, listener=listener)
+            for listener in self._config.listeners:
+                failed = failed_logins(PEERS if listener in PEER_LISTENERS else listener)
+                page.add("kraftlab_login_failures_total", failed, listener=listener)
+            for listener, count in connections.items():
+                page.add(CONNECTIONS, count, listener=listener, networkProcessor=0)
+            for write_door in of_doors:
+                write_door(page)
             self._write_metadata(page, image, snapshots)
             if statistics is not None:
                 self._write_quorum(page, statistics, rate, voters, len(observers), now_s)
