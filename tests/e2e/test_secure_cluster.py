@@ -70,6 +70,14 @@ def test_kafka_python_and_librdkafka_write_and_read(cluster: LocalCluster) -> No
         reader.close()
 
 
+def test_the_exporter_reads_a_secure_cluster_as_its_user(cluster: LocalCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["exporter", "--once", "--data", str(cluster.directory), "--topic-filter", "^t$"]) == 0
+    assert '\nkafka_topic_partition_replicas{topic="t",partition="0"} 2\n' in capsys.readouterr().out
+    nobody = ["exporter", "--once", "--bootstrap-server", cluster.kafka_bootstrap_servers.split(",")[0]]
+    assert main.run(nobody) == 1
+    assert "\nkraftlab_exporter_up 0\n" in capsys.readouterr().out
+
+
 def test_who_proves_nothing_is_refused(cluster: LocalCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     other = throw_away(tmp_path / "other", [], ["admin"])
     for changes, reason in (

@@ -71,7 +71,7 @@ def test_the_catalogue_has_sound_rows() -> None:
     for name, metric in METRICS.items():
         assert re.fullmatch(r"(kafka|kraftlab|process)_[a-z0-9_]+", name)
         assert metric.kind in ("gauge", "counter", "histogram", "untyped")
-        assert metric.nodes in ("controller", "broker", "every node")
+        assert metric.nodes in ("controller", "broker", "every node", "cluster")
         assert metric.meaning.endswith(".") and "\\" not in metric.meaning
-        assert bool(metric.kafka) == name.startswith("kafka_")
+        assert bool(metric.kafka) == (name.startswith("kafka_") and metric.nodes != "cluster")
         assert name.endswith(("_total", "_count")) or metric.kind != "counter"
