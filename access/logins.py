@@ -22,6 +22,7 @@ from .sasl.scram import Lookup, password_fits
 from .users import ANONYMOUS, PASSWORD_HEADER, PRINCIPAL_TYPE, USER_HEADER, AuthenticationFailed, Users
 
 TOKEN_HEADER = "authorization"
+CREDENTIAL_HEADERS = (USER_HEADER, PASSWORD_HEADER, TOKEN_HEADER)
 _BEARER = "bearer "
 FAILURE_DELAY_S = 0.1
 PROOF_S = 60.0

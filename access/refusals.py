@@ -65,6 +65,8 @@ def delete_topics(request: admin_pb2.DeleteTopicsRequest, response: admin_pb2.De
         if entry.HasField("name"):
             result.name = entry.name
         set_error(result, error)
+    for name in request.topic_names:
+        set_error(response.responses.add(name=name, topic_id=to_text(ZERO)), error)
 
 
 def elect_leaders(request: admin_pb2.ElectLeadersRequest, response: admin_pb2.ElectLeadersResponse, error: ApiError) -> None:

@@ -28,6 +28,7 @@ import trio
 from kraftlab.client import AdminClient, ClusterUnreachable
 from kraftlab.client.config_parts import config_changes
 from kraftlab.common.errors import ApiError
+from kraftlab.config.models import load_any
 from kraftlab.config.resources import ResourceType
 from kraftlab.lab import LocalCluster, layout, node
 
@@ -82,7 +83,7 @@ class HandshakesResult(msgspec.Struct, frozen=True):
 
 def run_node(role: str, path: str) -> None:
     """Run a node that reports, for each line of standard input, the delays since the line before."""
-    read_config, run = node.load(role)
+    run = node.load(role)
     late: list[float] = []
 
     async def watch() -> None:
@@ -101,7 +102,7 @@ def run_node(role: str, path: str) -> None:
     async def both() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(watch)
-            await run(read_config(path))
+            await run(load_any(path))
             nursery.cancel_scope.cancel()
 
     threading.Thread(target=report, daemon=True).start()

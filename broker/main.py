@@ -34,9 +34,11 @@ from kraftlab.metadata.features import METADATA_VERSION, supported_features
 from kraftlab.metadata.peer_rpc import BrokerRegistrationRequest
 from kraftlab.metadata.records import Listener
 from kraftlab.node.doors import Doors
+from kraftlab.node.log_lines import show_position
 from kraftlab.node.metrics import NodeMetrics
 from kraftlab.node.process import run_to_end, through_generations, watch_signals
 from kraftlab.node.replica import driver_config
+from kraftlab.node.service_manager import serve_ready
 from kraftlab.quorum.driver.environment import Environment, this_machine
 from kraftlab.quorum.driver.errors import GenerationOver
 from kraftlab.quorum.driver.garbage_collection import tame_interpreter
@@ -159,6 +161,7 @@ class BrokerNode:
 
     async def run(self) -> None:
         """Serve until a signal comes or an error ends the broker."""
+        show_position(lambda: (self.driver.leader.epoch, self.publisher.offset))
         try:
             async with trio.open_nursery() as nursery:
                 await nursery.start(watch_signals, self._ends)
@@ -181,6 +184,7 @@ class BrokerNode:
         config = self._config
         kafka = f", Kafka clients on {config.kafka}" if config.kafka is not None else ""
         logger.info("broker %d ready: data on %s, admin API on %s%s", config.node_id, config.peer, config.grpc, kafka)
+        nursery.start_soon(serve_ready)
 
     def _serve_metrics(self) -> None:
         if self._config.metrics is None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "demo": ("kraftlab.demo.command:demo", "Run the main scenario on data recorded from a real Kafka cluster."),
     "up": ("kraftlab.cli.lab.up:up", "Start a local cluster; Ctrl-C stops it."),
+    "top": ("kraftlab.cli.top.command:top", "Show a cluster on one page of the terminal, live."),
     "storage": ("kraftlab.cli.lab.storage_command:storage", "Format and inspect data directories, generate ids."),
     "topics": ("kraftlab.cli.topics.command:topics", "Create, list, describe, alter and delete topics."),
     "reassign-partitions": (
@@ -67,8 +68,7 @@ COMMANDS = {
     "pipeline": ("kraftlab.pipeline.command:pipeline", "Turn metadata logs into tables, audits and plans."),
     "chaos": ("jepsen_lite.command:chaos", "Run workloads against clusters under faults, and check every answer."),
     "completion": ("kraftlab.cli.completion.command:completion", "Print a shell's completion script."),
-    "controller": ("kraftlab.cli.lab.node_command:controller", "Run a controller in the foreground."),
-    "broker": ("kraftlab.cli.lab.node_command:broker", "Run a broker in the foreground."),
+    "node": ("kraftlab.cli.lab.node_command:node", "Run a controller or a broker in the foreground."),
 }
 """Command → ("module:attribute", short help). The module is loaded when the command is called, and not by `kraftlab --help`."""
 
@@ -83,10 +83,10 @@ OUT_OF_RANGE = "Value out of range: "
 def main() -> NoReturn:
     """Run the command line of this process, and end it with one of `common/exit_codes.py`."""
     arguments = sys.argv[1:]
-    if arguments[:1] in (["controller"], ["broker"]) and not {"--help", "-h"} & set(arguments):
+    if arguments[:1] == ["node"] and not {"--help", "-h"} & set(arguments):
         from kraftlab.lab import node
 
-        node.main(arguments)
+        node.main(arguments[1:])
     try:
         code = run(arguments)
     except KeyboardInterrupt:  # before the command is loaded

@@ -16,6 +16,7 @@ No cluster is up on this machine.
   kraftlab up --data /tmp/lab              start 3 controllers and 4 brokers"""
 
 _NEXT = """\
+  kraftlab top                             everything on one page, live
   kraftlab topics --describe               topics, replicas, in-sync replicas
   kraftlab cluster list-endpoints --long   brokers and their last contact
   kraftlab metadata-quorum describe --status

@@ -5,7 +5,9 @@ Those may still be truncated; the caller must not use them. A position before th
 (KIP-630).
 
 The leader knows a named observer by the position that the observer *acknowledges*: the leader keeps the log from there, for the
-time in its configuration, and `describe --replication` lists the observer. Reads are anonymous, and acknowledge nothing.
+time in its configuration, and `describe --replication` lists the observer. Reads are anonymous, and acknowledge nothing. An
+observer has the node id of clients, -1, and is known by a directory id: it never is a node, so no certificate has to name it.
+With an authorizer it needs CLUSTER_ACTION on the cluster.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import msgspec
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ApiError, ErrorCode, describe
 from kraftlab.common.replica_key import ReplicaKey
-from kraftlab.common.uuids import ZERO
+from kraftlab.common.uuids import UUID_BYTES, ZERO
 from kraftlab.quorum.core.messages import (
     API_OF,
     Diverging,
@@ -49,7 +51,6 @@ _ATTEMPT_TIMEOUT_S = 5.0
 """Time limit for one leader, which answers at once unless it hangs. Then another leader is elected."""
 _PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 0.5
-_FIRST_OBSERVER_ID = 1 << 30
 _LEADER_CHANGED = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -59,8 +60,8 @@ _LEADER_CHANGED = frozenset(
     }
 )
 _NOT_FOR_STRANGERS = (
-    "the cluster has an authorizer, and the metadata log is not for everybody: allow ClusterAction on the cluster to "
-    "User:ANONYMOUS, or read the files of a node"
+    "the cluster has an authorizer, and the metadata log is not for everybody: allow ClusterAction to {} (kraftlab acls --add "
+    "--cluster --operation ClusterAction --allow-principal …), or {}"
 )
 _NOBODY_LEADS = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NOT_CONTROLLER})
 """Errors of a broker that could not forward a request to the active controller."""
@@ -100,16 +101,14 @@ class _AnotherLeads(Exception):
 
 def observer_named(name: str) -> ReplicaKey:
     """Return the key of an observer from its name: a restart with the same name continues as the same observer."""
-    digest = hashlib.sha256(name.encode()).digest()
-    return ReplicaKey(_FIRST_OBSERVER_ID + int.from_bytes(digest[16:20], "big") % _FIRST_OBSERVER_ID, digest[:16])
+    return ReplicaKey(ANONYMOUS.node_id, hashlib.sha256(name.encode()).digest()[:UUID_BYTES])
 
 
 class MetadataLog:
     """One cluster's metadata log. Use as a context manager, or call `close`. Not thread-safe.
 
     `bootstrap_servers` are gRPC endpoints of any nodes. `security` is for them and, with its certificate, for the CONTROLLER
-    listeners. There a certificate gives the caller's name, and an `observer` has none: it is not known by its position then.
-    `timeout_ms` limits each call with its retries.
+    listeners. `timeout_ms` limits each call with its retries.
     """
 
     def __init__(
@@ -122,7 +121,7 @@ class MetadataLog:
         security: ClientSecurity | None = None,
     ) -> None:
         self._admin = AdminClient(bootstrap_servers, timeout_ms=timeout_ms, cluster_id=cluster_id, security=security)
-        self._observer = observer if self._admin.security.tls is None else ANONYMOUS
+        self._observer = observer
         self._cluster_id = cluster_id
         self._timeout_s = timeout_ms / 1000
         self._epoch = -1
@@ -235,7 +234,7 @@ class MetadataLog:
                 if code == ErrorCode.NONE and not (isinstance(answer, FetchResponse) and answer.high_watermark < 0):
                     return answer
                 if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-                    raise api_error(code, _NOT_FOR_STRANGERS)
+                    raise api_error(code, self._not_for_strangers())
                 if code != ErrorCode.NONE and code not in _LEADER_CHANGED:
                     raise api_error(code, f"the active controller refuses {request!r}")
                 fault = describe(code)
@@ -247,6 +246,11 @@ class MetadataLog:
                 )
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def _not_for_strangers(self) -> str:
+        if self._admin.security.tls is None:
+            return _NOT_FOR_STRANGERS.format("User:ANONYMOUS", "read the files of a node")
+        return _NOT_FOR_STRANGERS.format("the user in this client's certificate", "use the certificate of a super user")
 
     def _decoded(self, body: memoryview, kind: type[Response]) -> Response:
         decoder = self._decoders.get(kind)

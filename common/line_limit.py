@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 LINES_AT_ONCE = 30
 LINE_INTERVAL_S = 5.0
@@ -46,8 +46,9 @@ class LimitedLog:
         self._now = now
         self._limits = {level: LineLimit(LINES_AT_ONCE, LINE_INTERVAL_S) for level in (logging.WARNING, logging.ERROR)}
 
-    def warning(self, message: str, *values: object) -> None:
-        self._log(logging.WARNING, message, values)
+    def warning(self, message: str, *values: object, fields: Mapping[str, object] | None = None) -> None:
+        """Log a warning. `fields` are values that a line of JSON has by name."""
+        self._log(logging.WARNING, message, values, fields=fields)
 
     def error(self, message: str, *values: object) -> None:
         self._log(logging.ERROR, message, values)
@@ -63,8 +64,16 @@ class LimitedLog:
             if limit.summary_due_at <= now:
                 self._logger.log(level, "%d more %s were left out", limit.admit(now), lines)
 
-    def _log(self, level: int, message: str, values: tuple[object, ...], *, with_traceback: bool = False) -> None:
+    def _log(
+        self,
+        level: int,
+        message: str,
+        values: tuple[object, ...],
+        *,
+        with_traceback: bool = False,
+        fields: Mapping[str, object] | None = None,
+    ) -> None:
         suppressed = self._limits[level].admit(self._now())
         if suppressed is not None:
             more = f"; {suppressed} such lines before this one were left out" if suppressed else ""
-            self._logger.log(level, f"{message}%s", *values, more, exc_info=with_traceback)
+            self._logger.log(level, f"{message}%s", *values, more, exc_info=with_traceback, extra={"fields": fields or {}})

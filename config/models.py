@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
 import msgspec
 
@@ -82,6 +82,9 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """0: only `snapshot_max_new_bytes` counts."""
     trace_file: Path | None = _key("kraftlab.trace.file", None)
     """File for a trace of this node's consensus, one JSON object per line."""
+    log_format: Literal["text", "json"] = _key("log.format", "text")
+    log_file: Path | None = _key("log.file", None)
+    """File of the log; None: standard error."""
     num_partitions: AtLeast1 = _key("num.partitions", 1)
     default_replication_factor: AtLeast1 = _key("default.replication.factor", 1)
     min_insync_replicas: AtLeast1 = _key("min.insync.replicas", 1)
@@ -351,8 +354,7 @@ def _check_fixed_names(reader: _Reader, role: str) -> None:
             reader.fail(key, f"the listener is called {only} here; write {key}={only} or remove it")
     roles = split_list(reader.need("process.roles", role))
     if roles != (role,):
-        other = f"start it with: kraftlab {roles[0]} --config {reader.source}" if roles in (("controller",), ("broker",)) else ""
-        reader.fail("process.roles", f"expected {role} alone, since a node has one role{'; ' if other else ''}{other}")
+        reader.fail("process.roles", f"expected {role} alone, since a node has one role")
 
 
 def _check_membership(reader: _Reader, role: str, node_id: int, voters: VoterSet, advertised: dict[str, Endpoint]) -> None:
@@ -406,9 +408,9 @@ def build(values: Mapping[str, str], source: str, role: str, model: type[Config]
         "users": listener_users(reader.values, source),
         "security": node_security(reader.values, source, listeners),
     }
-    trace_file = reader.values.get("kraftlab.trace.file")
-    if trace_file:
-        raw["kraftlab.trace.file"] = Path(os.path.abspath(trace_file))
+    for key in ("kraftlab.trace.file", "log.file"):
+        if reader.values.get(key):
+            raw[key] = Path(os.path.abspath(reader.values[key]))
     config = _convert(reader, raw, model)
     _check_membership(reader, role, config.node_id, config.voters, config.advertised_listeners)
     return config
@@ -444,4 +446,4 @@ def build_any(values: Mapping[str, str], source: str) -> NodeConfig:
         return build(values, source, role, ControllerConfig)
     if role == "broker":
         return build(values, source, role, BrokerConfig)
-    raise ConfigError(f"{source}: process.roles={role}: expected controller or broker")
+    raise ConfigError(f"{source}: process.roles={role}: expected controller or broker, since a node has one role")

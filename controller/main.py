@@ -33,10 +33,12 @@ from kraftlab.metadata.image import ClusterImage
 from kraftlab.metadata.peer_rpc import Api, ControllerRegistrationRequest, ControllerRegistrationResponse
 from kraftlab.metadata.records import Listener
 from kraftlab.node.doors import Doors
+from kraftlab.node.log_lines import show_position
 from kraftlab.node.metadata_digests import MetadataDigests
 from kraftlab.node.metrics import NodeMetrics
 from kraftlab.node.process import run_to_end, through_generations, watch_signals
 from kraftlab.node.replica import driver_config
+from kraftlab.node.service_manager import serve_ready
 from kraftlab.node.snapshots import SnapshotCalls
 from kraftlab.node.time_travel import TimeTravel
 from kraftlab.quorum.core.messages import LeaderView
@@ -171,6 +173,7 @@ class ControllerNode:
     async def run(self) -> None:
         """Serve until a signal comes or the state machine has to stop."""
         config = self._config
+        show_position(lambda: (self.driver.leader.epoch, self.controller.applied_offset))
         ends = trio.Event()
         async with trio.open_nursery() as nursery:
             await nursery.start(watch_signals, ends)
@@ -186,6 +189,7 @@ class ControllerNode:
             tame_interpreter()
             kafka = f", Kafka's tools on {config.kafka}" if config.kafka is not None else ""
             logger.info("controller %d ready: quorum on %s, admin API on %s%s", config.node_id, config.peer, config.grpc, kafka)
+            nursery.start_soon(serve_ready)
             await ends.wait()
             self._metrics.health.stop()
             self.controller.queue.close()

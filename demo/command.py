@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     epilog="""\b
 Examples:
   kraftlab demo
+  kraftlab demo --secure
   kraftlab demo --json
   kraftlab demo --capture DIR""",
 )
@@ -31,8 +32,13 @@ Examples:
     metavar="DIR",
     help="Use the recording in DIR (default: six topics of an Apache Kafka cluster).",
 )
+@click.option(
+    "--secure",
+    is_flag=True,
+    help="Play on a cluster as of `kraftlab up --secure`: TLS, logins and access rules on all listeners.",
+)
 @json_option
-def demo(capture: Path | None, as_json: bool) -> int:
+def demo(capture: Path | None, secure: bool, as_json: bool) -> int:
     """Run the main scenario on a cluster of seven processes: import, reassign under a throttle, fail over, move replicas between
     log directories, cancel, verify. Exit code 0 only if every check passes.
     """
@@ -48,10 +54,10 @@ def demo(capture: Path | None, as_json: bool) -> int:
             raise RecordingError(f"{capture} names brokers {unknown}; the demo runs brokers 0 to {BROKERS - 1}")
     except RecordingError as error:
         raise CommandFailed(f"Error: {error}") from error
-    return _play(report, recording)
+    return _play(report, recording, secure=secure)
 
 
-def _play(report: StoryReport, recording: Recording) -> int:
+def _play(report: StoryReport, recording: Recording, *, secure: bool) -> int:
     """Start a cluster in a temporary directory, play the story, and return the exit code."""
     import tempfile
 
@@ -65,7 +71,7 @@ def _play(report: StoryReport, recording: Recording) -> int:
     before = signal.signal(signal.SIGTERM, interrupt)
     try:
         with tempfile.TemporaryDirectory(prefix="kraftlab-demo-", ignore_cleanup_errors=True) as directory:
-            cluster = LocalCluster(directory, 3, BROKERS, recording.log_dir_count(), overrides=OVERRIDES)
+            cluster = LocalCluster(directory, 3, BROKERS, recording.log_dir_count(), overrides=OVERRIDES, secure=secure)
             try:
                 Story(report, recording, cluster).play()
             finally:

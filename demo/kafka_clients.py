@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -35,11 +35,14 @@ def is_installed() -> bool:
 
 
 class KafkaClients:
-    """Creates its topic and begins to produce and consume. Close it in any case; `finish` gives the result."""
+    """Creates its topic and begins to produce and consume. Close it in any case; `finish` gives the result.
 
-    def __init__(self, bootstrap_servers: str) -> None:
+    All clients get the `options` of the constructors of kafka-python, such as a login.
+    """
+
+    def __init__(self, bootstrap_servers: str, options: Mapping[str, str]) -> None:
         logging.getLogger("kafka").addHandler(logging.NullHandler())  # new leaders are expected
-        self._servers = bootstrap_servers.split(",")
+        self._options = {"bootstrap_servers": bootstrap_servers.split(","), **options}
         with self._admin() as admin:
             admin.create_topics({TOPIC: {"assignments": {index: replicas for (_, index), replicas in BEFORE.items()}}})
         self._produced_enough = threading.Event()
@@ -66,7 +69,7 @@ class KafkaClients:
         from kafka.errors import KafkaError
 
         try:
-            with KafkaAdminClient(bootstrap_servers=self._servers) as admin:
+            with KafkaAdminClient(**self._options) as admin:
                 yield admin
         except KafkaError as error:
             raise StoryError(f"kafka-python's admin client failed for {TOPIC}: {type(error).__name__}: {error}") from error
@@ -98,7 +101,7 @@ class KafkaClients:
 
         sent: list[list[bytes]] = [[] for _ in BEFORE]
         futures: list[Any] = []
-        producer = KafkaProducer(bootstrap_servers=self._servers)
+        producer = KafkaProducer(**self._options)
         try:
             while not self._produced_enough.wait(_PAUSE_S):
                 number = len(futures)
@@ -120,7 +123,7 @@ class KafkaClients:
 
         partitions = [TopicPartition(*partition) for partition in BEFORE]
         received: list[list[bytes]] = [[] for _ in partitions]
-        with KafkaConsumer(bootstrap_servers=self._servers, enable_auto_commit=False) as consumer:
+        with KafkaConsumer(**self._options, enable_auto_commit=False) as consumer:
             consumer.assign(partitions)
             for partition in partitions:
                 consumer.seek(partition, 0)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.client import AdminClient, ClusterUnreachable, DataClient
+from kraftlab.client import ClusterUnreachable, DataClient
 from kraftlab.client.config_parts import config_changes
 from kraftlab.client.results import Partition
 from kraftlab.common.endpoint import Endpoint
@@ -62,7 +62,7 @@ class Lab:
 
     def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
-        self.admin = AdminClient(cluster.bootstrap_servers)
+        self.admin = cluster.admin()
         self.data = DataClient(self.admin)
 
     def close(self) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from kraftlab.client import AdminClient, DataClient
+from kraftlab.client import DataClient
 from kraftlab.client.errors import ClusterUnreachable
 from kraftlab.common.clock import wall_clock_ms
 from kraftlab.common.errors import ApiError
+from kraftlab.lab import LocalCluster
 from kraftlab.records.record_batch import Record, build_batch, decode_records
 
 from .lab import TopicPartition
@@ -28,10 +29,10 @@ class Producer:
     may not be in the log.
     """
 
-    def __init__(self, bootstrap_servers: str, partitions: Sequence[TopicPartition]) -> None:
+    def __init__(self, cluster: LocalCluster, partitions: Sequence[TopicPartition]) -> None:
         self.acknowledged: dict[TopicPartition, dict[bytes, int]] = {partition: {} for partition in partitions}
         self.failures: list[str] = []
-        self._bootstrap_servers = bootstrap_servers
+        self._cluster = cluster
         self._stopping = threading.Event()
         self._threads = [threading.Thread(target=self._run, args=(partition,), daemon=True) for partition in partitions]
 
@@ -52,7 +53,7 @@ class Producer:
     def _run(self, partition: TopicPartition) -> None:
         topic, index = partition
         acknowledged = self.acknowledged[partition]
-        with AdminClient(self._bootstrap_servers) as admin, DataClient(admin) as data:
+        with self._cluster.admin() as admin, DataClient(admin) as data:
             number = 0
             while not self._stopping.is_set():
                 values = [b"%s-%d-%d." % (topic.encode(), index, number + n) for n in range(RECORDS_PER_BATCH)]

@@ -20,12 +20,14 @@ Arrival = tuple[int, TopicPartition]
 class Throughput(msgspec.Struct):
     """Throughput of one receiving broker since the start of the watch.
 
-    `most_ahead` is the largest ratio, at any moment after the first second, of received bytes to allowed bytes, without one batch
-    in flight.
+    The last of its `bytes` came between two looks at the disks, `seconds_min` and `seconds` after the start: on a busy machine a
+    look takes long. `most_ahead` is the largest ratio, at any moment after the first second, of received bytes to allowed bytes,
+    without one batch in flight.
     """
 
     bytes_before: int
     bytes: int = 0
+    seconds_min: float = 0.0
     seconds: float = 0.0
     most_ahead: float = 0.0
 
@@ -43,6 +45,8 @@ class MoveWatch:
         self._look()
         self._started = time.monotonic()
         self.by_broker = {broker: Throughput(self._received_by(broker)) for broker, _ in arrivals}
+        self._looked_at = 0.0
+        """Seconds from the start to the last look."""
 
     @property
     def total_bytes(self) -> int:
@@ -59,12 +63,14 @@ class MoveWatch:
     def poll(self, limit_bytes_per_s: float) -> dict[Arrival, ReplicaOnDisk]:
         """Read the disks and the running reassignments once; update the received bytes."""
         moving = self._lab.reassigning()
+        looked_at = time.monotonic() - self._started
         seen = self._look()
         elapsed = time.monotonic() - self._started
         done = {arrival for arrival in self._open if arrival[1] not in moving}
         for arrival in done:
             self.received[arrival] = self._sizes[arrival[1]]
         self._measure(elapsed, limit_bytes_per_s)
+        self._looked_at = looked_at
         self._open -= done
         return seen
 
@@ -86,7 +92,7 @@ class MoveWatch:
         for broker, throughput in self.by_broker.items():
             received = self._received_by(broker) - throughput.bytes_before
             if received > throughput.bytes:
-                throughput.bytes, throughput.seconds = received, elapsed
+                throughput.bytes, throughput.seconds_min, throughput.seconds = received, self._looked_at, elapsed
                 if elapsed >= 1:
                     ahead = max(received - self._largest_batch, 0) / (limit_bytes_per_s * elapsed)
                     throughput.most_ahead = max(throughput.most_ahead, ahead)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import pathlib
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import msgspec
 from rich.markup import escape
 
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.cli.connection import CONFIG_VARIABLE
 from kraftlab.cli.partitions.segments import PartitionFiles, import_partition
 from kraftlab.cli.reassign.plan import format_plan
 from kraftlab.client.config_parts import config_changes
@@ -24,7 +26,7 @@ from kraftlab.common.sizes import bytes_text
 from kraftlab.config.resources import ResourceType
 from kraftlab.lab import LocalCluster
 
-from . import kafka_clients, verify
+from . import kafka_clients, strangers, verify
 from .lab import Lab, TopicPartition, wait_until
 from .load import BYTES_PER_S_MAX, Producer, missing
 from .moves import MoveWatch
@@ -79,13 +81,18 @@ class Story:
     # 1
 
     def start(self) -> None:
-        """Format and start every node as a process; the quorum elects a leader and unfences the brokers."""
+        """Format and start every node as a process; the quorum elects a leader and unfences the brokers. A secure cluster lets no
+        stranger in.
+        """
         controllers, brokers = len(self.cluster.controller_ids), len(self.cluster.broker_ids)
         self.report.chapter(1, f"{controllers} controllers and {brokers} brokers, each a process with disks of its own")
         self.cluster.start()
         ready_s = self.cluster.wait_ready()
         self.report.took("ready", ready_s)
         self.report.check("cluster ready", True, f"a controller leads and {brokers} brokers are unfenced after {ready_s:.2f} s")
+        if self.cluster.plan.secure:
+            self.report.print("  nodes prove by certificates who they are, and every client logs in over TLS")
+            self.report.check("strangers refused", *strangers.refused(self.cluster))
 
     # 2
 
@@ -141,7 +148,7 @@ class Story:
         if not kafka_clients.is_installed():
             self.report.print(f"  {escape(kafka_clients.MISSING)}")
             return
-        self.clients = kafka_clients.KafkaClients(self.cluster.kafka_bootstrap_servers)
+        self.clients = kafka_clients.KafkaClients(self.cluster.kafka_bootstrap_servers, self.cluster.kafka_python_options)
         self.report.print(f"  a producer and a consumer of kafka-python work on {kafka_clients.TOPIC} from now on")
 
     # 3 and 4
@@ -184,9 +191,10 @@ class Story:
         seen = watch.by_broker[busiest]
         mean = seen.bytes / seen.seconds if seen.seconds else 0.0
         off = mean / rate - 1
+        is_slow = seen.bytes < rate * (1 - TOLERANCE) * seen.seconds_min
         self.report.check(
             "throttle",
-            most_ahead <= 1 + TOLERANCE and abs(off) <= TOLERANCE,
+            most_ahead <= 1 + TOLERANCE and off <= TOLERANCE and not is_slow and seen.bytes > 0,
             f"broker {busiest} received {bytes_text(seen.bytes)} at {bytes_text(mean)}/s, {off:+.1%} of the limit; "
             f"no broker was ever above {most_ahead:.0%} of it",
         )
@@ -245,8 +253,9 @@ class Story:
 
     def _tool(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "kraftlab.cli.main", "reassign-partitions"]
-        command += ["--bootstrap-server", self.cluster.bootstrap_servers, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        command += ["--data", str(self.cluster.directory), *arguments]
+        environment = {key: value for key, value in os.environ.items() if key != CONFIG_VARIABLE}  # of a user's own cluster
+        return subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=environment)
 
     # 5
 
@@ -256,7 +265,7 @@ class Story:
         rate = max(int(max(self.sizes.get(partition, 0) for partition in partitions) / 2), LEAST_RATE)
         rate += BYTES_PER_S_MAX * len(partitions)
         self.report.chapter(5, f"{', '.join(map(name_of, partitions))} move between log dirs while producers append")
-        producer = Producer(self.cluster.bootstrap_servers, partitions)
+        producer = Producer(self.cluster, partitions)
         producer.start()
         try:
             self.lab.set_broker_configs({LOG_DIR_THROTTLE: str(rate)})

@@ -12,10 +12,11 @@ import trio
 from google.protobuf.message import Message
 
 from kraftlab.admin.v1.admin_pb2 import ResponseHeader
+from kraftlab.common.errors import ApiError
 from kraftlab.messages.catalog import response_class
 from kraftlab.metadata.peer_rpc import ForwardingBroker
 from kraftlab.rpc.caller import Caller
-from kraftlab.rpc.calls import OFFERS
+from kraftlab.rpc.calls import OFFERS, refused
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call, Dispatch
 from kraftlab.wire.parts import Part
@@ -48,15 +49,24 @@ class AdminCalls:
         self, request: KafkaRequest, caller: Caller, timeout_ms: int | None = None, broker: ForwardingBroker | None = None
     ) -> Message:
         """Return the response of the Admin service. `timeout_ms` replaces the one in the request, `broker` has forwarded it."""
+        name, message = await self._translated(request)
+        if timeout_ms is not None:
+            message.header.timeout_ms = timeout_ms
+        return await self._dispatch(Call(name, message, caller.principal, caller.host, caller.client_id, broker))
+
+    async def refuse(self, request: KafkaRequest, error: ApiError) -> Sequence[Part]:
+        """Return the frame that refuses the whole request, by its entries if only they have a place for errors. Unanswerable."""
+        name, message = await self._translated(request)
+        return await self.encode(request.header, refused(name, message, error))
+
+    async def _translated(self, request: KafkaRequest) -> tuple[str, Any]:
         name, version = _NAMES[request.header.key], request.header.version
         message: Any = METHODS[name].request()
         if request.is_large:
             await self.off_loop(to_message, request.body, version, message)
         else:
             to_message(request.body, version, message)
-        if timeout_ms is not None:
-            message.header.timeout_ms = timeout_ms
-        return await self._dispatch(Call(name, message, caller.principal, caller.host, caller.client_id, broker))
+        return name, message
 
     async def encode(self, head: Header, response: Message) -> Sequence[Part]:
         """Return the frame that answers a request. Unanswerable: close the connection, and the client tries again."""

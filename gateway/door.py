@@ -35,6 +35,8 @@ CONTROLLERS_OFFERS: dict[int, Row] = {row.key: row for row in CONTROLLER_OFFERS 
 UNSERVED_FEATURES = frozenset({"group.version", "share.version", "streams.version", "transaction.version"})
 """A client that sees one of them uses requests that are not served."""
 
+IN_DOUBT = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION)
+"""Errors after which a forwarded request may have been executed. Entries cannot say so; the end of the connection does."""
 CATCH_UP_S = 1.0
 """An answer waits at most so long until this broker has published the change: the client's next Metadata then shows it."""
 
@@ -105,7 +107,9 @@ class Door:
         try:
             answer = await forwarding.forward_frame(row, request, caller)
         except ApiError as error:
-            return encode_response(request.header, _refused(row.name, request.header, error))
+            if error.code in IN_DOUBT:
+                return encode_response(request.header, _refused(row.name, request.header, error))
+            return await self._admin.refuse(request, error)
         await self._catch_up(answer.metadata_offset)
         return [answer.response]
 

@@ -103,7 +103,10 @@ class KafkaListener:
             await stream.aclose()
             return
         connected = TcpWire(stream.socket)
-        wire: Wire = connected if self._entrance.context is None else TlsWire(connected, self._entrance.context())
+        try:
+            wire: Wire = connected if self._entrance.context is None else TlsWire(connected, self._entrance.context())
+        except SilentEnd:
+            return
         self._connections[host] += 1
         try:
             await self._serve_client(wire, host)

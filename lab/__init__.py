@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .cluster_plan import ClusterError, ClusterPlan, NodePlan
+    from .kafka_container import KafkaContainer
     from .local import LocalCluster
 
-__all__ = ["ClusterError", "ClusterPlan", "LocalCluster", "NodePlan"]
+__all__ = ["ClusterError", "ClusterPlan", "KafkaContainer", "LocalCluster", "NodePlan"]
 
 
 def __getattr__(name: str) -> object:
@@ -16,6 +17,10 @@ def __getattr__(name: str) -> object:
         from .local import LocalCluster
 
         return LocalCluster
+    if name == "KafkaContainer":
+        from .kafka_container import KafkaContainer
+
+        return KafkaContainer
     if name in __all__:
         from . import cluster_plan
 

@@ -15,7 +15,9 @@ The authorizer is on, admin is the super user, and without a rule everything is 
 
 from __future__ import annotations
 
+import re
 import secrets
+from collections.abc import Collection
 from pathlib import Path
 
 from kraftlab.access.sasl.mechanisms import PLAIN, SCRAM_SHA_256, SCRAM_SHA_512
@@ -25,7 +27,7 @@ from kraftlab.config.meta_properties import write_durably
 from kraftlab.metadata.records import UserScramCredential
 from kraftlab.metadata.scram import ScramMechanism
 
-from .cluster_plan import CLIENT_PROPERTIES, ClusterPlan, NodePlan
+from .cluster_plan import CLIENT_PROPERTIES, ClusterError, ClusterPlan, NodePlan
 
 ADMIN = "admin"
 SECRETS = "secrets"
@@ -34,6 +36,19 @@ LIBRDKAFKA_PROPERTIES = "librdkafka.properties"
 PASSWORD_BYTES = 24
 _SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+_OWN_KEY = re.compile(r"listener\.security\.protocol\.map|(listener\.name\.[^.]+\.)?ssl\.(keystore|truststore|key)\..+")
+"""Keys that follow from the certificates of each node."""
+
+
+def check_given(directory: Path, properties: Collection[str], held: Collection[str]) -> None:
+    """ClusterError if a key of `--property` is one that this module writes; `held`: keys of earlier starts."""
+    for key in sorted(filter(_OWN_KEY.fullmatch, properties)):
+        step = f"take it away with --unset-property {key}" if key in held else "leave it out"
+        raise ClusterError(
+            f"{key} cannot be set with --property: each node of a secure cluster has a certificate of its own in "
+            f"{directory / SECRETS}, and clients trust its authority; {step}. docs/security.md says how to start nodes with "
+            "certificates of your own"
+        )
 
 
 def prepare(directory: Path, plan: ClusterPlan) -> None:

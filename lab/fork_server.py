@@ -26,11 +26,13 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from typing import NoReturn
 
 import msgspec
 
 from kraftlab.common.exit_codes import FAILED
+from kraftlab.config.models import load_any
 from kraftlab.config.private_files import PRIVATE_FILE
 
 from . import namespaces, node
@@ -207,10 +209,8 @@ class ForkServer:
                 os.close(descriptor)
             if request.namespace:
                 namespaces.enter(request.namespace)
-            gc.enable()
             code = node.run(
-                request.role,
-                request.config,
+                partial(load_any, request.config),
                 until_stdin_closes=True,
                 clock_file=request.clock,
                 introduction=request.introduction,

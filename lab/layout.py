@@ -193,6 +193,7 @@ def write(
             plan = msgspec.structs.replace(plan, voters_in_log=True)
         held, remarks = node_files.kept(plan.properties, given, unset)
         if plan.secure:
+            credentials.check_given(directory, held, plan.properties)
             credentials.prepare(directory, plan)
         prometheus.write(directory, plan)
         plan = _write_properties(directory, msgspec.structs.replace(plan, properties=held), {*given, *unset}, remarks)
@@ -219,7 +220,7 @@ def _write_properties(directory: Path, plan: ClusterPlan, given: Collection[str]
     now: dict[str, tuple[dict[str, str], ...]] = {}
     for node in plan.nodes:
         managed = managed_properties(directory, plan, node)
-        wanted = node_files.WantedValues(managed | plan.properties, managed.keys(), given)
+        wanted = node_files.WantedValues(managed | plan.properties, managed.keys() | {"log.file"}, given)
         path = properties_path(directory, node)
         text, found = node_files.prepare(path, node.name, plan.written.get(node.name, ()), wanted)
         now[node.name] = (dict(wanted.values),)

@@ -10,13 +10,17 @@ parent wait for them. A cluster is ready when a client sees a leader and every b
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from kraftlab.client import AdminClient, ClusterUnreachable
 from kraftlab.client.health import Finding, look
@@ -52,11 +56,22 @@ HEALTH_TIMEOUT_MS = 2000
 _STOP_TIMEOUT_S = 10.0
 
 
-class _RunningNode(NamedTuple):
-    """A node's process, and the size of its log file when the process began."""
+class _LogLine(msgspec.Struct):
+    """The field of a line of JSON that people read."""
+
+    message: str
+
+
+_decode_line = msgspec.json.Decoder(_LogLine).decode
+
+
+@dataclass(slots=True)
+class _RunningNode:
+    """A node's process, the size of its log file when the process began, and True once the process was seen to serve."""
 
     process: NodeProcess
     log_offset: int
+    has_served: bool = False
 
 
 class LocalCluster(ProxiedLinks):
@@ -382,18 +397,28 @@ class LocalCluster(ProxiedLinks):
                 return None
 
     def serves(self, node_id: int) -> bool:
-        """Return True if a node's newest process has logged that it is ready."""
+        """Return True if a node's newest process has logged that it is ready, as text or JSON. Its log may be moved later."""
         name = self.node(node_id).name.replace("-", " ")
-        return f" {name} ready: " in self._log_of_newest(node_id)
+        running = self._running.get(node_id)
+        has_served = running is not None and running.has_served
+        has_served = has_served or re.search(rf'[ "]{name} ready: ', self._log_of_newest(node_id)) is not None
+        if running is not None:
+            running.has_served = has_served
+        return has_served
 
     def _raise_if_died(self) -> None:
         for node_id, code in self.exited().items():
             raise ClusterError(f"{self.node(node_id).name} ended with code {code}: {self.last_words(node_id)}")
 
     def last_words(self, node_id: int) -> str:
-        """The last line that a node's newest process wrote."""
+        """The last line that a node's newest process wrote; of a line of JSON its message."""
         lines = self._log_of_newest(node_id).strip().splitlines()
-        return lines[-1] if lines else f"its log is empty; see {self.log_path(node_id)}"
+        if not lines:
+            return f"its log is empty; see {self.log_path(node_id)}"
+        try:
+            return _decode_line(lines[-1]).message
+        except msgspec.DecodeError:
+            return lines[-1]
 
     def _log_of_newest(self, node_id: int) -> str:
         """Log of a node's newest process."""

@@ -1,4 +1,4 @@
-"""A node's process: `kraftlab controller --config F`, `kraftlab broker --config F`.
+"""A node's process: `kraftlab node --config server.properties`, `kraftlab node --environment`.
 
 Start time counts, since a cluster starts seven nodes: only modules of the node itself are imported, and the garbage collector is
 off meanwhile.
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import argparse
 import gc
-import logging
 import os
 import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from kraftlab.common.exit_codes import DONE, FAILED, USAGE
@@ -21,26 +21,30 @@ from kraftlab.common.exit_codes import DONE, FAILED, USAGE
 if TYPE_CHECKING:
     from trio.abc import Clock
 
+    from kraftlab.config.models import NodeConfig
+
 ROLES = ("controller", "broker")
 _PATIENCE_S = 10.0
 
 
 def main(arguments: list[str]) -> NoReturn:
     """Run the node until it is stopped: DONE after a graceful stop, FAILED after a fatal error (printed as one line)."""
-    parser = _ArgumentParser(
-        prog=f"kraftlab {arguments[0]}" if arguments[:1] and arguments[0] in ROLES else "kraftlab",
-        description="Runs one node in the foreground. SIGTERM or Ctrl-C stops it gracefully.",
-        epilog="Format its directories first: kraftlab storage format --cluster-id ID --config server.properties",
-    )
-    parser.add_argument("role", choices=ROLES)
-    parser.add_argument("--config", "-c", required=True, metavar="FILE", help="a Kafka-style server.properties")
-    parser.add_argument("--until-stdin-closes", action="store_true", help="stop when standard input ends (for supervisors)")
+    parser = _ArgumentParser(prog="kraftlab node")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--config", "-c", metavar="FILE")
+    source.add_argument("--environment", action="store_true")
+    parser.add_argument("--until-stdin-closes", action="store_true")
     options = parser.parse_args(arguments)
     keep_files_private()
     gc.disable()
-    load(options.role)
-    gc.enable()
-    sys.exit(run(options.role, options.config, until_stdin_closes=options.until_stdin_closes))
+    from kraftlab.config.models import load_any
+
+    if options.environment:
+        from kraftlab.config import environment
+
+        read, prepare = partial(environment.load, os.environ), partial(environment.prepare, os.environ)
+        sys.exit(run(read, prepare, until_stdin_closes=options.until_stdin_closes))
+    sys.exit(run(partial(load_any, options.config), until_stdin_closes=options.until_stdin_closes))
 
 
 def keep_files_private() -> None:
@@ -58,50 +62,60 @@ class _ArgumentParser(argparse.ArgumentParser):
         sys.exit(USAGE)
 
 
-def load(role: str) -> tuple[Callable[[str], Any], Callable[[Any], Awaitable[None]]]:
-    """Import a role's code; return the functions that read its configuration and run it."""
+def load(role: str) -> Callable[[Any], Awaitable[None]]:
+    """Import a role's code; return the function that runs it."""
     if role == "controller":
-        from kraftlab.config.models import load_controller
         from kraftlab.controller.main import run as run_controller
 
-        return load_controller, run_controller
+        return run_controller
     from kraftlab.broker.main import run as run_broker
-    from kraftlab.config.models import load_broker
 
-    return load_broker, run_broker
+    return run_broker
 
 
-def run(role: str, path: str, *, until_stdin_closes: bool, clock_file: str = "", introduction: bytes = b"") -> int:
-    """Run a node in this process and return its exit code; a fatal error is printed as one line. With a `clock_file` the node
-    uses the clock in that file (steered_clock.py). Connections to other nodes begin with the introduction.
+def run(
+    read: Callable[[], NodeConfig],
+    prepare: Callable[[NodeConfig], None] = lambda config: None,
+    *,
+    until_stdin_closes: bool,
+    clock_file: str = "",
+    introduction: bytes = b"",
+) -> int:
+    """Run a node in this process and return its exit code; a fatal error is printed as one line. `read` returns its
+    configuration. `prepare` comes next, when the log is open. Both may raise ConfigError. With a `clock_file` the node uses the
+    clock in that file (steered_clock.py). Connections to other nodes begin with the introduction.
     """
     import trio
 
     from kraftlab.config.errors import ConfigError
     from kraftlab.config.private_files import warn_of_readable_secrets
+    from kraftlab.node import log_lines
     from kraftlab.wire.network import TCP
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     if until_stdin_closes:
         threading.Thread(target=_stop_when_stdin_closes, name="stdin", daemon=True).start()
-    read_config, run_node = load(role)
     TCP.introduction = introduction
+    end_with: Callable[[str], None] = log_lines.print_error
     try:
-        config = read_config(path)
+        config = read()
+        end_with = log_lines.begin(config)
+        prepare(config)
         warn_of_readable_secrets(config.source, config.metadata_log_dir)
+        run_node = load(config.process_roles[0])
+        gc.enable()
         trio.run(run_node, config, clock=_clock(clock_file))
     except ConfigError as error:
-        print(f"Error: {error}", file=sys.stderr)
+        end_with(f"Error: {error}")
         return FAILED
     except SystemExit as error:
         if isinstance(error.code, str):
-            print(error.code, file=sys.stderr)
+            end_with(error.code)
             return FAILED
         return error.code or DONE
     except OSError as error:
         if error.filename is None:
             raise
-        print(f"Error: cannot use {error.filename}: {error.strerror}; check the path and its permissions", file=sys.stderr)
+        end_with(f"Error: cannot use {error.filename}: {error.strerror}; check the path and its permissions")
         return FAILED
     except KeyboardInterrupt:
         return DONE

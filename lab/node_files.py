@@ -33,9 +33,12 @@ MAKES_THE_CLUSTER = frozenset(
         "metadata.log.dir",
         "log.dirs",
         "log.dir",
+        "log.file",
     }
 )
-"""Managed keys, and other names of them, that no value fits for all nodes. One broker.rack for all of them is possible."""
+"""Keys that no value fits for all nodes: managed ones, other names of them, and the log's file, which `up` opens itself. One
+broker.rack for all of them is possible.
+"""
 
 NEW_FILE = b"# Your edits and comments stay. kraftlab up refuses edits of the keys that make the cluster.\n"
 

@@ -16,6 +16,8 @@ from typing import TypedDict, Unpack
 
 import msgspec
 
+from kraftlab.node import service_manager
+
 from .cluster_plan import ClusterError
 from .fork_server import Event, Request, SignalAnswer, SignalRequest, Start, StartAnswer, Unmount
 
@@ -62,14 +64,17 @@ class NodeProcess:
 
 
 def start_fork_server(descriptors: Collection[int], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start the process of a fork server, with pipes as standard input and output."""
+    """Start the process of a fork server, with pipes as standard input and output. Its nodes do not speak to the service manager
+    of this process: they start and stop while it runs.
+    """
+    inherited = {name: value for name, value in os.environ.items() if name not in service_manager.VARIABLES}
     return subprocess.Popen(
         [sys.executable, "-m", "kraftlab.lab.fork_server"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,
         pass_fds=descriptors,
-        env={**os.environ, **environment},
+        env={**inherited, **environment},
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from kraftlab.common.endpoint import Endpoint
 from kraftlab.config.meta_properties import write_durably
 
 from . import credentials
@@ -16,6 +17,8 @@ from .cluster_plan import ClusterPlan
 
 FOLDER = "prometheus"
 TARGETS = "targets.json"
+FAULTS = "faults.json"
+"""Targets that tell which faults are in force, while `kraftlab up --allow-chaos` runs."""
 CONFIGURATION = "prometheus.yml"
 CLUSTER = "kraftlab"
 
@@ -27,6 +30,14 @@ def write(directory: Path, plan: ClusterPlan) -> None:
     for path, text in ((folder / TARGETS, targets(plan)), (folder / CONFIGURATION, configuration(directory, plan))):
         if not path.exists() or path.read_text() != text:
             write_durably(path, text)
+    if not (folder / FAULTS).exists():
+        write_faults(directory, None)
+
+
+def write_faults(directory: Path, at: Endpoint | None) -> None:
+    """Write the target of the faults in force, or that there is none. OSError."""
+    found = [] if at is None else [{"targets": [str(at)], "labels": _labels("faults") | {"container": "faults"}}]
+    write_durably(directory / FOLDER / FAULTS, _json(found))
 
 
 def targets(plan: ClusterPlan) -> str:
@@ -34,17 +45,25 @@ def targets(plan: ClusterPlan) -> str:
     found = [
         {
             "targets": [str(node.metrics)],
-            "labels": {
-                "namespace": CLUSTER,
-                "strimzi_io_cluster": CLUSTER,
-                "strimzi_io_name": f"{CLUSTER}-kafka",
-                "kubernetes_pod_name": f"{CLUSTER}-{node.name}",
-                "container": "kafka",
-            },
+            "labels": _labels(node.name),
         }
         for node in plan.nodes
         if node.metrics is not None
     ]
+    return _json(found)
+
+
+def _labels(name: str) -> dict[str, str]:
+    return {
+        "namespace": CLUSTER,
+        "strimzi_io_cluster": CLUSTER,
+        "strimzi_io_name": f"{CLUSTER}-kafka",
+        "kubernetes_pod_name": f"{CLUSTER}-{name}",
+        "container": "kafka",
+    }
+
+
+def _json(found: object) -> str:
     return msgspec.json.format(msgspec.json.encode(found)).decode() + "\n"
 
 
@@ -62,6 +81,9 @@ def configuration(directory: Path, plan: ClusterPlan) -> str:
         "    scrape_interval: 5s\n"
         f"    file_sd_configs: [{{files: [{_quoted(directory / FOLDER / TARGETS)}]}}]\n"
         f"{login if plan.secure else ''}"
+        "  - job_name: kraftlab-faults\n"
+        "    scrape_interval: 5s\n"
+        f"    file_sd_configs: [{{files: [{_quoted(directory / FOLDER / FAULTS)}]}}]\n"
     )
 
 

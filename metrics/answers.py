@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+CONNECTIONS_MAX = 16
+"""Simultaneous connections of the listener."""
+
 
 class Caller(NamedTuple):
     """A client of the listener. `certificate` is DER; `authorization` the header, "" without one."""

@@ -18,11 +18,10 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .answers import Answer, Caller, Page
+from .answers import CONNECTIONS_MAX, Answer, Caller, Page
 
 logger = logging.getLogger("kraftlab.metrics")
 
-CONNECTIONS_MAX = 16
 CONNECTION_S = 10.0
 COMPRESSED_FROM_BYTES = 1024
 

@@ -18,12 +18,11 @@ from google.protobuf.message import Message
 from kraftlab.access.admission import RULES
 from kraftlab.access.authorizer import AccessSettings, Authorizer, Rights
 from kraftlab.access.calls import Admission, CallContext
-from kraftlab.access.refusals import set_error
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage
-from kraftlab.rpc.calls import CALLS
-from kraftlab.rpc.methods import METHODS, header_of
+from kraftlab.rpc.calls import CALLS, refused
+from kraftlab.rpc.methods import header_of
 from kraftlab.rpc.server import Call
 
 from . import logger_configs
@@ -114,8 +113,4 @@ class Service(ABC):
 
     def refused(self, call: Call, error: ApiError) -> Message:
         """Return a response that refuses the whole request, in the header and in the entries."""
-        row = CALLS[call.api]
-        response: Any = METHODS[call.api].response(header=admin_pb2.ResponseHeader(leader_id=-1), **row.refused)
-        set_error(response.header, error)
-        row.refuse(call.request, response, error)
-        return response  # type: ignore[no-any-return]
+        return refused(call.api, call.request, error)

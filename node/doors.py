@@ -6,6 +6,8 @@ What reads certificates is loaded only if a listener speaks TLS: most nodes star
 
 from __future__ import annotations
 
+import logging
+import resource
 import signal
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
@@ -16,13 +18,23 @@ from kraftlab.access.entrance import OPEN, Entrance, SaslSettings
 from kraftlab.access.logins import CertificateLogin, Login, UserLogin
 from kraftlab.access.users import Users
 from kraftlab.common.endpoint import Endpoint
-from kraftlab.config.models import GRPC_LISTENER, KAFKA_LISTENER, METRICS_LISTENER, NodeConfig
+from kraftlab.config.models import (
+    CONTROLLER_LISTENER,
+    GRPC_LISTENER,
+    KAFKA_LISTENER,
+    METRICS_LISTENER,
+    PEER_LISTENER,
+    NodeConfig,
+)
 from kraftlab.metadata.image import MetadataImage
-from kraftlab.metrics.answers import Page
+from kraftlab.metrics.answers import CONNECTIONS_MAX, Page
 from kraftlab.metrics.server import MetricsServer
 from kraftlab.rpc.health import Health
+from kraftlab.rpc.server import MAX_CONNECTIONS as CALLERS_MAX
 from kraftlab.rpc.server import Accept, AdminServer, Dispatch
+from kraftlab.wire.half_open import TOTAL_MAX as HALF_OPEN_MAX
 from kraftlab.wire.network import TCP, Network
+from kraftlab.wire.transport import MAX_CONNECTIONS as PEERS_MAX
 from kraftlab.wire.transport import ListenError
 
 from .logins import Credentials, Logins
@@ -30,7 +42,32 @@ from .logins import Credentials, Logins
 if TYPE_CHECKING:
     from .listener_tls import ListenerTls, NodeTls
 
+logger = logging.getLogger("kraftlab.node")
+
 LOOK_INTERVAL_S = 10.0
+
+
+def few_files_warning(config: NodeConfig, limit: int) -> str:
+    """Return a line if a process with that limit of open files has too few for the connections that its listeners take, otherwise
+    "". A quarter of the files is for logs (`broker/log/open_files.py`). RLIM_INFINITY is negative.
+    """
+    peers = PEERS_MAX + HALF_OPEN_MAX
+    kafka = int(config.static("max.connections") or HALF_OPEN_MAX)
+    bounds = {
+        CONTROLLER_LISTENER: peers,
+        PEER_LISTENER: peers,
+        GRPC_LISTENER: CALLERS_MAX,
+        KAFKA_LISTENER: kafka,
+        METRICS_LISTENER: CONNECTIONS_MAX,
+    }
+    connections = sum(bounds[name] for name in config.listeners)
+    needed = connections * 4 // 3
+    if not 0 <= limit < needed:
+        return ""
+    return (
+        f"this process may open {limit} files, and its listeners take up to {connections} connections at once: none could "
+        f"be left for logs; raise the limit to {needed} (ulimit -n)"
+    )
 
 
 class Doors:
@@ -38,6 +75,8 @@ class Doors:
 
     def __init__(self, config: NodeConfig, image: Callable[[], MetadataImage]) -> None:
         self._config = config
+        if warning := few_files_warning(config, resource.getrlimit(resource.RLIMIT_NOFILE)[0]):
+            logger.warning("%s", warning)
         credentials = Credentials(image)
         self._logins: dict[str, Logins] = {}
         for name in config.listeners:

@@ -22,6 +22,9 @@ from kraftlab.quorum.storage.file_system import RealFileSystem
 from kraftlab.quorum.storage.identity import LogIdentity
 from kraftlab.wire.transport import ListenError
 
+from .log_lines import show_position
+from .service_manager import STOPPING, notify
+
 logger = logging.getLogger("kraftlab.node")
 
 FATAL: tuple[type[BaseException], ...] = (
@@ -55,6 +58,8 @@ async def run_to_end(
         raise only_cause(group) from None
     except fatal as error:
         raise SystemExit(f"Error: {error}") from None
+    finally:
+        show_position(None)
 
 
 def _raise_file_limit() -> None:
@@ -97,4 +102,5 @@ async def watch_signals(ends: trio.Event, *, task_status: trio.TaskStatus[None] 
         task_status.started()
         async for number in signals:
             logger.info("stopping on %s", signal.Signals(number).name)
+            notify(STOPPING)
             ends.set()

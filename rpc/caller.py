@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 from urllib.parse import unquote
 
-from kraftlab.access.logins import Login
+from kraftlab.access.logins import CREDENTIAL_HEADERS, Login
+from kraftlab.access.users import AuthenticationFailed
 
 from .methods import CLIENT_ID_HEADER
 
@@ -31,8 +32,13 @@ class Caller(NamedTuple):
 
 
 async def caller_of(context: Peer, login: Login) -> Caller:
-    """Return the caller of a call or stream. AuthenticationFailed if its claim is wrong."""
-    headers = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
+    """Return the caller of a call or stream. AuthenticationFailed if its claim is wrong, or there are two."""
+    headers: dict[str, str] = {}
+    for key, value in context.invocation_metadata() or ():
+        if key in headers and key in CREDENTIAL_HEADERS:
+            raise AuthenticationFailed(f"{key} is there twice; send it once")
+        if isinstance(value, str):
+            headers[key] = value
     principal = await login.principal(headers, _certificate(context))
     return Caller(principal, host_of(context.peer()), headers.get(CLIENT_ID_HEADER, ""))
 

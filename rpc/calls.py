@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 from google.protobuf.message import Message
 
 from kraftlab.access import NOT_ASKED, refusals
-from kraftlab.access.refusals import BROKERS, Refuse, each, no_entries
+from kraftlab.access.refusals import BROKERS, Refuse, each, no_entries, set_error
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.common.errors import ApiError
 
 from .methods import METHODS, Method
 
@@ -236,3 +237,12 @@ def fault(method: Method, message: str, code: int = -1) -> Message:
     """Return a response that only says that the whole call failed."""
     header = admin_pb2.ResponseHeader(error_code=code, error_message=message, leader_id=-1)
     return method.response(header=header, **CALLS[method.api].refused)
+
+
+def refused(api: str, request: Message, error: ApiError) -> Message:
+    """Return a response that refuses the whole request, in the header and in the entries."""
+    row = CALLS[api]
+    response: Any = METHODS[api].response(header=admin_pb2.ResponseHeader(leader_id=-1), **row.refused)
+    set_error(response.header, error)
+    row.refuse(request, response, error)
+    return response  # type: ignore[no-any-return]

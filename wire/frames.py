@@ -57,6 +57,9 @@ IDLE_BUFFERS_S = 5.0
 """And after this time without any bytes."""
 _HTTP2_PREFACE = int.from_bytes(b"PRI ")
 """The first bytes of an HTTP/2 connection, read as the length of a frame."""
+_HTTP1_REQUESTS = tuple(map(int.from_bytes, (b"GET ", b"POST", b"HEAD")))
+_TLS_HANDSHAKE = int.from_bytes(b"\x16\x03")
+"""The first bytes of a client of TLS."""
 _TLS_ALERT = int.from_bytes(b"\x15\x03")
 """The first bytes of what a server of TLS sends to a client that does not speak TLS."""
 
@@ -73,6 +76,10 @@ def length_error(size: int) -> FrameError:
     """Return the error for a length field that no frame has."""
     if size == _HTTP2_PREFACE:
         return FrameError("HTTP/2: a gRPC client dials this port, which is for peers; give it the node's admin API (gRPC) port")
+    if size in _HTTP1_REQUESTS:
+        return FrameError("HTTP: this port is for peers; give the client another one")
+    if size >> 16 == _TLS_HANDSHAKE:
+        return FrameError("a TLS handshake, and this port has no TLS; set listener.security.protocol.map alike on all nodes")
     if size >> 16 == _TLS_ALERT:
         return TlsAlert("a TLS alert: this port expects TLS; set security.protocol=SSL")
     return FrameError(f"a frame length of {size} bytes (limit {MAX_FRAME_BYTES})")

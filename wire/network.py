@@ -185,6 +185,11 @@ class TcpNetwork:
         return TcpPort(await trio.open_tcp_listeners(port, host=host or None))
 
 
+def host_of(source: str) -> str:
+    """Return the host of a peer's address in text."""
+    return source.rpartition(":")[0].strip("[]")
+
+
 def _address_of(connected: socket.socket) -> str:
     try:
         name = connected.getpeername()

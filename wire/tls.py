@@ -48,6 +48,7 @@ OTHER_PROTOCOLS = {
 """Reasons of OpenSSL for a first record that is not TLS; OpenSSL sends no alert for some of them."""
 REASONS = OTHER_PROTOCOLS | {
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it showed no certificate, and this listener requires one",
+    "UNEXPECTED_EOF_WHILE_READING": "it closed the connection within the handshake; does it speak TLS?",
     "UNSUPPORTED_PROTOCOL": "it offers only versions of TLS before 1.2",
     "NO_SHARED_CIPHER": "it offers no cipher suite that this listener uses",
     "TLSV1_ALERT_UNKNOWN_CA": "it does not trust the authority of this listener's certificate",
@@ -62,14 +63,14 @@ class HandshakeFailed(OSError):
 
 
 class SilentEnd(HandshakeFailed):
-    """The client closed the connection before its first byte, as health checks do."""
+    """The client ended the connection before its first byte, as health checks and port scans do."""
 
 
 class TlsWire:
     """A connection under TLS; `shake_hands` comes first.
 
     It takes the socket over. `server_name` is the name or address that the peer's certificate must have; without one the peer is
-    the client.
+    the client. SilentEnd if the connection is over already.
     """
 
     takes_files = False
@@ -84,8 +85,10 @@ class TlsWire:
             self._socket = context.wrap_socket(
                 plain, server_side=server_name is None, do_handshake_on_connect=False, server_hostname=server_name
             )
-        except BaseException:
+        except BaseException as error:
             plain.close()
+            if isinstance(error, OSError):
+                raise SilentEnd("it reset the connection before the handshake") from error
             raise
         self._begun_bytes = 0
         """Bytes of a send that waits: OpenSSL has encrypted some of them."""
@@ -121,15 +124,13 @@ class TlsWire:
                 raise HandshakeFailed(_reason(error)) from error
 
     async def _await_first_byte(self) -> None:
-        """Wait until the client speaks. SilentEnd if it does not, HandshakeFailed if the connection breaks."""
+        """Wait until the client speaks. SilentEnd if it does not."""
         await trio.lowlevel.wait_readable(self._socket)
-        try:
-            if not socket.socket.recv(self._socket, 1, socket.MSG_PEEK):
-                raise SilentEnd("it closed the connection without a byte")
-        except HandshakeFailed:
-            raise
-        except OSError as error:
-            raise HandshakeFailed(_reason(error)) from error
+        first = b""
+        with suppress(OSError):
+            first = socket.socket.recv(self._socket, 1, socket.MSG_PEEK)
+        if not first:
+            raise SilentEnd("it closed the connection without a byte")
 
     def send(self, data: bytes | bytearray | memoryview, /) -> int:
         """Send SEND_BYTES_MAX at most, or as many bytes as the last call if it was blocked. BlockingIOError if the kernel does

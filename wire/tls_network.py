@@ -20,7 +20,7 @@ from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.peer_name import PeerName
 
 from .half_open import HalfOpen
-from .network import CONNECT_TIMEOUT_S, TCP, Accept, TcpNetwork, TcpPort, TcpWire, Wire
+from .network import CONNECT_TIMEOUT_S, TCP, Accept, TcpNetwork, TcpPort, TcpWire, Wire, host_of
 from .tls import HandshakeFailed, SilentEnd, TlsWire
 
 PEERS = "of peers"
@@ -72,17 +72,21 @@ class TlsNetwork:
 
     async def accepted(self, connected: TcpWire, source: str) -> TlsWire | None:
         """Return the wire of a peer that has proven its name, None for any other."""
-        wire = TlsWire(connected, self._server())
+        host = host_of(source)
         try:
-            with self._half_open.bounded(source.rpartition(":")[0]):
+            wire = TlsWire(connected, self._server())
+        except SilentEnd:
+            return None
+        try:
+            with self._half_open.bounded(host):
                 await wire.shake_hands(self._half_open.turn)
                 self._name(wire)
                 return wire
-            self._audit.login_failed(PEERS, source, "no TLS handshake in time")
+            self._audit.login_failed(PEERS, host, "no TLS handshake in time")
         except SilentEnd:
             pass
         except HandshakeFailed as error:
-            self._audit.login_failed(PEERS, source, str(error))
+            self._audit.login_failed(PEERS, host, str(error))
         except BaseException:
             wire.close()
             raise

@@ -30,7 +30,7 @@ from typing import NamedTuple
 import msgspec
 import trio
 
-from kraftlab.common.audit import AuditLog
+from kraftlab.common.audit import AuditLog, shown
 from kraftlab.common.decoding import Decoder
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ErrorCode, InvariantViolation
@@ -39,7 +39,7 @@ from kraftlab.common.peer_name import PeerName
 from kraftlab.common.replica_key import ReplicaKey
 
 from .frames import ERROR, REQUEST, RESPONSE, Frame, FrameConnection, FrameError, encode_frame, frame_parts
-from .network import TCP, Network, Wire
+from .network import TCP, Network, Wire, host_of
 from .parts import NOTHING, InMemory, Part
 
 logger = logging.getLogger("kraftlab.peer")
@@ -51,7 +51,6 @@ NOBODY = ReplicaKey(-1)
 ANY_NODE = -1
 """The caller does not know the id of the node at an endpoint."""
 MAX_CONNECTIONS = 512
-CLAIM_CHARACTERS_MAX = 64
 MAX_REQUESTS_PER_CONNECTION = 1024
 MAX_REQUEST_BYTES_PER_CONNECTION = 64 * 1024 * 1024
 MAX_UNSENT_BYTES_PER_CONNECTION = 1024 * 1024
@@ -96,7 +95,7 @@ class PeerRequest(NamedTuple):
     @property
     def host(self) -> str:
         """Host of the peer's address."""
-        return self.source.rpartition(":")[0].strip("[]")
+        return host_of(self.source)
 
 
 class PeerUnreachable(ConnectionError):
@@ -362,10 +361,10 @@ class _ServedConnection(Connection):
     def _refuse(self, frame: Frame, code: int, message: str) -> None:
         """Answer with an error, log the first one, and end a connection with another sender."""
         if not self._has_proven(frame.sender):
-            self._server.audit.login_failed("of peers", self.source, message)
+            self._server.audit.login_failed("of peers", host_of(self.source), message)
         elif not self._warned:
             self._warned = True
-            foreign = "" if code != ErrorCode.INCONSISTENT_CLUSTER_ID else f" (the sender's is {_shown(frame.cluster_id)})"
+            foreign = "" if code != ErrorCode.INCONSISTENT_CLUSTER_ID else f" (the sender's is {shown(frame.cluster_id)})"
             warn = self._server.lines.warning
             warn("refused request from %s (node %d): %s%s", self.source, frame.sender.node_id, message, foreign)
         self._write(frame, ERROR, _encode((code, message)))
@@ -429,11 +428,6 @@ async def _handle(handler: PeerHandler, request: PeerRequest, responder: Respond
         responder.refuse(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}")
     else:
         responder.reply(body)
-
-
-def _shown(claim: str) -> str:
-    """Return a peer's claim for a message: printable and short."""
-    return claim if claim.isprintable() and len(claim) <= CLAIM_CHARACTERS_MAX else repr(claim[:CLAIM_CHARACTERS_MAX]) + "…"
 
 
 class PeerAnswer(NamedTuple):
@@ -642,7 +636,7 @@ class PeerClient:
         elif frame.cluster_id != mine.cluster_id:
             answer = PeerError(
                 ErrorCode.INCONSISTENT_CLUSTER_ID,
-                f"{self.endpoint} belongs to cluster {_shown(frame.cluster_id)}, not {mine.cluster_id}",
+                f"{self.endpoint} belongs to cluster {shown(frame.cluster_id)}, not {mine.cluster_id}",
             )
         elif frame.generation < mine.generation:
             answer = PeerError(

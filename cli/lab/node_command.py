@@ -1,29 +1,29 @@
-"""Help for `kraftlab controller` and `kraftlab broker`; `lab/node.py` runs them."""
+"""Help for `kraftlab node`; `lab/node.py` runs it."""
 
 from __future__ import annotations
 
 import click
 
-from kraftlab.lab import node
+from kraftlab.lab import node as process
 
 
-def _command(role: str, format_option: str = "") -> click.Command:
-    @click.command(
-        role,
-        short_help=f"Run a {role} in the foreground.",
-        epilog=f"""\b
+@click.command(
+    "node",
+    epilog="""\b
 Examples:
-  kraftlab storage format --cluster-id "$(kraftlab storage random-uuid)" --config server.properties{format_option}
-  kraftlab {role} --config server.properties""",
+  kraftlab storage format -t "$(kraftlab storage random-uuid)" -c server.properties --standalone
+  kraftlab node --config server.properties
+  CLUSTER_ID=… KAFKA_NODE_ID=0 KAFKA_PROCESS_ROLES=broker … kraftlab node --environment   # docs/running-nodes.md""",
+)
+@click.option("--config", "-c", metavar="FILE", help="A Kafka-style server.properties.")
+@click.option("--environment", is_flag=True, help="Take the properties from variables KAFKA_…, as Apache Kafka's image does.")
+@click.option("--until-stdin-closes", is_flag=True, help="Stop when standard input ends (for supervisors).")
+def node(config: str | None, environment: bool, until_stdin_closes: bool) -> None:
+    """Run a controller or a broker, as process.roles says, in the foreground. SIGTERM or Ctrl-C stops it gracefully."""
+    process.main(
+        [
+            *(["--config", config] if config else []),
+            *(["--environment"] if environment else []),
+            *(["--until-stdin-closes"] if until_stdin_closes else []),
+        ]
     )
-    @click.option("--config", "-c", required=True, metavar="FILE", help="A Kafka-style server.properties.")
-    @click.option("--until-stdin-closes", is_flag=True, help="Stop when standard input ends (for supervisors).")
-    def command(config: str, until_stdin_closes: bool) -> None:
-        node.main([role, "--config", config, *(["--until-stdin-closes"] if until_stdin_closes else [])])
-
-    command.help = f"Run a {role} in the foreground. SIGTERM or Ctrl-C stops it gracefully."
-    return command
-
-
-controller = _command("controller", " --standalone")
-broker = _command("broker")

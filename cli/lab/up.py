@@ -163,14 +163,21 @@ def _context(cluster: LocalCluster) -> Iterator[None]:
 @contextmanager
 def _control(cluster: LocalCluster) -> Iterator[Path]:
     """Serve orders for faults; yield the path of the socket."""
+    from kraftlab.lab import prometheus
     from kraftlab.lab.faults.breaker import Breaker
+    from kraftlab.lab.faults.metrics import serve_faults
     from kraftlab.lab.faults.server import ControlServer
 
-    server = ControlServer(cluster.directory, Breaker(cluster, lambda line: click.echo(line, err=True)))
+    breaker = Breaker(cluster, lambda line: click.echo(line, err=True))
+    server = ControlServer(cluster.directory, breaker)
+    at, metrics = serve_faults(breaker)
     try:
+        prometheus.write_faults(cluster.directory, at)
         yield server.path
     finally:
+        metrics.stop()
         server.close()
+        prometheus.write_faults(cluster.directory, None)
 
 
 def _wait_ready(cluster: LocalCluster, stop: StopRequest) -> float | None:

@@ -56,7 +56,7 @@ _complete_voters, _complete_directories = offer(_voter_ids), offer(_voter_direct
     epilog="""\b
 Example, on the machine of the new controller:
   kraftlab storage format -t CLUSTER-ID -c controller.properties --no-initial-controllers
-  kraftlab controller -c controller.properties &
+  kraftlab node -c controller.properties &
   kraftlab metadata-quorum add-controller --config controller.properties""",
 )
 @click.option(

@@ -29,6 +29,7 @@ from kraftlab.config.models import BrokerConfig, ControllerConfig
 from kraftlab.config.topic_configs import BROKER_KEYS, TOPIC_KEYS
 from kraftlab.config.unused_keys import ONLY_FOR_ALL, ONLY_IN_FILES, UNUSED
 from kraftlab.metadata.records import AnyRecord
+from kraftlab.metrics.catalogue import METRICS, Metric
 from kraftlab.quorum.core.types import VoterSet
 
 HERE = Path(__file__).resolve().parent
@@ -229,13 +230,65 @@ def _signature(function: Callable[..., object]) -> str:
     return f"def {node.name}(\n    " + ",\n    ".join(parameters) + f",\n) -> {ast.unparse(node.returns)}"
 
 
+# -- metrics ---------------------------------------------------------------------------------------------------------------
+
+
+UNITS = {
+    r"_bytes_per_second$": "bytes/s",
+    r"_rate$": "1/s",
+    r"_seconds(_total)?$": "s",
+    r"_timestamp_seconds$": "s since 1970",
+    r"(ms|latency_avg|latency_max)$": "ms",
+    r"(bytes|bytesin|bytesout|_byte|log_size)(_total)?(_done|_left)?$|_bytes_(done|left)$": "bytes",
+    r"(offset|high_watermark)$": "offset",
+    r"(percent|ratio_avg)$": "0 to 1",
+}
+"""Unit by the end of a name; a number of things without one."""
+
+
+def metrics() -> Iterator[str]:
+    yield (
+        "# Metrics\n\nEvery family of `/metrics`, with the MBean of Apache Kafka behind it. How to scrape, draw and alert: "
+        "[Monitoring](monitoring.md).\n\nNames that begin with `kafka_` are those of Strimzi's rules for the JMX exporter, "
+        "which its dashboards use, with Kafka's units and labels. Names that begin with `kraftlab_` have no equal in Kafka. "
+        "A family is there once it has a value: a topic's with its first event, a request's with the first request."
+    )
+    for nodes, title in (
+        ("every node", "Every node"),
+        ("controller", "Controllers"),
+        ("broker", "Brokers"),
+        ("lab", "Local clusters"),
+        ("cluster", "Whole clusters"),
+    ):
+        found = [metric for metric in METRICS.values() if metric.nodes == nodes]
+        if found:
+            rows = (
+                [f"`{_with_labels(metric)}`", metric.kind, _unit(metric.name), _full(metric), metric.kafka] for metric in found
+            )
+            yield f"## {title}\n\n" + table(("name", "type", "unit", "meaning, and the difference from Kafka", "MBean"), rows)
+
+
+def _with_labels(metric: Metric) -> str:
+    return metric.name + (f"{{{','.join(metric.labels)}}}" if metric.labels else "")
+
+
+def _unit(name: str) -> str:
+    return next((unit for end, unit in UNITS.items() if re.search(end, name)), "")
+
+
+def _full(metric: Metric) -> str:
+    return f"{metric.meaning} *{metric.difference[0].upper()}{metric.difference[1:]}.*" if metric.difference else metric.meaning
+
+
 PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "commands": commands,
     "configs": configs,
     "records": records,
     "calls": calls,
     "python": python,
+    "../metrics": metrics,
 }
+"""The pages, by their path from here without the suffix."""
 
 
 def page(name: str) -> str:

@@ -13,7 +13,7 @@ A read has no effect and fails. Calls block, so they belong in a thread. One cal
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -49,11 +49,11 @@ logging.getLogger("kafka").addHandler(logging.NullHandler())  # faults are expec
 
 
 class KafkaClients:
-    """A producer, a consumer, a member of a group, and an admin client."""
+    """A producer, a consumer, a member of a group, and an admin client. `login`: arguments of kafka-python with the user."""
 
-    def __init__(self, servers: str, timeout_ms: int) -> None:
+    def __init__(self, servers: str, timeout_ms: int, login: Mapping[str, str] | None = None) -> None:
         self.timeout_ms = timeout_ms
-        self._servers = servers.split(",")
+        self._common = {"bootstrap_servers": servers.split(","), "bootstrap_timeout_ms": timeout_ms, **(login or {})}
         self._producer: Any = None
         self._consumer: Any = None
         self._member: Any = None
@@ -169,7 +169,7 @@ class KafkaClients:
 
     def _made(self, kind: Callable[..., Any], **configs: Any) -> Any:
         try:
-            return kind(bootstrap_servers=self._servers, bootstrap_timeout_ms=self.timeout_ms, **configs)
+            return kind(**self._common, **configs)
         except RetriableError as error:
             raise CallFailed(FAIL, f"not sent, no connection: {name_of(error)}") from error
 

@@ -50,6 +50,7 @@ class Trial(NamedTuple):
         words += ["--ops-per-key", str(options.ops_per_key)]
         words += ["--net", self.net] if self.net != LINKS else []
         words += ["--client", options.client] if options.client != OWN else []
+        words += ["--secure"] if options.secure else []
         return shlex.join(words)
 
 

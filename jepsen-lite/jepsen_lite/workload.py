@@ -133,7 +133,7 @@ class Client(Protocol):
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The options of a run. `concurrency` is the number of workers, `rate` the operations per second over all workers (0: no
     limit), `time_s` the duration of clients and faults before everything is healed and the final phase begins. `client` carries
-    out the operations.
+    out the operations. `secure`: the cluster is one of `kraftlab up --secure`, and all clients log in.
     """
 
     seed: str = "0"
@@ -145,6 +145,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     ops_per_key: int = 120
     timeout_ms: int = 5_000
     client: str = OWN
+    secure: bool = False
 
     def random(self, stream: str) -> random.Random:
         """Return the random generator of one stream. Streams are independent: leaving one out changes no other."""

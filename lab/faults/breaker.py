@@ -11,6 +11,7 @@ import itertools
 import shlex
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
@@ -285,6 +286,11 @@ class Breaker:
             for link in self._cluster.links_status()
         )
         return Done("the cluster's state", status=Status(nodes, orders, links, self._cluster.in_doubt(), self._cluster.health()))
+
+    def in_force(self) -> Counter[str]:
+        """Return the number of faults in force, by kind."""
+        with self._lock:
+            return Counter(fault.kind for fault in self._faults.holds)
 
     # -- helpers ---------------------------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from kraftlab.common.errors import ErrorCode
 from kraftlab.common.replica_key import NODE_ID_MAX, ReplicaKey
-from kraftlab.common.uuids import UUID_BYTES
+from kraftlab.common.uuids import UUID_BYTES, ZERO
 
 from .batch import CONTROL, ControlRecord, KRaftVersion, KRaftVoters, LeaderChange, encode, encode_control, read_header
 from .effects import BecameLeader, Proposed, ReadIndexReady, ReadIndexRefused, ReadLog, Rejected, Reply
@@ -229,10 +229,10 @@ class Leadership:
     def note_fetcher(self, leader: Leader, request: FetchRequest | FetchSnapshotRequest, now_ms: int) -> ReplicaProgress | None:
         """Note that the replica follows this leader, which counts for check-quorum if it votes.
 
-        Return None if it is anonymous.
+        Return None if it is anonymous. A reader may have the node id -1 and a directory id of its own.
         """
         key = request.replica
-        if key.node_id < 0:
+        if key.node_id < 0 and key.directory_id == ZERO:
             return None
         voter = leader.voters.get(key.node_id)
         if voter is None or not self._quorum.membership.has(key):

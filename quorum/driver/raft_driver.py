@@ -242,8 +242,9 @@ class RaftDriver:
 
     @property
     def leader(self) -> LeaderView:
-        """The leader, as far as this node knows."""
-        return self._core.leader if self._core is not None else LeaderView(0)
+        """The leader, as far as this node knows. Threads may ask too: their log lines name the epoch."""
+        core = self._core
+        return core.leader if core is not None else LeaderView(0)
 
     @property
     def high_watermark(self) -> int:

@@ -22,6 +22,6 @@ QUORUM_SENDERS: Mapping[int, SenderRule] = {
     RaftApi.TRANSFER_LEADERSHIP: SenderRule(CONTROLLER, None),
     DESCRIBE_QUORUM: SenderRule(CLIENT),
 }
-"""A fetch as replica -1 is an observer's that acknowledges nothing, and any sender may send it. Voters are added and removed at
+"""A fetch as replica -1 names a reader and no node, and any sender may send it. Voters are added and removed at
 their own request here; operators use the admin API.
 """

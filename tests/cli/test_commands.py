@@ -52,11 +52,11 @@ def test_a_node_without_its_config_ends_as_any_other_wrong_command(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        node.main(["controller", *arguments])
+        node.main(arguments)
     assert ended.value.code == 64
     said = capsys.readouterr().err
     assert said.startswith("Error: ")
-    assert said.endswith("See: kraftlab controller --help\n")
+    assert said.endswith("See: kraftlab node --help\n")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -125,7 +125,7 @@ def test_up_prints_endpoints_is_found_and_stops_cleanly(tmp_path: Path, capsys: 
         assert capsys.readouterr().out == f"Cluster ID: {endpoints['cluster_id']}\n"
         proposed = [re.split(r"\s{2,}", line.strip())[0].split()[1:] for line in page().splitlines() if "  kraftlab " in line]
         assert ["topics", "--describe"] in proposed
-        assert [words for words in proposed if words[0] != "sim" and main.run(words) != 0] == []
+        assert [words for words in proposed if words[0] not in ("sim", "top") and main.run(words) != 0] == []
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
     finally:
@@ -136,7 +136,7 @@ def test_up_prints_endpoints_is_found_and_stops_cleanly(tmp_path: Path, capsys: 
 
 @pytest.mark.parametrize("as_json", [False, True])
 def test_up_prints_a_table_or_json(as_json: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    node = SimpleNamespace(node_id=0, name="broker-0", rack="rack-0", grpc="127.0.0.1:9093", kafka="127.0.0.1:9092")
+    node = SimpleNamespace(node_id=0, name="broker-0", rack="rack-0", grpc="127.0.0.1:9093", kafka="127.0.0.1:9092", metrics=None)
     cluster: Any = SimpleNamespace(
         plan=SimpleNamespace(nodes=[node], brokers=[node], secure=False),
         pid=lambda node_id: 7,

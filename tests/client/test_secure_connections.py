@@ -26,9 +26,10 @@ from kraftlab.access.users import Users
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, ClusterUnreachable, DataClient
 from kraftlab.client.kafka_probe import speaks_kafka
-from kraftlab.client.metadata_log import MetadataLog, observer_named
+from kraftlab.client.metadata_log import ANONYMOUS, MetadataLog, observer_named
 from kraftlab.client.security import NO_SECURITY, ClientSecurity
 from kraftlab.common.errors import ErrorCode
+from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.config.errors import ConfigError
 from kraftlab.metadata.peer_rpc import Api, ProduceRequest, ProduceResponse
 from kraftlab.quorum.core.messages import API_OF, FetchRequest, FetchResponse, LeaderView, Records
@@ -272,9 +273,9 @@ def test_records_go_to_leaders_with_the_security_of_the_admin_client(secure_clus
     assert [bytes(each.records[:15]) for each in seen[1:]] == [b"unacknowledged", b"x"]
 
 
-def test_the_metadata_log_is_read_without_the_name_of_an_observer(secure_cluster: FakeCluster, authority: Authority) -> None:
-    """Under TLS a node id belongs to a certificate, and an observer has none."""
-    node, replicas = secure_cluster.nodes[0], list[int]()
+def test_an_observer_of_the_metadata_log_has_a_name_and_no_node_id(secure_cluster: FakeCluster, authority: Authority) -> None:
+    """Under TLS a node id belongs to a certificate. Reads acknowledge nothing, and are anonymous."""
+    node, replicas = secure_cluster.nodes[0], list[ReplicaKey]()
     at = pb.QuorumEndpoint(name="CONTROLLER", host="127.0.0.1", port=node.peer_port)
     quorum = pb.DescribeQuorumResponse(
         cluster_id=CLUSTER_ID, leader_id=1, leader_epoch=2, current_voters=[pb.QuorumReplica(replica_id=1, endpoints=[at])]
@@ -282,12 +283,14 @@ def test_the_metadata_log_is_read_without_the_name_of_an_observer(secure_cluster
     node.answers["DescribeQuorum"] = lambda _: quorum
 
     def fetch(body: bytes) -> FetchResponse:
-        replicas.append(msgspec.msgpack.decode(body, type=FetchRequest).replica.node_id)
+        replicas.append(msgspec.msgpack.decode(body, type=FetchRequest).replica)
         return FetchResponse(ErrorCode.NONE, LeaderView(2, 1), 7, 0, 0, Records(b"x"))
 
     node.peer_answers[API_OF[FetchRequest]] = fetch
     asks = security(authority, authority.issue("alice"))
-    with MetadataLog(node.server, observer=observer_named("a-lake"), security=asks) as log:
+    observer = observer_named("a-lake")
+    assert observer.node_id == -1 and observer != ANONYMOUS
+    with MetadataLog(node.server, observer=observer, security=asks) as log:
         assert log.fetch(OffsetAndEpoch(0, 0)).data == b"x"
         assert log.acknowledge(OffsetAndEpoch(0, 0)).high_watermark == 7
-    assert replicas == [-1, -1]
+    assert replicas == [ANONYMOUS, observer]

@@ -273,6 +273,10 @@ SEEN: dict[str, dict[str, tuple[str, ...]]] = {
     "gateway/test_consumer_groups.py": {
         "test_the_topic_of_offsets_is_compacted_with_the_settings_of_brokers": ("offsets.topic.segment.bytes",),
     },
+    "node/test_log_lines.py": {
+        "test_the_error_that_ends_a_node_is_a_line_of_a_json_log": ("log.format",),
+        "test_with_a_file_the_error_stands_in_it_and_on_standard_error": ("log.file",),
+    },
     "lab/test_layout.py": {
         "test_a_node_behind_a_proxy_is_known_by_the_ports_that_it_had": ("advertised.listeners",),
         "test_what_is_written_is_what_nodes_read": ("broker.rack",),

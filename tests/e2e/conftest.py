@@ -430,10 +430,11 @@ class NodeFiles:
         text = properties.dumps({key: value for key, value in values.items() if value is not None})
         self.config(role).write_text(text, encoding="utf-8")
 
-    def start(self, role: str) -> subprocess.Popen[str]:
-        """`kraftlab ROLE --config FILE`."""
-        command = [sys.executable, "-m", "kraftlab.cli.main", role, "--config", str(self.config(role))]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    def start(self, role: str, **variables: str) -> subprocess.Popen[str]:
+        """`kraftlab node --config FILE`, with these variables in its environment."""
+        command = [sys.executable, "-m", "kraftlab.cli.main", "node", "--config", str(self.config(role))]
+        environment = {**os.environ, **variables}
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
         self.started.append(process)
         return process
 

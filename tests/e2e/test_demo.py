@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import pathlib
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -83,22 +87,50 @@ def write_segment(directory: pathlib.Path, first: int, last: int) -> dict[str, o
     return counted
 
 
+@pytest.mark.parametrize("options", [(), pytest.param(("--secure",), marks=pytest.mark.nightly)], ids=" ".join)
 def test_it_plays_another_recording_and_prints_one_json_report(
-    scratch: pathlib.Path, processes: Processes, kraftlab_here: Kraftlab, monkeypatch: pytest.MonkeyPatch
+    options: tuple[str, ...],
+    scratch: pathlib.Path,
+    processes: Processes,
+    kraftlab_here: Kraftlab,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The checks are the same on a secure cluster, which also refuses strangers."""
     recording, work = scratch / "recording", scratch / "work"
     recording.mkdir()
     work.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(work))
-    code, said = kraftlab_here("demo", "--json", "--capture", str(record(recording)))
+    code, said = kraftlab_here("demo", "--json", *options, "--capture", str(record(recording)))
     report = json.loads(said)
     failed = [check for check in report["checks"] if not check["ok"]]
     assert not failed, failed
     assert report["ok"] is True
+    names = [check["name"] for check in report["checks"]]
+    assert ("strangers refused" in names) is ("--secure" in options)
+    assert {"failover", "throttle", "kafka-python", "bytes equal", "same metadata everywhere"} <= set(names)
     assert code == 0
     assert {"ready", "failover", "total"} <= set(report["seconds"])
     assert not processes(work)
     assert not list(work.iterdir())
+
+
+def test_ctrl_c_leaves_nothing_of_a_secure_cluster(scratch: pathlib.Path, processes: Processes) -> None:
+    """Strangers have been refused by then."""
+    command = [sys.executable, "-m", "kraftlab.cli.main", "demo", "--secure"]
+    environment = os.environ | {"TMPDIR": str(scratch), "PYTHONUNBUFFERED": "1"}
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)  # children in the background of a shell ignore it
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    signal.signal(signal.SIGINT, inherited)
+    assert process.stdout is not None
+    lines = iter(process.stdout)
+    seen = next((line for line in lines if "strangers refused" in line), "")
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=30)
+    assert "✓ strangers refused" in seen, said
+    assert "ran to its end: interrupted" in said
+    assert process.returncode == 130
+    assert not processes(scratch)
+    assert not list(scratch.iterdir())
 
 
 def test_a_recording_that_was_damaged_is_refused_before_anything_starts(

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import signal
+import socket
+import ssl
 import stat
 import subprocess
 import sys
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +26,18 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError, TopicAuthorizationFailedError
 
-from kraftlab.certificates.folder import throw_away
+from kraftlab.certificates.folder import issue, throw_away
 from kraftlab.cli import main
 from kraftlab.client import AdminClient, ClusterUnreachable
+from kraftlab.client.metadata_log import MetadataLog, observer_named
 from kraftlab.client.security import ClientSecurity
 from kraftlab.common.errors import ApiError
+from kraftlab.common.uuids import to_text
 from kraftlab.config import properties
+from kraftlab.demo import strangers
 from kraftlab.lab import ClusterError, LocalCluster
 from kraftlab.lab.links.shape import LinkShape
+from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.rpc.methods import SERVICE
 
 pytestmark = pytest.mark.cluster
@@ -36,6 +46,7 @@ GROUPS = {
     "offsets.topic.replication.factor": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
+BEGINNING = OffsetAndEpoch(0, 0)
 ALICE = "marker-alice-6Wq"
 
 
@@ -117,6 +128,16 @@ def test_who_proves_nothing_is_refused(cluster: LocalCluster, tmp_path: Path, ca
         admin.describe_cluster()
 
 
+def test_the_demo_tells_a_cluster_that_refuses_strangers_from_an_open_one(cluster: LocalCluster, tmp_path: Path) -> None:
+    is_safe, text = strangers.refused(cluster)
+    assert is_safe, text
+    assert all(f"{listener} without TLS" in text for listener in ("GRPC", "KAFKA", "CONTROLLER", "PEER"))
+    with LocalCluster(tmp_path / "open", 1, 1, 1) as is_open:
+        is_safe, text = strangers.refused(is_open)
+    assert not is_safe
+    assert all(f"{listener} without TLS" in text for listener in ("GRPC", "KAFKA", "CONTROLLER", "PEER"))
+
+
 def test_a_user_without_rights_is_refused_and_admin_may_give_some(cluster: LocalCluster, tmp_path: Path) -> None:
     """Commands find the credentials of admin in the cluster's directory."""
     ours = ("--data", str(cluster.directory))
@@ -134,6 +155,94 @@ def test_a_user_without_rights_is_refused_and_admin_may_give_some(cluster: Local
     assert main.run(["acls", *ours, *rule]) == 0
     with KafkaProducer(**options) as producer:
         producer.send("t", b"x").get(20)
+
+
+def test_metrics_need_a_login_and_probes_do_not(cluster: LocalCluster) -> None:
+    context = ssl.create_default_context(cafile=str(cluster.directory / "secrets" / "ca.pem"))
+    right = cluster.kafka_python_options["sasl_plain_password"]
+
+    def status(at: object, path: str, password: str | None = None) -> int:
+        request = urllib.request.Request(f"https://{at}{path}")
+        if password is not None:
+            request.add_header("Authorization", "Basic " + base64.b64encode(f"admin:{password}".encode()).decode())
+        try:
+            with urllib.request.urlopen(request, timeout=20, context=context) as response:
+                return int(response.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    for node in cluster.plan.nodes:
+        assert status(node.metrics, "/metrics", right) == 200
+        assert status(node.metrics, "/metrics", "wrong") == status(node.metrics, "/metrics") == 401
+        assert status(node.metrics, "/livez") == 200
+        assert status(node.metrics, "/readyz") == 200
+        with pytest.raises(OSError):
+            urllib.request.urlopen(f"http://{node.metrics}/metrics", timeout=20)
+
+
+def ports_of(cluster: LocalCluster) -> list[int]:
+    """Ports of every listener of every node."""
+    files = sorted(cluster.directory.glob("*/server.properties"))
+    listeners = [properties.load(file)["listeners"].split(",") for file in files]
+    return [int(each.rpartition(":")[2]) for node in listeners for each in node]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("first", [b"", b"\x16\x03\x01\x02\x00\x01", bytes(3), b"GET / HTTP/1.1\r\n\r\n"])
+def test_commits_go_on_while_strangers_hold_thousands_of_connections(cluster: LocalCluster, first: bytes) -> None:
+    """From 80 addresses, so that no bound of one address holds them off."""
+    ports, topic = ports_of(cluster), f"t-{len(first)}"
+    with cluster.admin() as admin, ExitStack() as stack, KafkaProducer(**kafka_python(cluster, acks="all")) as producer:
+        epoch = admin.describe_quorum().leader_epoch
+        slowest_s = 0.0
+        for number in range(5000):
+            stranger = stack.enter_context(socket.socket())
+            stranger.bind((f"127.0.1.{1 + number % 80}", 0))
+            stranger.settimeout(20)
+            stranger.connect(("127.0.0.1", ports[number % len(ports)]))
+            with suppress(ConnectionError):
+                stranger.sendall(first)
+            if number % 500 == 0:
+                begin = time.monotonic()
+                admin.create_topic(f"{topic}-{number}", partitions=1, replication_factor=2)
+                producer.send("t", b"x").get(20)
+                slowest_s = max(slowest_s, time.monotonic() - begin)
+        assert slowest_s < 5
+        with KafkaProducer(**kafka_python(cluster)) as late:
+            late.send("t", b"a new connection").get(20)
+        assert admin.describe_quorum().leader_epoch == epoch
+    assert not cluster.exited()
+    assert not [log for log in (cluster.directory / "logs").iterdir() if "Traceback" in log.read_text()]
+
+
+def test_only_who_has_cluster_action_observes_the_metadata_log(cluster: LocalCluster) -> None:
+    """The user logs in at the GRPC listener, and has a certificate for the CONTROLLER listener."""
+    secrets, observer = cluster.directory / "secrets", observer_named("a lake")
+    own = properties.load(cluster.directory / "client.properties")
+    own["ssl.keystore.location"] = str(issue(secrets, "lake"))
+    user = ("--alter", "--user", "lake", "--add-config", f"SCRAM-SHA-512=[iterations=4096,password={ALICE}]")
+    servers = ("--bootstrap-server", cluster.bootstrap_servers, "--command-config", str(cluster.directory / "client.properties"))
+    assert main.run(["configs", *servers, *user]) == 0
+    rule = ("acls", "--data", str(cluster.directory), "--add", "--allow-principal", "User:lake", "--cluster", "--operation")
+    assert main.run([*rule, "Describe"]) == 0
+
+    def observe(security: ClientSecurity) -> int:
+        with MetadataLog(cluster.bootstrap_servers, observer=observer, security=security, timeout_ms=10_000) as log:
+            assert log.fetch(BEGINNING).data
+            return log.acknowledge(BEGINNING).high_watermark
+
+    lake = ClientSecurity.of(own, user="lake", password=ALICE)
+    with pytest.raises(ApiError, match=r"ClusterAction to the user in this client's certificate .*--operation ClusterAction"):
+        observe(lake)
+    assert main.run([*rule, "ClusterAction"]) == 0
+    assert observe(lake) > 0
+    assert observe(cluster.security) > 0
+    with cluster.admin() as admin:
+        known = {(each.replica_id, each.replica_directory_id) for each in admin.describe_quorum().observers}
+    assert (-1, to_text(observer.directory_id)) in known
+    without = ClientSecurity.of({key: own[key] for key in own if "keystore" not in key}, user="lake", password=ALICE)
+    with pytest.raises(ClusterUnreachable, match=r"it wants a certificate of the client, set ssl\.keystore\.location"):
+        observe(without)
 
 
 def test_nodes_that_fail_come_back_and_links_between_them_can_be_cut(cluster: LocalCluster) -> None:
@@ -161,6 +270,42 @@ def test_a_controller_that_is_added_gets_a_certificate(cluster: LocalCluster) ->
     cluster.join(added)
     with cluster.admin() as admin:
         assert {voter.replica_id for voter in admin.describe_quorum().current_voters} == {3000, added}
+
+
+@pytest.mark.nightly
+def test_sessions_of_five_seconds_end_no_request_but_those_of_a_removed_user(tmp_path: Path) -> None:
+    sessions = {f"listener.name.kafka.{name}.connections.max.reauth.ms": "5000" for name in ("scram-sha-512", "scram-sha-256")}
+    failures: list[Any] = []
+    refused: list[confluent_kafka.KafkaError] = []
+    with LocalCluster(tmp_path / "lab", 1, 2, 1, overrides=sessions, secure=True) as cluster:
+        with cluster.admin() as admin:
+            admin.create_topic("t", partitions=1, replication_factor=2)
+        ours = ("--data", str(cluster.directory))
+        user = ("configs", *ours, "--alter", "--entity-type", "users", "--entity-name", "alice")
+        assert main.run([*user, "--add-config", f"SCRAM-SHA-256=[password={ALICE}]"]) == 0
+        assert main.run(["acls", *ours, "--add", "--allow-principal", "User:alice", "--operation", "All", "--topic", "t"]) == 0
+        login = {"sasl.mechanisms": "SCRAM-SHA-256", "sasl.username": "alice", "sasl.password": ALICE}
+        admins = confluent_kafka.Producer(confluent(cluster, error_cb=failures.append))
+        alices = confluent_kafka.Producer(confluent(cluster, error_cb=refused.append, **login))
+
+        def produce(producer: confluent_kafka.Producer) -> None:
+            producer.produce("t", b"x", callback=lambda error, _: failures.append(error) if error else None)
+            producer.poll(0.005)
+
+        with KafkaProducer(**kafka_python(cluster)) as producer:
+            end = time.monotonic() + 17  # three sessions
+            while time.monotonic() < end:
+                produce(admins)
+                produce(alices)
+                producer.send("t", b"x").get(20)
+            assert (admins.flush(20), alices.flush(20), failures, refused) == (0, 0, [], [])
+            assert main.run([*user, "--delete-config", "SCRAM-SHA-256"]) == 0
+            end = time.monotonic() + 20
+            while not any(error.code() == confluent_kafka.KafkaError._AUTHENTICATION for error in refused):
+                assert time.monotonic() < end
+                produce(alices)
+            alices.purge()
+            producer.send("t", b"x").get(20)
 
 
 @contextmanager
@@ -195,6 +340,25 @@ def test_a_second_start_has_the_same_certificates_and_password(tmp_path: Path) -
         assert confluent_kafka.Producer(client).list_topics(timeout=20).brokers
         assert {path.name: path.read_bytes() for path in (directory / "secrets").iterdir()} == secrets
         assert again.cluster_id == printed["cluster_id"]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "ssl.keystore.location",
+        "ssl.key.password",
+        "listener.name.kafka.ssl.truststore.certificates",
+        "listener.security.protocol.map",
+    ],
+)
+def test_the_certificates_of_nodes_cannot_be_set_for_all(tmp_path: Path, key: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is left that would change a later start."""
+    directory = tmp_path / "lab"
+    assert main.run(["up", "--data", str(directory), "--secure", "--property", f"{key}=marker-own-3Hx"]) == 1
+    told = capsys.readouterr().err
+    assert f"{key} cannot be set with --property" in told and "leave it out" in told
+    assert "marker-own-3Hx" not in told
+    assert not (directory / "secrets").exists() and not (directory / "cluster.json").exists()
 
 
 def test_an_open_cluster_stays_open(tmp_path: Path) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
+import json
 import logging
+import random
 import socket
 import ssl
 import struct
@@ -21,15 +24,19 @@ from kraftlab.access.distinguished_name import distinguished_name
 from kraftlab.access.entrance import Entrance, SaslSettings
 from kraftlab.access.principal_mapping import parse_rules
 from kraftlab.access.sasl.plain import Plain
+from kraftlab.access.sasl.scram import Scram, keys
+from kraftlab.certificates.contexts import server_context
+from kraftlab.config.tls_settings import tls_settings
 from kraftlab.gateway.codec import Header, KafkaRequest
 from kraftlab.gateway.door import OFFERS
 from kraftlab.gateway.listener import KafkaListener
+from kraftlab.metadata.scram import ScramCredential, ScramMechanism
 from kraftlab.rpc.caller import Caller
 from kraftlab.wire import half_open
 from kraftlab.wire.parts import Part
 from kraftlab.wire.tls import INTERNAL_ERROR_ALERT
 
-from ..helpers.certificates import Authority
+from ..helpers.certificates import CLIENT, DAY, SERVER, Authority
 from ..helpers.waiting import eventually
 from .conftest import make_frame, read_response
 
@@ -46,6 +53,14 @@ DEFAULTS = {
 
 def login(name: str, password: str) -> bytes:
     return make_frame(36, 1, auth_bytes=f"\0{name}\0{password}".encode())
+
+
+def hello() -> bytes:
+    """The first bytes of a TLS client."""
+    out = ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), out, server_hostname="localhost").do_handshake()
+    return out.read()
 
 
 class Door:
@@ -66,7 +81,7 @@ async def listening(entrance: Entrance, **settings: str) -> AsyncIterator[tuple[
     values = DEFAULTS | {name.replace("_", "."): value for name, value in settings.items()}
     door: Any = Door()
     listener = KafkaListener(door, "127.0.0.1", 0, values.get, entrance)
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             yield listener, await nursery.start(listener.serve)
             nursery.cancel_scope.cancel()
@@ -136,6 +151,52 @@ async def test_a_failed_login_is_answered_after_a_delay() -> None:
     assert listener.failed_logins == 1
 
 
+@pytest.mark.nightly
+async def test_the_time_of_a_failed_login_does_not_tell_which_users_exist() -> None:
+    """By the statistic of Mann and Whitney: the probability that a try as a known user takes longer than one as another user."""
+    mechanism, salt, tries = ScramMechanism.SCRAM_SHA_256, b"salt" * 5, 1000
+    credential = ScramCredential(salt, *keys("sha256", hashlib.pbkdf2_hmac("sha256", b"secret", salt, 4096)), 4096)
+    users = {f"user-{number}" for number in range(100)}
+    sasl = SaslSettings({"SCRAM-SHA-256": lambda: Scram(mechanism, lambda name, _: credential if name in users else None, b"x")})
+
+    def try_once(port: int, name: str) -> tuple[float, float]:
+        """Return the seconds until the answers to the first and to the last message."""
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as client, client.makefile("rb") as received:
+
+            def ask(frame: bytes) -> tuple[bytes, float]:
+                begin = time.perf_counter()
+                client.sendall(frame)
+                return received.read(int.from_bytes(received.read(4))), time.perf_counter() - begin
+
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            ask(make_frame(17, 1, mechanism="SCRAM-SHA-256"))
+            first, first_s = ask(make_frame(36, 1, auth_bytes=f"n,,n={name},r=abc".encode()))
+            nonce = first.partition(b"r=")[2].partition(b",")[0]
+            last, last_s = ask(make_frame(36, 1, auth_bytes=b"c=biws,r=" + nonce + b",p=" + b"A" * 43 + b"="))
+            assert b"invalid credentials" in last
+            return first_s, last_s
+
+    async with listening(Entrance(sasl=sasl)) as (_, port):
+        names = [f"{kind}-{number % 100}" for number in range(tries) for kind in ("user", "none")]
+        random.Random(1).shuffle(names)
+        results = [(name in users, *await trio.to_thread.run_sync(try_once, port, name)) for name in names]
+    for step in (1, 2):
+        ranked = sorted(results, key=lambda result: result[step])
+        rank_sum = sum(rank for rank, result in enumerate(ranked, 1) if result[0])
+        assert 0.44 < (rank_sum - tries * (tries + 1) / 2) / tries**2 < 0.56
+
+
+@pytest.mark.parametrize("size", [-(2**31), -1, 0, 1, 524_289, 2**31 - 1])
+@pytest.mark.parametrize("before", [(), (HANDSHAKE,)])
+async def test_an_impossible_frame_before_the_login_ends_its_own_connection(size: int, before: tuple[bytes, ...]) -> None:
+    async with listening(Entrance(sasl=SASL)) as (listener, port):
+        answers = await talked(port, *before, struct.pack(">i", size) + bytes(1000))
+        assert len(answers) == len(before)
+        answers = await talked(port, HANDSHAKE, login("alice", "alice-secret"), METADATA)
+        assert answers[2][4:] == b"User:alice"
+        assert listener.statistics()["frame_bytes"] == 0
+
+
 async def test_requests_in_one_piece_are_judged_one_by_one() -> None:
     async with listening(Entrance(sasl=SASL)) as (_, port):
         with socket.create_connection(("127.0.0.1", port)) as client:
@@ -162,6 +223,27 @@ async def test_without_a_certificate_a_caller_is_anonymous_if_none_is_required(a
     server = authority.server_context(certificate)
     async with listening(Entrance(lambda: server, principal_of)) as (_, port):
         assert (await talked(port, METADATA, context=authority.client_context()))[0][4:] == b"User:ANONYMOUS"
+
+
+async def test_of_certificates_that_are_requested_a_good_one_names_the_caller(
+    authority: Authority, certificate: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = authority.server_context(certificate)
+    server.verify_mode = ssl.CERT_OPTIONAL
+    clients: list[tuple[Path | None, list[bytes]]] = [
+        (None, [b"User:ANONYMOUS"]),
+        (authority.issue("alice", names=()), [b"User:alice"]),
+        (authority.issue("NO-RULE", names=()), []),
+        (Authority(tmp_path, "other").issue("alice"), []),
+        (authority.issue("old", begins=-3 * DAY, ends=-1 * DAY), []),
+    ]
+    async with listening(Entrance(lambda: server, principal_of)) as (_, port):
+        with caplog.at_level(logging.WARNING, "kraftlab.audit"):
+            for shown, answer in clients:
+                context = authority.client_context(shown)
+                assert [each[4:] for each in await talked(port, METADATA, context=context)] == answer, shown
+    for reason in ("its certificate names nobody", "unable to get local issuer certificate", "certificate has expired"):
+        assert reason in caplog.text
 
 
 async def test_with_both_the_login_names_the_caller(authority: Authority, certificate: Path) -> None:
@@ -202,6 +284,17 @@ async def test_bytes_that_are_not_tls_get_an_alert_and_a_line(
     assert "it does not speak TLS" in caplog.text
 
 
+async def test_a_connection_that_is_reset_before_it_is_accepted_ends_alone(authority: Authority, certificate: Path) -> None:
+    """The event loop has no turn between the begin and the end of these connections."""
+    server = authority.server_context(certificate)
+    async with listening(Entrance(lambda: server)) as (_, port):
+        for first in (b"", b"\x16\x03") * 10:
+            with socket.create_connection(("127.0.0.1", port)) as client:
+                client.sendall(first)
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        assert await talked(port, METADATA, context=authority.client_context())
+
+
 @pytest.mark.parametrize("secured", [False, True])
 async def test_who_proves_nothing_in_time_is_closed_and_its_address_is_not_locked_out(
     authority: Authority, certificate: Path, secured: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -222,14 +315,98 @@ async def test_who_proves_nothing_in_time_is_closed_and_its_address_is_not_locke
     assert "was not authenticated within" in caplog.text
 
 
-async def test_one_byte_a_second_does_not_keep_a_login_open(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("secured", [False, True])
+async def test_one_byte_a_second_does_not_keep_a_login_open(
+    authority: Authority, certificate: Path, secured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(half_open, "PROOF_TIMEOUT_S", 0.5)
-    async with listening(Entrance(sasl=SASL)) as (_, port):
+    server = authority.server_context(certificate)
+    async with listening(Entrance((lambda: server) if secured else None, sasl=SASL)) as (_, port):
         stream = await trio.open_tcp_stream("127.0.0.1", port)
         begin = trio.current_time()
         with contextlib.suppress(trio.BrokenResourceError):
-            for byte in HANDSHAKE * 10:
+            for byte in (hello() if secured else HANDSHAKE) * 10:
                 await stream.send_all(bytes([byte]))
                 await trio.sleep(0.02)
         assert trio.current_time() - begin < 10
         await stream.aclose()
+
+
+def recorded_handshakes(name: str) -> list[tuple[str, bool]]:
+    """The handshakes of a recording of Apache Kafka: what is special, and True if the client was served."""
+    steps = json.loads((Path(__file__).with_name("security_recordings") / name).read_text())["steps"]
+    failed = {each["connection"] for each in steps if "Error" in each["receive"]}
+    return [(each["note"], each["connection"] not in failed) for each in steps if each["send"] == "connect"]
+
+
+async def served_in_handshake(port: int, context: ssl.SSLContext, server_name: str | None) -> bool:
+    """Return True if a client with this name of the server (SNI) gets an answer, over a connection without ALPN."""
+
+    def play() -> bool:
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20))
+            client = stack.enter_context(context.wrap_socket(client, server_hostname=server_name))
+            assert client.selected_alpn_protocol() is None
+            client.sendall(METADATA)
+            return bool(client.recv(1))
+        return False
+
+    return await trio.to_thread.run_sync(play)
+
+
+def listener_of(authority: Authority, certificate: Path, client_auth: str) -> Entrance:
+    """The entrance of a listener with default settings."""
+    settings = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(certificate),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(authority.certificate),
+        "ssl.client.auth": client_auth,
+    }
+    context = server_context(tls_settings(settings, "listener KAFKA")).context
+    return Entrance(lambda: context)
+
+
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1")
+async def test_versions_and_names_are_taken_as_recorded(authority: Authority, certificate: Path, tmp_path: Path) -> None:
+    def context(newest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3, alpn: Sequence[str] = ()) -> ssl.SSLContext:
+        made = authority.client_context()
+        made.set_ciphers("ALL:@SECLEVEL=0")
+        made.minimum_version, made.maximum_version = ssl.TLSVersion.TLSv1_1, newest
+        made.check_hostname = False
+        made.set_alpn_protocols(list(alpn))
+        return made
+
+    clients: dict[str, tuple[ssl.SSLContext, str | None]] = {
+        "TLS 1.3": (context(), "localhost"),
+        "TLS 1.2": (context(ssl.TLSVersion.TLSv1_2), "localhost"),
+        "TLS 1.1": (context(ssl.TLSVersion.TLSv1_1), "localhost"),
+        "SNI nosuch.example": (context(), "nosuch.example"),
+        "SNI None": (context(), None),
+        "checked against 127.0.0.1 (IP address in the certificate)": (authority.client_context(), "127.0.0.1"),
+        "the client does not trust the CA": (Authority(tmp_path, "other").client_context(), "localhost"),
+        "ALPN offered: h2, http/1.1": (context(alpn=["h2", "http/1.1"]), "localhost"),
+    }
+    async with listening(listener_of(authority, certificate, "none")) as (_, port):
+        recorded = recorded_handshakes("46-tls-versions.json")
+        assert [(note, await served_in_handshake(port, *clients[note])) for note, _ in recorded] == recorded
+
+
+async def test_certificates_of_clients_are_taken_as_recorded(authority: Authority, certificate: Path, tmp_path: Path) -> None:
+    kinds = {
+        "None": None,
+        "service": authority.issue("service", names=(), usages=[CLIENT]),
+        "other": Authority(tmp_path, "other").issue("service"),
+        "expired": authority.issue("expired", begins=-3 * DAY, ends=-1 * DAY),
+        "future": authority.issue("future", begins=1 * DAY, ends=3 * DAY),
+        "serveronly": authority.issue("serveronly", usages=[SERVER]),
+        "nousage": authority.issue("nousage", usages=[]),
+    }
+    ours, recorded = [], recorded_handshakes("47-mtls.json")
+    async with listening(listener_of(authority, certificate, "required")) as (_, port):
+        for note, _ in recorded:
+            version, _, kind = note.partition(", client certificate: ")
+            context = authority.client_context(kinds[kind])
+            context.minimum_version = context.maximum_version = ssl.TLSVersion[version]
+            ours.append((note, await served_in_handshake(port, context, "localhost")))
+    assert ours == recorded

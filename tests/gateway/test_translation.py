@@ -16,7 +16,7 @@ from kio.index import load_request_schema
 from kio.serial import entity_writer
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.common.errors import ErrorCode
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.common.uuids import to_text
 from kraftlab.gateway.codec import Header, KafkaRequest, MalformedRequest, decode_request, encode_response
 from kraftlab.gateway.door import OFFERS, Door, Unanswerable
@@ -25,13 +25,15 @@ from kraftlab.messages.catalog import API_VERSIONS, request_class, response_clas
 from kraftlab.messages.generated import alter_partition_reassignments_request as kafka
 from kraftlab.messages.generated.describe_groups_response import DescribedGroup, DescribeGroupsResponse
 from kraftlab.messages.schema import Structure
+from kraftlab.metadata.peer_rpc import EnvelopeResponse
 from kraftlab.rpc.caller import Caller
-from kraftlab.rpc.calls import CONNECTION, LISTENER, fault
+from kraftlab.rpc.calls import CONNECTION, LISTENER, Row, fault
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call
 
-from .conftest import read_response
+from .conftest import make_request, read_response
 
+CALLER = Caller("User:broker-0", "127.0.0.1")
 SERVED = [
     (offer.key, version)
     for offer in OFFERS.values()
@@ -158,6 +160,41 @@ async def test_a_failure_that_a_response_cannot_show_is_no_success() -> None:
         else:
             assert parts is not None
             assert int(read_response(key, version, parts).error_code) == ErrorCode.REQUEST_TIMED_OUT
+
+
+class Refusing:
+    """A way to the active controller, which refuses every frame."""
+
+    def __init__(self, code: ErrorCode) -> None:
+        self._code = code
+
+    def forwards(self, row: Row, request: KafkaRequest) -> bool:
+        return True
+
+    async def forward_frame(self, row: Row, request: KafkaRequest, caller: Caller) -> EnvelopeResponse:
+        raise ApiError(self._code, "for a reason")
+
+
+def refusing(code: ErrorCode) -> Door:
+    async def unused(_: object) -> Any:
+        raise AssertionError("the controller answers")
+
+    return Door(unused, unused, {}, forwarding=Refusing(code))
+
+
+@pytest.mark.parametrize("version", [version for key, version in SERVED if key == 20])
+async def test_a_refusal_by_the_controller_is_told_in_entries(version: int) -> None:
+    """DeleteTopics has no other place for it."""
+    named = {"topics": [{"name": "t"}], "topic_names": ("t",)}
+    parts = await refusing(ErrorCode.CLUSTER_AUTHORIZATION_FAILED).answer(make_request(20, version, **named), CALLER)
+    (entry,) = read_response(20, version, parts).responses
+    assert (entry.name, entry.error_code) == ("t", ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION])
+async def test_a_change_in_doubt_is_not_told_in_entries(code: ErrorCode) -> None:
+    with pytest.raises(Unanswerable):
+        await refusing(code).answer(make_request(20, 6, topics=[{"name": "t"}]), CALLER)
 
 
 async def test_other_tasks_get_turns_while_a_large_answer_is_encoded() -> None:

@@ -6,10 +6,11 @@ or cannot download. Jars are kept in ~/.cache/kraftlab, Go's modules in Go's cac
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -66,10 +67,11 @@ def cluster(starts_clusters: None, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 class KafkaTools:
-    """Runs the scripts of Apache Kafka's bin directory."""
+    """Runs the scripts of Apache Kafka's bin directory, with a file of client properties and options of Java."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, bootstrap: str, config: Path | None = None, options: tuple[str, ...] = ()) -> None:
+        self._where = ("--bootstrap-server", bootstrap, *(() if config is None else ("--command-config", str(config))))
+        self._options = options
 
     def __call__(self, script: str, *arguments: str, code: int = 0, stdin: str = "", warnings: tuple[str, ...] = ()) -> str:
         """Run a script to its end; return its standard output, and its errors if it is to fail.
@@ -89,8 +91,8 @@ class KafkaTools:
         main = name if name.startswith("kafka.") else f"org.apache.kafka.tools.{name}"
         # The command of kafka-cluster comes before its options.
         first, rest = (arguments[:1], arguments[1:]) if script == "kafka-cluster" else ((), arguments)
-        where = () if "--bootstrap-controller" in rest else ("--bootstrap-server", self._bootstrap)
-        return ["java", *JAVA_OPTIONS, "-cp", f"{JARS}/*", main, *first, *where, *rest]
+        where = () if "--bootstrap-controller" in rest else self._where
+        return ["java", *JAVA_OPTIONS, *self._options, "-cp", f"{JARS}/*", main, *first, *where, *rest]
 
 
 @pytest.fixture(scope="session")
@@ -133,6 +135,15 @@ def go_modules() -> Path:
 def franz_go(go_modules: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the program that uses franz-go; return its path."""
     return _built(go_modules, tmp_path_factory.mktemp("franz_go") / "franz_go", "build", ".")
+
+
+def run_franz_go(program: Path, *arguments: str, seconds: float = 0, environment: Mapping[str, str] | None = None) -> str:
+    """Run the program to its end; return its output. Warnings of franz-go fail the test. Its input ends after `seconds`."""
+    call = ["sh", "-c", f'sleep {seconds} | "$@"', "sh", str(program), *arguments]
+    whole = os.environ | (environment or {})
+    done = subprocess.run(call, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, env=whole)
+    assert done.returncode == 0 and not done.stderr, done.stdout + done.stderr
+    return done.stdout
 
 
 class Suite(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,22 +9,17 @@ import pytest
 
 from kraftlab.lab.local import LocalCluster
 
-TIMEOUT_S = 90
+from .conftest import run_franz_go
+
 Run = Callable[..., str]
 
 
 @pytest.fixture
 def run(franz_go: Path, cluster: LocalCluster) -> Run:
-    """Run the program to its end; return its output. Warnings of franz-go fail the test.
-
-    Its input ends after `seconds`.
-    """
+    """Runs the program against the cluster."""
 
     def run(command: str, topic: str, *arguments: str, seconds: float = 0) -> str:
-        call = ["sh", "-c", f'sleep {seconds} | "$@"', "sh", str(franz_go), command, cluster.kafka_bootstrap_servers, topic]
-        done = subprocess.run([*call, *arguments], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-        assert done.returncode == 0 and not done.stderr, done.stdout + done.stderr
-        return done.stdout
+        return run_franz_go(franz_go, command, cluster.kafka_bootstrap_servers, topic, *arguments, seconds=seconds)
 
     return run
 

@@ -95,6 +95,17 @@ def test_a_group_of_kafka_python_skips_nothing_and_loses_no_commit_while_nodes_a
     assert [verdict.valid for verdict in record.verdicts if verdict.checker == "group-progress"] == [True]
 
 
+@pytest.mark.parametrize(
+    "client, workload, checker", [("kraftlab", "registers", "linearizable"), ("kafka-python", "records", "kept-records")]
+)
+def test_a_secure_cluster_keeps_its_promises_to_clients_that_log_in(tmp_path, client, workload, checker):
+    words = ("--time", "2", "--rate", "60", "--concurrency", "4", "--controllers", "1", "--brokers", "2", "--seed", "24")
+    _, run, record = kept(tmp_path, "kill,slow", "--secure", "--client", client, *words, workload=workload)
+    assert run.options.secure and record.command.endswith("--secure")
+    assert run.log is not None and run.log.start == 0 and run.log.end == record.log_end > 0
+    assert [verdict.valid for verdict in record.verdicts if verdict.checker == checker] == [True]
+
+
 SMALL = ("--brokers", "1", "--concurrency", "4", "--rate", "50")
 
 

@@ -218,18 +218,19 @@ def test_a_node_is_killed_from_outside(kraftlab_cluster):
 
 
 def test_the_examples_of_the_docs_run_see_a_cache_and_a_node_that_ends_by_itself_is_an_error(tmp_path: Path) -> None:
-    kafka, example = re.findall(r"^```python\n(.*?)^```", DOCS.read_text(), re.MULTILINE | re.DOTALL)
+    kafka, example, container = re.findall(r"^```python\n(.*?)^```", DOCS.read_text(), re.MULTILINE | re.DOTALL)
     cached = example.replace("    def get(", "    @functools.cache\n    def get(").replace("range(10)", "range(3)")
     (tmp_path / "test_0_kafka.py").write_text(kafka)
     (tmp_path / "test_1_example.py").write_text(example)
     (tmp_path / "test_2_cached.py").write_text("import functools\n" + cached.replace('"x"', '"y"'))
     (tmp_path / "test_3_ends.py").write_text(ENDS)
+    (tmp_path / "test_4_container.py").write_text(container)
     (tmp_path / "pytest.ini").write_text(
         "[pytest]\nkraftlab_scope = session\nkraftlab_runs = runs\nfilterwarnings = ignore::DeprecationWarning\n"
     )
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "--basetemp", str(tmp_path / "base"), "."]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
-    assert "1 failed, 3 passed, 1 error" in done.stdout, done.stdout + done.stderr
+    assert "1 failed, 4 passed, 1 error" in done.stdout, done.stdout + done.stderr
     assert "linearizable is not valid: key 'y'" in done.stdout
     assert "nodes ended by themselves: controller-3000:" in done.stdout
     (record,) = (tmp_path / "runs" / "tests").glob("*/run.json")
@@ -237,3 +238,67 @@ def test_the_examples_of_the_docs_run_see_a_cache_and_a_node_that_ends_by_itself
     assert [strike.kind for strike in run.strikes] == ["kill", "isolate", "slow"]
     assert run.history.counts()["ok"] > 40
     assert (record.parent / "report" / "index.html").is_file()
+
+
+SECURE = """
+import pytest
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import KafkaError
+
+from jepsen_lite.workloads.records import KeptRecords
+from kraftlab.lab import ClusterError
+
+
+@pytest.fixture(scope="session")
+def kraftlab_secure():
+    return True
+
+
+def test_clients_log_in(kraftlab_cluster, nemesis, check):
+    login = {"bootstrap_servers": kraftlab_cluster.kafka_bootstrap_servers, **kraftlab_cluster.kafka_python_options}
+    with kraftlab_cluster.admin() as admin:
+        admin.create_topic("clicks", partitions=1, replication_factor=2)
+    with KafkaProducer(**login) as producer:
+        for name, fault in (("kill", nemesis.kill("broker-0")), ("slow", nemesis.slow("broker-1", delay_ms=50))):
+            with fault:
+                check.call("append", "clicks", name, append, producer, name, unknown=(KafkaError,))
+            kraftlab_cluster.wait_ready()
+    check.call("get", "clicks", None, read, login)
+    check(KeptRecords(compares_replicas=False))
+
+
+def append(producer, value):
+    return producer.send("clicks", value.encode(), partition=0).get(20).offset
+
+
+def read(login):
+    partition, records = TopicPartition("clicks", 0), []
+    with KafkaConsumer(**login) as consumer:
+        consumer.assign([partition])
+        consumer.seek(partition, 0)
+        while consumer.position(partition) < consumer.end_offsets([partition])[partition]:
+            for batch in consumer.poll(1000).values():
+                records += [(record.offset, record.value.decode()) for record in batch]
+    return records
+
+
+def test_a_client_without_a_login_gets_nothing(kraftlab_cluster):
+    with pytest.raises(KafkaError):
+        KafkaProducer(bootstrap_servers=kraftlab_cluster.kafka_bootstrap_servers, bootstrap_timeout_ms=1000)
+
+
+def test_a_fault_that_tls_rules_out_is_refused(nemesis):
+    with pytest.raises(ClusterError, match="TLS hides the messages"), nemesis.lossy("broker-1", loss=0.5):
+        raise AssertionError("nothing was lost")
+"""
+
+
+def test_a_secure_cluster_of_the_fixture_is_for_clients_that_log_in(tmp_path: Path) -> None:
+    """A user's test file overrides the fixture `kraftlab_secure`."""
+    (tmp_path / "test_secure.py").write_text(SECURE)
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\nkraftlab_scope = session\nkraftlab_controllers = 1\nfilterwarnings = ignore::DeprecationWarning\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "--basetemp", str(tmp_path / "base"), "."]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert "3 passed" in done.stdout, done.stdout + done.stderr

@@ -22,7 +22,7 @@ def test_any_label_and_value_is_read_as_it_was_written(label: str, value: float)
     [family] = read(page.text())
     [sample] = family.samples
     assert sample.labels == {"topic": label.encode("utf-8", "replace").decode(), "partition": "0"}
-    assert sample.value == float(value) or (math.isnan(sample.value) and math.isnan(value))
+    assert sample.value == value or (math.isnan(sample.value) and math.isnan(value))
 
 
 def test_families_stand_once_with_type_and_meaning_whatever_the_order_of_their_samples() -> None:
@@ -71,7 +71,7 @@ def test_the_catalogue_has_sound_rows() -> None:
     for name, metric in METRICS.items():
         assert re.fullmatch(r"(kafka|kraftlab|process)_[a-z0-9_]+", name)
         assert metric.kind in ("gauge", "counter", "histogram", "untyped")
-        assert metric.nodes in ("controller", "broker", "every node", "cluster")
+        assert metric.nodes in ("controller", "broker", "every node", "lab", "cluster")
         assert metric.meaning.endswith(".") and "\\" not in metric.meaning
         assert bool(metric.kafka) == (name.startswith("kafka_") and metric.nodes != "cluster")
         assert name.endswith(("_total", "_count")) or metric.kind != "counter"

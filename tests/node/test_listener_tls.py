@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import logging
 import os
 import ssl
@@ -96,6 +97,48 @@ async def test_files_that_cannot_be_used_change_nothing_and_are_named_once(
     folder.renew(path)
     await tls.look()
     assert contexts(tls) != before, "a good file is loaded later"
+
+
+@pytest.mark.parametrize("reloads", [10, pytest.param(100, marks=pytest.mark.nightly)])
+async def test_no_connection_fails_while_certificates_change(pki: Path, reloads: int) -> None:
+    """Each second change is one that cannot be used."""
+    at = {"PEER": AT["PEER"]}
+    tls, path, answered = opened(pki, at), pki / "broker-1.pem", 0
+
+    async def echo(wire: Wire, source: str) -> None:
+        with contextlib.closing(wire):
+            while count := await received(wire):
+                wire.send(bytes(count))
+
+    async def ask(port: int) -> None:
+        nonlocal answered
+        while True:
+            with contextlib.closing(await tls.network("PEER").connect(Endpoint("127.0.0.1", port))) as wire:
+                for _ in range(3):
+                    wire.send(b"x")
+                    assert await received(wire) == 1
+                    answered += 1
+
+    def has_come_to(goal: int) -> bool:
+        return answered >= goal
+
+    with trio.fail_after(120):
+        async with trio.open_nursery() as nursery:
+            port = await tls.network("PEER").listen("127.0.0.1", 0)
+            nursery.start_soon(port.serve, echo, nursery)
+            for _ in range(4):
+                nursery.start_soon(ask, port.number)
+            for number in range(reloads):
+                before = contexts(tls)
+                if number % 2:
+                    path.write_text("no certificate")
+                else:
+                    folder.issue(pki, "broker-1", ["localhost", "127.0.0.1"], replace=True)
+                await tls.look()
+                assert (contexts(tls) == before) == bool(number % 2)
+                goal = answered + 10
+                await eventually(functools.partial(has_come_to, goal), "requests go on")
+            nursery.cancel_scope.cancel()
 
 
 async def test_a_connection_ends_when_its_authority_is_no_longer_trusted(pki: Path, tmp_path: Path) -> None:

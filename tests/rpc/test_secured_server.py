@@ -18,7 +18,7 @@ from kraftlab.access.principal_mapping import parse_rules
 from kraftlab.admin.v1 import admin_pb2, admin_pb2_grpc
 from kraftlab.rpc.server import AdminServer, GrpcTls, TlsMaterial
 
-from ..helpers.certificates import DAY, Authority
+from ..helpers.certificates import DAY, SERVER, Authority
 
 REQUEST = admin_pb2.DescribeClusterRequest()
 
@@ -77,7 +77,9 @@ async def test_nobody_without_a_good_certificate_makes_a_call(
     held, roots = material(authority.issue("node"), authority), authority.certificate.read_bytes()
     call = await serve(nursery, echo, GrpcTls(lambda: held, requires_certificate=True), CertificateLogin(principal_of))
     expired = authority.issue("old", begins=-3 * DAY, ends=-1 * DAY)
-    for certificate in (None, Authority(tmp_path, "other").issue("alice"), expired):
+    early = authority.issue("early", begins=1 * DAY, ends=3 * DAY)
+    server = authority.issue("server", usages=[SERVER])
+    for certificate in (None, Authority(tmp_path, "other").issue("alice"), expired, early, server):
         assert await call(roots, certificate) is grpc.StatusCode.UNAVAILABLE
     assert await call(Authority(tmp_path, "third").certificate.read_bytes()) is grpc.StatusCode.UNAVAILABLE
     assert echo.calls == []

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kraftlab.common.audit import FOLD_S, FOLDED_MAX, AuditLog
 from kraftlab.common.line_limit import LINE_INTERVAL_S, LINES_AT_ONCE, LimitedLog, LineLimit
 
 
@@ -55,3 +56,37 @@ def test_each_level_has_a_limit_and_the_next_line_counts_those_left_out(caplog: 
     assert len(caplog.records) == LINES_AT_ONCE + 2
     assert "ZeroDivisionError" in caplog.text
     assert caplog.messages[-1] == "odd bytes of b; 5 such lines before this one were left out"
+
+
+def told_by(caplog: pytest.LogCaptureFixture) -> list[str]:
+    lines = [record.getMessage() for record in caplog.records]
+    caplog.clear()
+    return lines
+
+
+def test_equal_failures_of_an_address_become_one_line_and_a_number(caplog: pytest.LogCaptureFixture) -> None:
+    now = [100.0]
+    audit = AuditLog(lambda: now[0])
+    for _ in range(1000):
+        audit.login_failed("KAFKA", "10.0.0.7", "it does not speak TLS")
+    audit.login_failed("KAFKA", "10.0.0.8", "it does not speak TLS")
+    audit.login_failed("KAFKA", "10.0.0.7", "wrong password")
+    assert told_by(caplog) == [
+        "login failed: listener KAFKA, 10.0.0.7: it does not speak TLS",
+        "login failed: listener KAFKA, 10.0.0.8: it does not speak TLS",
+        "login failed: listener KAFKA, 10.0.0.7: wrong password",
+    ]
+    now[0] += FOLD_S
+    audit.login_failed("KAFKA", "10.0.0.9", "wrong password")
+    assert told_by(caplog) == [
+        "login failed: listener KAFKA, 10.0.0.7: it does not speak TLS; 999 more of these",
+        "login failed: listener KAFKA, 10.0.0.9: wrong password",
+    ]
+
+
+def test_failures_of_very_many_addresses_are_not_all_remembered(caplog: pytest.LogCaptureFixture) -> None:
+    audit = AuditLog(lambda: 0.0)
+    for number in range(3 * FOLDED_MAX):
+        audit.login_failed("KAFKA", f"address {number}", "wrong password")
+    assert len(audit) == FOLDED_MAX
+    assert len(told_by(caplog)) == LINES_AT_ONCE

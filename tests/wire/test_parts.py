@@ -24,6 +24,7 @@ from kraftlab.wire.frames import (
     FrameError,
     encode_frame,
     frame_parts,
+    length_error,
 )
 from kraftlab.wire.large_frames import BUFFERS_MAX, LargeFrameBuffers
 from kraftlab.wire.network import Wire
@@ -77,6 +78,20 @@ def test_a_frame_leaves_the_bytes_of_its_caller_as_they_are(size: int) -> None:
     before, records, after = bytearray(b"before"), bytearray(size), bytearray(b"after")
     frame_parts(head(), [before, records, after])
     assert (before, len(records), after) == (b"before", size, b"after")
+
+
+@pytest.mark.parametrize(
+    ("start", "named"),
+    [
+        (b"\x16\x03\x01\x02", "a TLS handshake"),
+        (b"\x15\x03\x03\x00", "a TLS alert"),
+        (b"GET ", "HTTP:"),
+        (b"PRI ", "HTTP/2:"),
+        (b"\xff\xff\xff\xff", "a frame length of 4294967295 bytes"),
+    ],
+)
+def test_bytes_of_another_protocol_are_named(start: bytes, named: str) -> None:
+    assert str(length_error(int.from_bytes(start))).startswith(named)
 
 
 def test_a_frame_in_parts_has_the_limit_of_every_frame() -> None:

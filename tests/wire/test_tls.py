@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
+import struct
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -221,15 +222,18 @@ async def refused(server: ssl.SSLContext, client: Callable[[socket.socket], None
     return str(caught.value)
 
 
+@pytest.mark.parametrize("resets", [False, True])
 @pytest.mark.parametrize("first", [b"", b"\x16"])
 async def test_a_client_that_leaves_before_its_first_byte_is_told_from_one_that_fails(
-    authority: Authority, certificate: Path, first: bytes
+    authority: Authority, certificate: Path, first: bytes, resets: bool
 ) -> None:
-    """Health checks connect and close."""
+    """Health checks connect and close, and port scans connect and reset."""
     left, right = socket_pair()
-    left.sendall(first)
-    left.close()
     wire = TlsWire(right, authority.server_context(certificate))
+    left.sendall(first)
+    if resets:
+        left.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    left.close()
     with trio.fail_after(10), pytest.raises(HandshakeFailed) as caught:
         await wire.shake_hands()
     wire.close()

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import socket
 import ssl
+import struct
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ from kraftlab.wire.transport import (
     PeerUnreachable,
 )
 
-from ..helpers.certificates import Authority
+from ..helpers.certificates import DAY, SERVER, Authority
 from ..helpers.waiting import eventually
 
 WHO = 1001
@@ -54,9 +55,14 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def networks(directory: Path) -> Networks:
+def authority(directory: Path) -> Authority:
+    return Authority(directory)
+
+
+@pytest.fixture(scope="module")
+def networks(authority: Authority) -> Networks:
     """Networks by the common name of their certificate."""
-    authority, made = Authority(directory), dict[str, TlsNetwork]()
+    made = dict[str, TlsNetwork]()
 
     def network(name: str) -> TlsNetwork:
         if name not in made:
@@ -149,6 +155,25 @@ async def test_a_peer_without_tls_is_refused_and_a_peer_with_tls_does_not_talk_t
     assert "it does not speak TLS" in caplog.text
     answer = await asked(TCP, identity(1), networks("broker-2"), identity(2))
     assert isinstance(answer, PeerUnreachable)
+    assert "a TLS handshake, and this port has no TLS; set listener.security.protocol.map" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["expired", "early", "server", "other host"])
+async def test_nodes_refuse_certificates_that_are_not_good_on_either_side(
+    authority: Authority, networks: Networks, kind: str
+) -> None:
+    certificate = {
+        "expired": lambda: authority.issue("broker-2", begins=-3 * DAY, ends=-1 * DAY),
+        "early": lambda: authority.issue("broker-2", begins=1 * DAY, ends=3 * DAY),
+        "server": lambda: authority.issue("broker-2", usages=[SERVER]),
+        "other host": lambda: authority.issue("broker-2", names=["elsewhere.example"]),
+    }[kind]()
+    server, client = authority.server_context(certificate, requires=True), authority.client_context(certificate)
+    bad = TlsNetwork(lambda: server, lambda: client, named)
+    if kind != "other host":  # the host of a client is not checked
+        assert isinstance(await asked(networks("controller-1"), identity(1), bad, identity(2)), PeerUnreachable)
+    if kind != "server":
+        assert isinstance(await asked(bad, identity(2), networks("controller-1"), identity(1)), PeerUnreachable)
 
 
 async def test_a_certificate_of_another_authority_is_refused(networks: Networks, tmp_path: Path) -> None:
@@ -204,6 +229,23 @@ async def test_a_node_that_leaves_the_cluster_loses_its_connection_and_a_new_one
         for wire in wires:
             wire.close()
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("first", [b"", b"\x16\x03"])
+@pytest.mark.parametrize("is_secure", [False, True])
+async def test_a_connection_that_is_reset_before_it_is_accepted_ends_alone(
+    networks: Networks, first: bytes, is_secure: bool
+) -> None:
+    """The event loop has no turn between the begin and the end of these connections."""
+    server = networks("controller-1") if is_secure else TCP
+    async with served(server, identity(1)) as (nursery, endpoint):
+        for _ in range(20):
+            with socket.create_connection((endpoint.host, endpoint.port)) as client:
+                client.sendall(first)
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client_side = networks("broker-2") if is_secure else TCP
+        body = await PeerPool(nursery, identity(2), client_side).request(endpoint, WHO, b"", timeout_ms=5000)
+        assert bytes(body).startswith(b"2 ")
 
 
 async def test_silent_connections_neither_fill_the_port_nor_stay(networks: Networks, monkeypatch: pytest.MonkeyPatch) -> None:

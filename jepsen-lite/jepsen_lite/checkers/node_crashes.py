@@ -68,23 +68,26 @@ class LogScan:
 
 
 def scan(lines: Iterable[str]) -> tuple[int, list[str]]:
-    """Count the lines, and return the first complaints as "line number: text"; of a traceback, the line with the exception."""
+    """Count the lines, and return the first complaints as "line number: text"; of a traceback, the line with the exception. A
+    traceback in the log is indented, one of the interpreter's own is not; in JSON it is part of its line.
+    """
     complaints: list[str] = []
     count = 0
-    in_traceback = False
+    traceback_at: int | None = None
+    """Column of the traceback that is being read."""
     for count, line in enumerate(lines, 1):
         text = line.rstrip("\n")
-        if in_traceback:
-            if not text or text[0].isspace():
+        if traceback_at is not None:
+            if not text.strip() or text[: traceback_at + 1].isspace():
                 continue
-            in_traceback = False
+            traceback_at = None
         elif not COMPLAINT.search(text):
             continue
-        elif "Traceback (most recent call last)" in text:
-            in_traceback = True
+        elif "Traceback (most recent call last)" in text and text[0] != "{":
+            traceback_at = len(text) - len(text.lstrip()) - (2 if "+ Exception Group" in text else 0)
             continue
         if len(complaints) < COMPLAINTS_MAX:
-            complaints.append(f"line {count}: {text}")
-    if in_traceback:
+            complaints.append(f"line {count}: {text.strip()}")
+    if traceback_at is not None:
         complaints.append(f"line {count}: a traceback that was cut off")
     return count, complaints

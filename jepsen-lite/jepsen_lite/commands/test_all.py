@@ -90,8 +90,10 @@ def test_all(matrix: str, time_s: float | None, within_s: float | None, as_json:
     deadline = None if within_s is None else time.monotonic() + within_s
     store = shared.pop("store")
     output = Output(as_json)
-    cells = [cell for cell in MATRICES[matrix]() if _plays(cell, shared["world"], shared["client"], shared["net"])]
-    net, is_real = shared["net"], shared["world"] == "real"
+    net, is_real, is_secure = shared["net"], shared["world"] == "real", shared["secure"]
+    cells = [cell for cell in MATRICES[matrix]() if _plays(cell, shared["world"], shared["client"], net, is_secure)]
+    for kind, reason in left_out(net, secure=is_secure).items():
+        output.findings([f"left out: {kind} is {reason}"])
     if is_real and NETS[net].has_namespaces:
         own_network()  # must come before threads start
     possible = {*(available_kinds(net) if is_real else kinds_of(shared["world"])), ALL}
@@ -130,12 +132,11 @@ def test_all(matrix: str, time_s: float | None, within_s: float | None, as_json:
     raise SystemExit(worst(endings or [NOT_KNOWN]).exit_code)
 
 
-def _plays(cell: Cell, world: str, client: str, net: str) -> bool:
+def _plays(cell: Cell, world: str, client: str, net: str, is_secure: bool) -> bool:
     client = KAFKA_PYTHON if cell.workload in KAFKA_ONLY else client
     is_known = client == OWN or cell.workload in KAFKA_CLIENTS
-    return (
-        is_known and world not in workload_named(cell.workload).not_in and left_out(client, net).keys().isdisjoint(cell.nemeses)
-    )
+    unwanted = left_out(net, client=client, secure=is_secure)
+    return is_known and world not in workload_named(cell.workload).not_in and unwanted.keys().isdisjoint(cell.nemeses)
 
 
 def _seed_of(cell: Cell, seed: str) -> str:

@@ -10,7 +10,7 @@ import click
 from kraftlab.cli.output import json_option
 
 from ..command import FiniteRange, WrongUse
-from ..faults.kinds import ALL
+from ..faults.kinds import ALL, KINDS
 from ..faults.networks.back_ends import LINKS, NETS
 from ..runs import Trial
 from ..store import DEFAULT_STORE
@@ -78,6 +78,11 @@ def shared_options(command: Callable[..., object]) -> Callable[..., object]:
                 "are always played by kafka-python.",
             ),
             click.option(
+                "--secure",
+                is_flag=True,
+                help="Run on clusters as of `kraftlab up --secure`, with --world real: TLS on all links, and all clients log in.",
+            ),
+            click.option(
                 "--rate",
                 type=FiniteRange(min=0),
                 default=200.0,
@@ -138,6 +143,7 @@ def new_trial(
     ops_per_key: int,
     net: str,
     client: str = OWN,
+    secure: bool = False,
     leave_running: bool = False,
 ) -> Trial:
     """Return the trial. WrongUse if a name is unknown or the combination does not exist."""
@@ -156,6 +162,7 @@ def new_trial(
         brokers=brokers,
         ops_per_key=ops_per_key,
         client=client,
+        secure=secure,
     )
     if world in workload.not_in:
         others = ", ".join(sorted(set(WORLDS) - workload.not_in.keys()))
@@ -168,9 +175,14 @@ def new_trial(
         raise WrongUse(f"{name} is not played by --client {client}; it plays: {', '.join(KAFKA_CLIENTS)}")
     if client != OWN and world != "real":
         raise WrongUse(f"--client {client} is for real processes, not for --world {world}; leave it out")
-    if refused_kinds := left_out(client, net).keys() & {*nemeses}:
-        kind = min(refused_kinds)
-        raise WrongUse(f"{kind} is not for --client {client}: {left_out(client, net)[kind]}; leave it out")
+    if secure and world != "real":
+        raise WrongUse(f"--secure is for real processes, not for --world {world}, which has no connections; leave it out")
+    unwanted = left_out(net, client=client, secure=secure)
+    if refused_kinds := unwanted.keys() & {*nemeses}:
+        reason = unwanted[min(refused_kinds)]
+        kinds = [kind for kind in KINDS if kind in refused_kinds and unwanted[kind] == reason]
+        is_one = len(kinds) == 1
+        raise WrongUse(f"{', '.join(kinds)} {'is' if is_one else 'are'} {reason}; leave {'it' if is_one else 'them'} out")
     if world != "real" and net != LINKS:
         raise WrongUse(f"--net {net} is for real processes, not for --world {world}; leave it out")
     return Trial(name, world, nemeses, options, leave_running=leave_running, net=net)

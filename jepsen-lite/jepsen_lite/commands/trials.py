@@ -13,6 +13,7 @@ from typing import Any
 from kraftlab.checking.workers import done_by
 from kraftlab.cli.output import CommandFailed, Output
 from kraftlab.lab import ClusterError
+from kraftlab.lab.cluster_plan import CLIENT_PROPERTIES
 
 from ..command import HarnessError, MachineLacks
 from ..history import FAIL, INFO, OK
@@ -108,11 +109,13 @@ def index_of(store: Path) -> Index:
 def _hold(tried: TrialResult, output: Output) -> None:
     """Keep the cluster running until Ctrl-C."""
     assert tried.close is not None, "the cluster is running"
+    is_secure = tried.run.options.secure
     try:
         output.findings(
             [
                 f"the cluster runs at {tried.endpoints} until Ctrl-C",
                 f"break it: kraftlab cluster isolate leader --for 5s --data {tried.data}",
+                *([f"log in to it: --command-config {Path(tried.data) / CLIENT_PROPERTIES}"] if is_secure else []),
             ]
         )
         with suppress(KeyboardInterrupt):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import trio
@@ -22,11 +22,18 @@ class KafkaPort(GrpcPort):
     """A port to processes. Close it when its process ends."""
 
     def __init__(
-        self, nodes: Nodes, options: Options, process: int, now_ns: Callable[[], int], guard: QuorumGuard, servers: str
+        self,
+        nodes: Nodes,
+        options: Options,
+        process: int,
+        now_ns: Callable[[], int],
+        guard: QuorumGuard,
+        servers: str,
+        login: Mapping[str, str],
     ) -> None:
         super().__init__(nodes, options, process, now_ns, guard)
         self._within_s = _TIMEOUTS_MAX * options.timeout_ms / 1000
-        self._clients = KafkaClients(servers, options.timeout_ms)
+        self._clients = KafkaClients(servers, options.timeout_ms, login)
 
     async def in_kafka(self, call: Callable[[KafkaClients], T]) -> T:
         """Return the result of a call in a thread. CallFailed."""

@@ -24,7 +24,7 @@ from pathlib import Path
 import msgspec
 
 from kraftlab.client.data import PeerConnection
-from kraftlab.client.metadata_log import ANONYMOUS, observer_named
+from kraftlab.client.metadata_log import observer_named
 from kraftlab.client.security import NO_SECURITY, ClientSecurity
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ApiError, ErrorCode
@@ -47,7 +47,7 @@ _decode = msgspec.msgpack.Decoder(FetchResponse).decode
 
 class LogTail:
     """The log of a cluster whose controllers listen for peers at these endpoints; `disks` are the metadata directories of all
-    nodes. Under TLS the reader has no name that leaders would keep the log for. Not thread-safe; `violations` are sentences.
+    nodes. Not thread-safe; `violations` are sentences.
     """
 
     def __init__(
@@ -57,10 +57,7 @@ class LogTail:
         disks: Sequence[Path] = (),
         security: ClientSecurity = NO_SECURITY,
     ) -> None:
-        self._observer = _OBSERVER if security.tls is None else ANONYMOUS
-        self.connections = {
-            node_id: PeerConnection(at, cluster_id, self._observer, security) for node_id, at in controllers.items()
-        }
+        self.connections = {node_id: PeerConnection(at, cluster_id, _OBSERVER, security) for node_id, at in controllers.items()}
         self.disks = disks
         self._batches: list[LogBatch] = []
         self._position = _BEGINNING
@@ -116,7 +113,7 @@ class LogTail:
     def _fetch(self, node: int, epoch: int) -> FetchResponse | None:
         """Fetch from a node; None if it does not answer."""
         position = self._position if epoch != _NO_EPOCH else _BEGINNING
-        request = FetchRequest(epoch, self._observer, position.offset, position.epoch, -1, 0, _FETCH_BYTES)
+        request = FetchRequest(epoch, _OBSERVER, position.offset, position.epoch, -1, 0, _FETCH_BYTES)
         try:
             return _decode(self.connections[node].request(API_OF[FetchRequest], msgspec.msgpack.encode(request), TIMEOUT_S))
         except (ApiError, FrameError, OSError):

@@ -127,6 +127,7 @@ def _played(assignment: Assignment) -> PlayedRun:
             link_seed=seed,
             network=network,
             own_disks="power" in _needs(plan, assignment.net),
+            secure=options.secure,
         )
         run = trio.run(_play, assignment, cluster, plan, ledger)
         if assignment.leave_running:
@@ -159,7 +160,7 @@ def _network(assignment: Assignment, ledger: Ledger, seed: int) -> HeldNetwork |
 def _plan(assignment: Assignment) -> FaultPlan:
     """Return the given plan or draw one. WorldFailed if a part of it cannot strike on this machine."""
     names, net = assignment.nemeses, NETS[assignment.net]
-    unwanted = left_out(assignment.options.client, net.name)
+    unwanted = left_out(net.name, client=assignment.options.client, secure=assignment.options.secure)
     if net.has_namespaces:
         own_network()  # must come before threads start
     plan = assignment.plan
@@ -220,8 +221,8 @@ class RealRun(PhasedRun):
         before = self._kafka_ports.pop(process - self._options.concurrency, None)
         if before is not None:
             self._watchers.start_soon(_in_thread, before.close)
-        servers = self._cluster.kafka_bootstrap_servers
-        port = KafkaPort(self._nodes, self._options, process, self.drive.now_ns, self._guard, servers)
+        servers, login = self._cluster.kafka_bootstrap_servers, self._cluster.kafka_python_options
+        port = KafkaPort(self._nodes, self._options, process, self.drive.now_ns, self._guard, servers, login)
         self._kafka_ports[process] = port
         return port
 

@@ -13,7 +13,7 @@ from ..faults.kinds import KINDS
 from ..faults.networks.back_ends import LINKS
 from ..history import Op
 from ..store import RunDirectory
-from ..workload import OWN, Options, Run, Workload
+from ..workload import KAFKA_PYTHON, OWN, Options, Run, Workload
 
 
 class RunStatus(NamedTuple):
@@ -99,14 +99,21 @@ def kinds_of(world: str) -> Sequence[str]:
     return tuple(name for name in KINDS if (name, world) != ("move-dirs", "simulated"))
 
 
-def left_out(client: str, net: str) -> Mapping[str, str]:
-    """Return the kinds of faults that do not strike with that client and back end, and the reasons."""
-    return _REPEATED if client != OWN and net == LINKS else {}
+def left_out(net: str, *, client: str = OWN, secure: bool = False) -> Mapping[str, str]:
+    """Return the kinds of faults that do not strike with that back end, client and security, and the reasons."""
+    if net != LINKS:
+        return {}
+    return (_REPEATED if client != OWN else {}) | (_HIDDEN if secure else {})
 
 
 _REPEATED = {
-    "duplicate": "proxies would repeat requests, which TCP never does, and those of Kafka clients have no id to be recognized by"
+    "duplicate": f"not for --client {KAFKA_PYTHON}: proxies would repeat requests, which TCP never does, and those of Kafka "
+    "clients have no id to be recognized by"
 }
+_HIDDEN = dict.fromkeys(
+    ("loss", "duplicate", "reorder"),
+    "not for --secure: TLS hides single messages from the proxies between nodes; --net netns loses and doubles packets instead",
+)
 
 
 def world_named(name: str) -> Callable[[Assignment], PlayedRun]:

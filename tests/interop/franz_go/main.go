@@ -4,6 +4,8 @@
 //	franz_go produce SEEDS TOPIC        write the numbers 0, 1, … until standard input ends; print those that are acknowledged
 //	franz_go read SEEDS TOPIC           read without a group until standard input ends; print each value
 //	franz_go group SEEDS TOPIC COUNT    read COUNT different values with two members of one group
+//
+// The environment has what secured listeners need (security.go).
 package main
 
 import (
@@ -37,7 +39,12 @@ func main() {
 }
 
 func client(seeds string, options ...kgo.Opt) (*kgo.Client, error) {
+	secured, err := security()
+	if err != nil {
+		return nil, err
+	}
 	warnings := kgo.WithLogger(kgo.BasicLogger(os.Stderr, kgo.LogLevelWarn, nil))
+	options = append(options, secured...)
 	return kgo.NewClient(append(options, kgo.SeedBrokers(strings.Split(seeds, ",")...), warnings)...)
 }
 

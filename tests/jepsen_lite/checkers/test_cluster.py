@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,7 @@ from jepsen_lite.history import History, Op
 from jepsen_lite.verdicts import CRASH, LIVENESS, UNKNOWN, ending
 from jepsen_lite.workload import Checker, Options, Run
 from kraftlab.checking.facts import Observation, Strike
+from kraftlab.node.log_lines import JsonFormatter, TextFormatter
 
 SECOND = 1_000_000_000
 
@@ -201,6 +203,27 @@ def test_complaints_in_logs_are_found(tmp_path: Path) -> None:
     verdict = LogScan(tmp_path).check(run())
     assert verdict.valid is False
     assert verdict.reason == "node-1.log: line 5: ValueError: boom"
+
+
+def boom() -> ValueError:
+    try:
+        raise ValueError("boom")
+    except ValueError as error:
+        return error
+
+
+@pytest.mark.parametrize(
+    ("formatter", "complaint"), [(TextFormatter(), "line 6: ValueError: boom"), (JsonFormatter(1, "broker"), "line 2: {")]
+)
+def test_a_traceback_that_a_node_logged_is_one_complaint(tmp_path: Path, formatter: logging.Formatter, complaint: str) -> None:
+    errors = (None, boom(), None)
+    records = [
+        logging.LogRecord("kraftlab", logging.ERROR, "", 0, "a line", None, error and (type(error), error, error.__traceback__))
+        for error in errors
+    ]
+    (tmp_path / "node-1.log").write_text("".join(f"{formatter.format(record)}\n" for record in records))
+    [found] = LogScan(tmp_path).check(run()).details["complaints"]["node-1.log"]
+    assert found.startswith(complaint)
 
 
 @pytest.mark.parametrize(

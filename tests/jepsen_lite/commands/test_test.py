@@ -292,6 +292,35 @@ def test_another_client_is_refused_where_it_cannot_play(words, reason, tmp_path)
     assert (code, error) == (64, f"Error: {reason}")
 
 
+@pytest.mark.parametrize(
+    "words, reason",
+    [
+        (
+            ("-n", "kill,reorder,loss"),
+            "loss, reorder are not for --secure: TLS hides single messages from the proxies between nodes; --net netns loses and "
+            "doubles packets instead; leave them out",
+        ),
+        (
+            ("-n", "duplicate"),
+            "duplicate is not for --secure: TLS hides single messages from the proxies between nodes; --net netns loses and "
+            "doubles packets instead; leave it out",
+        ),
+        (
+            ("--world", "shell"),
+            "--secure is for real processes, not for --world shell, which has no connections; leave it out",
+        ),
+    ],
+)
+def test_secure_links_are_refused_what_they_cannot_do(words, reason, tmp_path):
+    code, _, error = invoke(tmp_path, "test", "-w", "topics", "--secure", *words)
+    assert (code, error) == (64, f"Error: {reason}")
+
+
+def test_a_matrix_on_secure_links_names_the_faults_that_it_leaves_out(tmp_path):
+    _, told, _ = invoke(tmp_path, "test-all", "--matrix", "nightly", "--secure", "--within", "0")
+    assert [line.split()[2] for line in told.splitlines() if "not for --secure" in line] == ["loss", "duplicate", "reorder"]
+
+
 @pytest.mark.parametrize("name", test_all.MATRICES)
 def test_matrices_name_what_there_is(name):
     cells = test_all.MATRICES[name]()

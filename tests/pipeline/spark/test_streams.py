@@ -17,6 +17,7 @@ from pyspark.errors import StreamingQueryException
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient
 from kraftlab.client.metadata_log import observer_named
+from kraftlab.common.uuids import to_text
 from kraftlab.demo.lab import wait_until
 from kraftlab.lab import LocalCluster
 from kraftlab.metadata import records as r
@@ -123,10 +124,10 @@ def test_a_follower_that_was_killed_goes_on_without_a_row_lost_or_twice(
             process.wait()
         create(admin, "after")
         assert stream(spark, lake, followed(lake, place), once=True) > 0
-        observers = {each.replica_id for each in admin.describe_quorum().observers}
+        observers = {each.replica_directory_id for each in admin.describe_quorum().observers}
     end = lake.active("silver.topics")[-1].hi
     assert {row["name"] for row in rows_of(lake, "silver.topics")} == {"before", "meanwhile", "after"}
-    assert observer_named(f"pipeline of {lake.uri}").node_id in observers
+    assert to_text(observer_named(f"pipeline of {lake.uri}").directory_id) in observers
     cluster.stop_node(controller)
     ingest(spark, taken, [str(cluster.metadata_dir(controller))], hi=end)
     build(spark, taken)

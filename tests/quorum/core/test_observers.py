@@ -41,6 +41,19 @@ def test_an_anonymous_observer_may_read_but_is_not_remembered(driven) -> None:
     assert node.node.observer_progress() == []
 
 
+def test_a_reader_with_a_name_and_no_node_id_is_remembered_and_never_votes(driven) -> None:
+    """Readers of other names are others; the high watermark waits for voters."""
+    node = driven()
+    node.win()
+    node.flush()
+    before = node.node.high_watermark
+    readers = [ReplicaKey(-1, letter * 16) for letter in (b"a", b"b")]
+    for reader in readers:
+        assert node.request(5, FetchRequest(1, reader, 1, 1, -1, 0, 1000)).error is ErrorCode.NONE
+    assert [progress.key for progress in node.node.observer_progress()] == readers
+    assert node.node.high_watermark == before
+
+
 def test_an_observer_gone_for_long_is_forgotten(driven, key_of) -> None:
     node = driven(voters=(1,))
     node.tick()
