@@ -167,7 +167,7 @@ class BrokerNode:
             async with trio.open_nursery() as nursery:
                 await nursery.start(watch_signals, self._ends)
                 nursery.start_soon(self._doors.run)
-                self._serve_metrics()
+                await self._serve_metrics(nursery)
                 nursery.start_soon(self._serve, nursery)
                 await self._ends.wait()
                 await self.leave()
@@ -187,11 +187,12 @@ class BrokerNode:
         logger.info("broker %d ready: data on %s, admin API on %s%s", config.node_id, config.peer, config.grpc, kafka)
         nursery.start_soon(serve_ready)
 
-    def _serve_metrics(self) -> None:
+    async def _serve_metrics(self, nursery: trio.Nursery) -> None:
         if self._config.metrics is None:
             return
         common = NodeMetrics("broker", self._config, self._cluster_id, self.driver, self._doors)
-        common.serve(self._config.metrics, lambda: self.publisher.image, [self._metrics.snapshot], self._metrics.health.readiness)
+        sources, ready = [self._metrics.snapshot], self._metrics.health.readiness
+        await nursery.start(common.serve, self._config.metrics, lambda: self.publisher.image, sources, ready)
 
     async def take_part(self, nursery: trio.Nursery, open_door: Callable[[trio.Nursery, AdminService], Awaitable[None]]) -> None:
         """Start the tasks of a broker; `open_door` serves the admin API, before the broker is unfenced. Return when it is

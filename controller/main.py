@@ -178,7 +178,7 @@ class ControllerNode:
         async with trio.open_nursery() as nursery:
             await nursery.start(watch_signals, ends)
             nursery.start_soon(_when_set, self.controller.failed, ends)
-            self._serve_metrics()
+            await self._serve_metrics(nursery)
             await self.take_part(nursery)
             nursery.start_soon(self._mark_elections)
             nursery.start_soon(self._doors.run)
@@ -199,11 +199,12 @@ class ControllerNode:
             raise self.controller.failure
         logger.info("controller %d stopped", config.node_id)
 
-    def _serve_metrics(self) -> None:
+    async def _serve_metrics(self, nursery: trio.Nursery) -> None:
         if self._config.metrics is None:
             return
         common = NodeMetrics("controller", self._config, self.controller.settings.cluster_id, self.driver, self._doors)
-        common.serve(
+        await nursery.start(
+            common.serve,
             self._config.metrics,
             lambda: self.controller.committed.image,
             [self._metrics.snapshot],

@@ -12,14 +12,11 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from contextlib import suppress
 
 from kraftlab.common.endpoint import Endpoint
 
 from .answers import Page
-
-if TYPE_CHECKING:
-    from http.server import ThreadingHTTPServer
 
 logger = logging.getLogger("kraftlab.metrics")
 
@@ -35,7 +32,6 @@ class MetricsServer:
         self._context = context
         self._socket = _listen(at)
         self.port: int = self._socket.getsockname()[1]
-        self._server: ThreadingHTTPServer | None = None
         self._ended = threading.Event()
 
     def start(self) -> None:
@@ -43,23 +39,20 @@ class MetricsServer:
         threading.Thread(target=self._serve, name="metrics", daemon=True).start()
 
     def stop(self) -> None:
-        """Stop soon. Connections that are open end with the process."""
+        """Accept nothing from now on, and let the thread end. Connections that are open end with the process."""
         self._ended.set()
-        if self._server is None:
-            self._socket.close()
-        else:
-            self._server.shutdown()
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # frees the port at once, and wakes the thread
 
     def _serve(self) -> None:
         try:
             from .web import make_server
 
-            self._server = server = make_server(self._socket, self._pages, self._context)
-            if self._ended.is_set():
-                server.server_close()
-            else:
-                server.serve_forever(LOOK_S)
-                server.server_close()
+            with make_server(self._socket, self._pages, self._context) as server:
+                server.timeout = LOOK_S
+                while not self._ended.is_set():
+                    server.handle_request()
+                    server.service_actions()
         except Exception:
             if not self._ended.is_set():
                 logger.exception("the METRICS listener has ended; the node goes on")

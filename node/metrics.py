@@ -8,6 +8,8 @@ import binascii
 import time
 from collections.abc import Callable, Sequence
 
+import trio
+
 from kraftlab.access.authorizer import Authorizer, Rights
 from kraftlab.access.logins import TOKEN_HEADER, Login
 from kraftlab.access.users import PASSWORD_HEADER, USER_HEADER, AuthenticationFailed
@@ -26,7 +28,6 @@ from kraftlab.metrics.event_loop import EventLoop
 from kraftlab.metrics.exposition import Exposition
 from kraftlab.metrics.pages import AccessRefused, Admit, Pages, Readiness, Source, Write
 from kraftlab.metrics.recent import RecentRate
-from kraftlab.metrics.server import MetricsServer
 from kraftlab.quorum.driver.driver_config import DriverStatistics
 from kraftlab.quorum.driver.raft_driver import RaftDriver
 from kraftlab.quorum.storage.snapshot_store import SnapshotInfo
@@ -94,14 +95,18 @@ class NodeMetrics:
         self._records, self._idle = RecentRate(), RecentRate()
         self._idle.read(self._loop.idle_s, time.monotonic())
 
-    def serve(
+    async def serve(
         self,
         at: Endpoint,
         image: Callable[[], MetadataImage],
         sources: Sequence[Source],
         ready: Callable[[], Readiness],
-    ) -> MetricsServer:
-        """Open the listener and serve in a thread of its own. `image` returns the committed metadata. ListenError."""
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Open the listener and serve in a thread of its own, until cancelled. `image` returns the committed metadata.
+        ListenError.
+        """
         authorizer = Authorizer(self._config.access)
 
         def common() -> Write:
@@ -114,7 +119,11 @@ class NodeMetrics:
         pages = Pages(self._loop, (common, *sources), ready, admission(self._doors.metrics_login(), rights))
         server = self._doors.metrics_server(at, pages.by_path())
         server.start()
-        return server
+        try:
+            task_status.started()
+            await trio.sleep_forever()
+        finally:
+            server.stop()
 
     def _snapshot(self, image: MetadataImage) -> Write:
         driver, now_s = self._driver, time.monotonic()
