@@ -28,7 +28,7 @@ from .log.log_manager import LogManager
 from .log.open_files import OPEN_FILES
 from .moves.move_state import MoveState
 from .moves.mover import Move
-from .replica_figures import FOLLOWER, MOVE, ReplicaFigures, ReplicaSums
+from .replica_figures import FOLLOWER, GAUGES, MOVE, ReplicaFigures, ReplicaSums
 from .replica_manager import ReplicaManager
 from .replication.traffic import TopicTraffic, Traffic
 from .upkeep.disk_space import DiskSpace, Space
@@ -137,7 +137,7 @@ class BrokerMetrics:
         groups = [(list(shard.groups.values()), list(shard.offsets.items())) for shard in parts.groups.shards()]
 
         def of_replicas(page: Exposition) -> None:
-            sums = self._replica_figures.write(page, partitions)
+            sums = self._replica_figures.write(page, partitions, [move.partition for move in moves])
             write_sums(page, sums)
             write_directories(page, dirs, space, sums)
 
@@ -154,17 +154,8 @@ class BrokerMetrics:
 
 
 def write_sums(page: Exposition, sums: ReplicaSums) -> None:
-    for name, value in (
-        ("partitioncount", sums.replicas),
-        ("leadercount", sums.leaders),
-        ("offlinereplicacount", sums.offline),
-        ("reassigningpartitions", sums.reassigning),
-        ("atminisrpartitioncount", sums.at_min_isr),
-        ("underminisrpartitioncount", sums.under_min_isr),
-        ("underreplicatedpartitions", sums.under_replicated),
-        ("produceridcount", sums.producers),
-    ):
-        page.add(f"kafka_server_replicamanager_{name}", value)
+    for name in GAUGES:
+        page.add(f"kafka_server_replicamanager_{name}", sums.gauges[name])
     page.add("kafka_server_replicafetchermanager_maxlag", sums.follower_lag, clientId=FOLLOWER)
     page.add("kafka_server_replicaalterlogdirsmanager_maxlag", sums.move_lag, clientId=MOVE)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 from kraftlab.messages.catalog import response_class
 from kraftlab.messages.schema import Message, Structure
@@ -16,19 +17,17 @@ from kraftlab.wire.parts import InMemory
 from .client_codec import MalformedResponse, decode_response
 from .codec import Header
 
-DEPTH_MAX = 4
-"""Structures within structures; no answer has codes further down."""
+LEVELS_MAX = 9
+"""Four structures within one another, two levels of indentation each; no answer has codes further down."""
 _LENGTH_BYTES = 4
 
-Read = Callable[[Structure, list[int]], None]
+Read = Callable[[Message, list[int]], None]
 
 
 def codes_in(answer: Message) -> list[int]:
     """Return every `error_code` of an answer, NONE too."""
     codes: list[int] = []
-    read = _reader(type(answer))
-    if read is not None:
-        read(answer, codes)
+    _reader(type(answer))(answer, codes)
     return codes
 
 
@@ -41,27 +40,23 @@ def codes_in_frame(head: Header, frame: InMemory) -> list[int]:
 
 
 @functools.cache
-def _reader(kind: type[Structure], depth: int = DEPTH_MAX) -> Read | None:
-    """Return a function that adds the codes of a structure to a list; None if the structure cannot have one."""
-    has_code = any(field.name == "error_code" for field in kind.FIELDS)
-    inner: list[tuple[str, bool, Read]] = []
-    for field in kind.FIELDS if depth else ():
-        read_inner = _reader(field.kind, depth - 1) if isinstance(field.kind, type) else None
-        if read_inner is not None:
-            inner.append((field.name, field.is_array, read_inner))
-    if not has_code and not inner:
-        return None
-
-    def read(value: Structure, codes: list[int]) -> None:
-        if has_code:
-            codes.append(value.error_code)  # type: ignore[attr-defined]  # FIELDS has it
-        for name, is_array, read_inner in inner:
-            below = getattr(value, name)
-            if is_array:
-                for each in below or ():
-                    if isinstance(each, Structure):
-                        read_inner(each, codes)
-            elif below is not None:
-                read_inner(below, codes)
-
+def _reader(kind: type[Message]) -> Read:
+    """Return a function that adds the codes of an answer to a list: one function for all levels, as calls would take longer."""
+    body = _steps(kind, "answer", 1) or ["    pass"]
+    scope: dict[str, Any] = {"Structure": Structure}
+    exec("\n".join(["def read(answer, codes):", *body]), scope)  # the text is made of Kafka's schemas alone
+    read: Read = scope["read"]
     return read
+
+
+def _steps(kind: type[Structure], value: str, level: int) -> list[str]:
+    """Return the lines that visit a structure, named `value`; none if it cannot have a code."""
+    indent = " " * 4 * level
+    lines = [f"{indent}codes.append({value}.error_code)"] if any(field.name == "error_code" for field in kind.FIELDS) else []
+    for field in kind.FIELDS if level < LEVELS_MAX else ():
+        inner = f"value_{level}"
+        steps = _steps(field.kind, inner, level + 2) if isinstance(field.kind, type) else []
+        if steps:
+            entries = f"{value}.{field.name} or ()" if field.is_array else f"({value}.{field.name},)"
+            lines += [f"{indent}for {inner} in {entries}:", f"{indent}    if isinstance({inner}, Structure):", *steps]
+    return lines

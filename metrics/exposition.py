@@ -27,7 +27,7 @@ class Exposition:
         self.extend(name, [beginning(name, **labels) + number(value)])
 
     def extend(self, name: str, lines: Iterable[str]) -> None:
-        """Add lines that were made elsewhere. KeyError if the catalogue has no such family."""
+        """Add lines that were made elsewhere, one by one or joined. KeyError if the catalogue has no such family."""
         assert METRICS[name]
         self._lines.setdefault(name, []).extend(lines)
 

@@ -75,6 +75,10 @@ class AppendInfo(NamedTuple):
     size_bytes: int = 0
 
 
+Extent = tuple[int, int, int, int, tuple[Segment, ...]]
+"""Log end, log start, number of cuts, of idempotent producers, and the segments. Equal extents have segments of equal sizes."""
+
+
 class PartitionLog:
     """Every method may raise LogClosed and LogDirFailed; `directory` changes when a move ends."""
 
@@ -232,14 +236,10 @@ class PartitionLog:
         return self._segments.size_bytes
 
     @property
-    def segments(self) -> tuple[Segment, ...]:
-        """The segments, the active one last. The tuple is replaced whenever one comes or goes."""
-        return self._segments.all
-
-    @property
-    def producer_count(self) -> int:
-        """Number of idempotent producers that the log knows. Does not wait."""
-        return len(self._producers)
+    def extent(self) -> Extent:
+        """The log's extent now. For any thread, and without waiting."""
+        # The end comes first: an append that the segments show already changes the end of the next call.
+        return self._log_end_offset, self._log_start_offset, self._cuts, len(self._producers), self._segments.all
 
     def end_offset_for(self, epoch: int) -> tuple[int, int]:
         """Return (largest epoch <= `epoch`, its end offset); (-1, start of the known epochs) if there is none."""

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from kraftlab.broker import replica_figures
 from kraftlab.broker.control.lifecycle import BrokerState
 from kraftlab.broker.metrics import MOVE_STATES, BrokerMetrics, PartsWithNumbers, of_reassignment
-from kraftlab.broker.replica_figures import OF_LEADERS, LeaderNumbers, ReplicaFigures
+from kraftlab.broker.replica_figures import OF_LEADERS, LeaderNumbers, ReplicaFigures, leader_numbers
 from kraftlab.broker.upkeep.disk_space import DiskSpace, Space
 from kraftlab.broker.upkeep.move_reports import MoveReports
 from kraftlab.common.errors import ErrorCode
@@ -178,29 +179,37 @@ async def test_a_shrink_of_the_isr_and_a_refused_change_count(autojump_clock: An
 BROKERS = st.lists(st.integers(0, 4), min_size=1, unique=True).map(tuple)
 
 
-@given(BROKERS, BROKERS, BROKERS, st.booleans(), st.integers(1, 4))
+@given(BROKERS, BROKERS, BROKERS, st.integers(1, 4))
 def test_the_leaders_numbers_equal_a_count_one_by_one(
-    replicas: tuple[int, ...], isr: tuple[int, ...], adding: tuple[int, ...], leads: bool, min_isr: int
+    replicas: tuple[int, ...], isr: tuple[int, ...], adding: tuple[int, ...], min_isr: int
 ) -> None:
     isr = tuple(each for each in isr if each in replicas)
     adding = tuple(each for each in adding if each in replicas)
     original = tuple(each for each in replicas if each not in adding)
     state = PartitionImage(replicas, (b"",) * len(replicas), isr, adding=adding, original=original if adding else ())
-    numbers = dict(zip(OF_LEADERS, LeaderNumbers(state, leads, min_isr).values, strict=True))
-    names = [name.removeprefix("kafka_cluster_partition_") for name in OF_LEADERS]
-    if not leads:
-        assert numbers == dict.fromkeys(OF_LEADERS, 0)
-        return
-    by_name = dict(zip(names, numbers.values(), strict=True))
+    numbers = leader_numbers(state, min_isr)
     missing = [each for each in replicas if each not in isr and each not in adding]
-    assert by_name["underreplicated"] == bool(missing)
-    assert (by_name["replicascount"], by_name["insyncreplicascount"]) == (len(replicas), len(isr))
+    assert numbers.under_replicated == bool(missing)
+    assert (numbers.replicas, numbers.in_sync) == (len(replicas), len(isr))
     if not adding:
-        assert by_name["underminisr"] == (len(isr) < min(min_isr, len(replicas)))
-        assert by_name["atminisr"] == (len(isr) == min(min_isr, len(replicas)))
+        assert numbers.under_min_isr == (len(isr) < min(min_isr, len(replicas)))
+        assert numbers.at_min_isr == (len(isr) == min(min_isr, len(replicas)))
 
 
-async def test_kept_lines_equal_new_ones_after_every_kind_of_change(autojump_clock: Any, world: Any) -> None:
+def test_the_numbers_are_in_the_order_of_their_families() -> None:
+    short = [name.removeprefix("kafka_cluster_partition_") for name in OF_LEADERS]
+    assert short == [
+        {"replicas": "replicascount", "in_sync": "insyncreplicascount", "stable_offset_lag": "laststableoffsetlag"}.get(
+            field, field.replace("_", "")
+        )
+        for field in LeaderNumbers._fields
+    ]
+
+
+async def test_kept_lines_equal_new_ones_after_every_kind_of_change(
+    autojump_clock: Any, world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replica_figures, "BLOCK", 2)
     broker, _ = await world.add_brokers(2)
     await world.create_topic("t", [0], [1, 0])
     await world.create_topic("gone", [0])
@@ -209,8 +218,9 @@ async def test_kept_lines_equal_new_ones_after_every_kind_of_change(autojump_clo
     def same() -> Samples:
         partitions = list(broker.replicas.partitions.values())
         pages = Exposition(), Exposition()
-        kept.write(pages[0], partitions)
-        ReplicaFigures(broker.replicas, has_lines=True).write(pages[1], partitions)
+        sums = kept.write(pages[0], partitions, partitions)
+        new = ReplicaFigures(broker.replicas, has_lines=True).write(pages[1], partitions, partitions)
+        assert vars(sums) == vars(new)
         assert pages[0].text() == pages[1].text()
         return samples_of(pages[0])
 
