@@ -57,6 +57,13 @@ def test_a_login_that_is_missing_broken_or_wrong_is_refused_in_the_same_way(auth
     assert status(PASSWORDS, authorization) == 401
 
 
+def test_the_audit_log_does_not_ask_for_headers_of_grpc(caplog: pytest.LogCaptureFixture) -> None:
+    assert status(PASSWORDS) == 401
+    assert status(PASSWORDS, basic("admin:wrong")) == 401
+    said = [record.getMessage() for record in caplog.records]
+    assert said[0].endswith("this listener needs a login") and said[1].endswith("or the password is wrong")
+
+
 def test_a_certificate_names_the_caller() -> None:
     login = CertificateLogin(lambda certificate: f"User:{certificate.decode()}")
     assert status(login, certificate=b"admin") == 200
