@@ -55,7 +55,9 @@ def admission(login: Login, rights: Callable[[str, str], Rights]) -> Admit:
         try:
             principal = asyncio.run(login.principal(_headers(caller.authorization), caller.certificate))
         except AuthenticationFailed as error:
-            audit.login_failed("METRICS", caller.host, str(error))
+            if caller.authorization or caller.certificate is not None:  # browsers ask first without
+                reason = str(error).partition(";")[0]  # what follows is advice for callers of gRPC
+                audit.login_failed("METRICS", caller.host, reason)
             raise AccessRefused(401, "log in as a user of the cluster, with a password or a token", BASIC) from error
         try:
             if not rights(principal, caller.host).allow_on_cluster(Operation.DESCRIBE):

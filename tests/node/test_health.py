@@ -16,8 +16,8 @@ from kraftlab.rpc.health import Health
 
 FAULTS = (
     ({"is_running": False}, "the metadata log is being opened"),
-    ({"state": "candidate"}, "no leader of the quorum is known; this node is candidate"),
-    ({"state": "resigned"}, "no leader of the quorum is known; this node is resigned"),
+    ({"state": "candidate"}, "no leader of the quorum answers; this node is candidate"),
+    ({"state": "resigned"}, "no leader of the quorum answers; this node is resigned"),
     ({"is_repairing": True}, "the metadata log is being repaired"),
     ({"high_watermark": -1}, "0 committed records are not applied yet"),
     ({"high_watermark": 100 + BEHIND_MAX + 1}, "1001 committed records are not applied yet"),
