@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import logging.handlers
 import os
 import sys
 from pathlib import Path
-from typing import TextIO
 
 
 class LogFile(logging.handlers.WatchedFileHandler):
@@ -19,8 +19,8 @@ class LogFile(logging.handlers.WatchedFileHandler):
     def __init__(self, path: Path) -> None:
         super().__init__(path, encoding="utf-8")
 
-    def _open(self) -> TextIO:
-        return open(self.baseFilename, self.mode, encoding=self.encoding, opener=_opened)
+    def _open(self) -> io.TextIOWrapper:
+        return open(self.baseFilename, "a", encoding=self.encoding, opener=_opened)
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
