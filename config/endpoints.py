@@ -16,9 +16,19 @@ _ENDPOINT = re.compile(r"(?:\[(?P<v6>[^\]]*)\]|(?P<host>[^:\[\]@/]*)):(?P<port>[
 def parse_endpoint(text: str) -> Endpoint | None:
     """Parse `host:port` or `[v6]:port` (host may be empty). None for any other text, or a port outside 1…65535."""
     match = _ENDPOINT.fullmatch(text)
-    if match is None or not 1 <= int(match["port"]) <= 65535:
+    if match is None or not 1 <= int(match["port"]) <= 65535 or not _has_labels(match["host"] or ""):
         return None
     return Endpoint(match["v6"] if match["v6"] is not None else match["host"], int(match["port"]))
+
+
+def _has_labels(host: str) -> bool:
+    """Return True if a resolver can be asked for the host. Others raise UnicodeError or TypeError where they are used."""
+    if host.isascii():
+        return not host or all(0 < len(label) < 64 for label in host.removesuffix(".").split("."))
+    try:
+        return bool(host.encode("idna"))
+    except UnicodeError:
+        return False
 
 
 def parse_servers(text: str) -> tuple[Endpoint, ...]:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from .answers import Answer, Caller, Page
-from .event_loop import EventLoop, LoopSilent
+from .event_loop import ANSWER_S, EventLoop, LoopSilent
 from .exposition import CONTENT_TYPE, Exposition
 
 logger = logging.getLogger("kraftlab.metrics")
@@ -48,7 +48,9 @@ class Pages:
         self._ready = ready
         self._admit = admit
         self._one_scrape = threading.Lock()
-        """Sources keep what they have prepared, so one scrape runs at a time."""
+        """Sources keep what they have prepared, so one scrape runs at a time. Others wait ANSWER_S at most: while the loop is
+        silent, threads of scrapes must not gather.
+        """
         self._last_scrape_s = 0.0
 
     def by_path(self) -> dict[str, Page]:
@@ -60,8 +62,12 @@ class Pages:
             self._admit(caller)
         except AccessRefused as refusal:
             return Answer(f"{refusal}\n", refusal.status, challenge=refusal.challenge)
-        with self._one_scrape:
+        if not self._one_scrape.acquire(timeout=ANSWER_S):
+            return Answer(f"another scrape has not ended for {ANSWER_S:.0f} s\n", 503)
+        try:
             return self._scraped()
+        finally:
+            self._one_scrape.release()
 
     def _scraped(self) -> Answer:
         begun_s = time.perf_counter()

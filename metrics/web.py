@@ -43,11 +43,13 @@ class _Server(http.server.ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._lock:
-            if len(self._open) >= CONNECTIONS_MAX and not self._made_room():
-                self.shutdown_request(request)
-                return
-            self._open[request] = time.monotonic()
-        super().process_request(request, client_address)
+            has_room = len(self._open) < CONNECTIONS_MAX or self._made_room()
+            if has_room:
+                self._open[request] = time.monotonic()
+        if has_room:
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
 
     def _made_room(self) -> bool:
         oldest = next((each for each in self._open if each not in self._answering), None)

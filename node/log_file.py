@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import logging.handlers
+import os
 import sys
 from pathlib import Path
 
@@ -16,6 +18,9 @@ class LogFile(logging.handlers.WatchedFileHandler):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, encoding="utf-8")
+
+    def _open(self) -> io.TextIOWrapper:
+        return open(self.baseFilename, "a", encoding=self.encoding, opener=_opened)
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -29,3 +34,10 @@ class LogFile(logging.handlers.WatchedFileHandler):
             return
         with contextlib.suppress(OSError):
             print(self.format(record), file=sys.stderr)
+
+
+def _opened(path: str, flags: int) -> int:
+    """Open a file without waiting: a FIFO that nobody reads is an OSError. Writes wait as usual."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK, 0o666)
+    os.set_blocking(descriptor, True)
+    return descriptor

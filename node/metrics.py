@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import time
 from collections.abc import Callable, Sequence
 
@@ -75,7 +74,7 @@ def _headers(authorization: str) -> dict[str, str]:
         return {TOKEN_HEADER: authorization} if authorization else {}
     try:
         user, colon, password = base64.b64decode(value, validate=True).decode().partition(":")
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:
         return {}
     return {USER_HEADER: user, PASSWORD_HEADER: password} if colon else {}
 

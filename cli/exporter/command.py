@@ -33,7 +33,7 @@ def _endpoint(context: click.Context, parameter: click.Parameter, text: str) -> 
 def _pattern(context: click.Context, parameter: click.Parameter, text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
-    except re.error as error:
+    except (re.error, RecursionError, OverflowError) as error:
         raise click.BadParameter(f"{text!r} is not a regular expression: {error}") from None
 
 
@@ -92,7 +92,7 @@ def exporter(listen: Endpoint, interval_s: float, topics: re.Pattern[str], group
     say = logging.getLogger("kraftlab.exporter").warning
     made = Exporter(connector(), topics.search, groups.search, interval_s, say)
     if once:
-        click.echo(made.text(), nl=False)
+        click.echo(made.text(), nl=False, color=True)  # without colours, click takes escape sequences out of labels
         return DONE if made.is_up else FAILED
     try:
         server = MetricsServer(listen, made.pages())

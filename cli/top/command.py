@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import os
+import signal
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -22,6 +25,8 @@ INTERVALS_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 ONCE_S = 1.0
 """Time between the two looks of --once: rates need two."""
 PLAIN_HEIGHT = 1000
+DUMB = ("dumb", "unknown")
+"""Values of TERM for which rich draws nothing."""
 
 
 @click.command(
@@ -58,6 +63,12 @@ def top(interval_s: float, sort: str, once: bool, as_json: bool) -> int:
         raise WrongUse("Error: --json needs --once; for a live page leave --json out")
     if not once and not sys.stdout.isatty():
         raise WrongUse("Error: a live page needs a terminal; add --once for one page")
+    if not once and (kind := os.environ.get("TERM", "")).lower() in DUMB:
+        raise WrongUse(
+            f"Error: a live page needs a terminal with a cursor that moves, and TERM={kind} has none; add --once for one page"
+        )
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # arrows and ellipses on a terminal that has none
     if once:
         return _print_once(sort, as_json)
     with connect() as client:
@@ -102,6 +113,7 @@ class _Live:
         from .look import look
         from .page import Page
 
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # the terminal gets its own page back
         console = Console(highlight=False)
 
         def page() -> Page:

@@ -217,6 +217,12 @@ def test_endpoints_take_names_addresses_and_ipv6() -> None:
     assert parse_endpoint("[::1]:9092") == Endpoint("::1", 9092)
     assert parse_endpoint("::1:9092") is None
     assert parse_endpoint("host") is None
+    assert parse_endpoint("münchen.example.:1") == Endpoint("münchen.example.", 1)
+
+
+@pytest.mark.parametrize("host", ["a..b", ".", "x" * 64, "\udcff", "é" * 64, "é..b"])
+def test_a_host_that_no_resolver_can_be_asked_for_is_no_endpoint(host: str) -> None:
+    assert parse_endpoint(f"{host}:1") is None
 
 
 def test_bootstrap_servers_are_a_list_of_endpoints() -> None:

@@ -63,7 +63,12 @@ def ask(server: MetricsServer, request: bytes) -> bytes:
     with connect(server) as client:
         client.sendall(request)
         client.shutdown(socket.SHUT_WR)
-        return b"".join(iter(lambda: client.recv(65536), b""))
+        return received(client)
+
+
+def received(client: socket.socket) -> bytes:
+    """Return all that comes until the other side ends."""
+    return b"".join(iter(lambda: client.recv(65536), b""))
 
 
 def test_a_page_knows_its_caller(server: MetricsServer) -> None:
@@ -127,6 +132,29 @@ def test_readers_that_are_slow_do_not_keep_others_waiting(server: MetricsServer)
     with contextlib.ExitStack() as stack:
         for _ in range(web.CONNECTIONS_MAX - 1):
             stack.enter_context(connect(server)).sendall(b"GET /large HTTP/1.1\r\n\r\n")
+        assert get(server)[0] == 200
+
+
+def test_a_client_more_than_there_is_room_for_is_closed_and_the_others_get_their_answers() -> None:
+    asked = threading.Semaphore(0)
+    may_answer = threading.Event()
+
+    def waiting(caller: Caller) -> Answer:
+        asked.release()
+        may_answer.wait(20)
+        return Answer("at last\n")
+
+    with serving({"/waiting": waiting, "/metrics": page}) as server, contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(connect(server)) for _ in range(web.CONNECTIONS_MAX)]
+        for client in clients:
+            client.sendall(b"GET /waiting HTTP/1.1\r\n\r\n")
+        for _ in clients:
+            assert asked.acquire(timeout=20)
+        with connect(server) as newcomer, contextlib.suppress(ConnectionError):
+            assert newcomer.recv(1) == b""
+        may_answer.set()
+        for client in clients:
+            assert received(client).endswith(b"at last\n")
         assert get(server)[0] == 200
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import sys
 import threading
@@ -175,6 +176,24 @@ def test_a_file_that_cannot_be_opened_is_named_with_its_property(tmp_path: Path)
     config = config_with(log_file=str(tmp_path))
     with pytest.raises(ConfigError, match=rf"controller.properties: log.file={tmp_path}: it cannot be opened: Is a directory; "):
         log_lines.begin(config)
+
+
+def test_a_fifo_without_a_reader_is_refused_and_does_not_keep_the_node_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(ConfigError, match="fifo: it cannot be opened: No such device or address; "):
+        log_lines.begin(config_with(log_file=str(tmp_path / "fifo")))
+
+
+def test_a_fifo_with_a_reader_takes_lines(tmp_path: Path) -> None:
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    handler = LogFile(path)
+    handler.setFormatter(TextFormatter())
+    handler.handle(record("by pipe"))
+    handler.close()
+    assert os.read(reader, 1000).endswith(b"by pipe\n")
+    os.close(reader)
 
 
 @contextmanager

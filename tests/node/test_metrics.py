@@ -52,7 +52,8 @@ def test_a_node_without_metadata_admits_super_users_alone() -> None:
 @pytest.mark.parametrize(
     "authorization",
     ["", "Basic", "Basic ", "Basic !!!", "Basic YWRtaW4=", basic("admin:wrong"), basic("nobody:x"), basic(":"), "Bearer x", "x",
-     "Basic " + base64.b64encode(b"\xff:\xfe").decode(), basic("admin:s:ecret") + "x", basic("admin\0:s:ecret")],
+     "Basic " + base64.b64encode(b"\xff:\xfe").decode(), basic("admin:s:ecret") + "x", basic("admin\0:s:ecret"), "Basic \xff\xfe",
+     "Bearer \xe9", "\xff"],
 )  # fmt: skip
 def test_a_login_that_is_missing_broken_or_wrong_is_refused_in_the_same_way(authorization: str) -> None:
     assert status(PASSWORDS, authorization) == 401

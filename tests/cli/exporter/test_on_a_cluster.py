@@ -25,7 +25,7 @@ from ...helpers.waiting import wait_until
 OVERRIDES = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "3"}
 CLUSTER = (1, 2, 1)
 LONG = "x" * 249
-ODD = 'dead "group"\n\\ ünï'
+ODD = 'dead "group"\n\\ ünï \x1b[31m'
 Values = dict[tuple[str, ...], float]
 
 
@@ -118,7 +118,12 @@ def test_filters_choose_topics_and_groups(once: Callable[..., Ran], active: str,
 
 
 def test_a_filter_that_is_none_and_an_address_that_is_none_are_wrong_use(once: Callable[..., Ran]) -> None:
-    for arguments in (("--topic-filter", "("), ("--listen", "9308"), ("--listen", "h:99999"), ("--interval", "-1")):
+    too_deep, too_often = "(" * 2000, "x{99999999999}"
+    for arguments in (
+        *(("--topic-filter", each) for each in ("(", too_deep, too_often)),
+        *(("--listen", each) for each in ("9308", "h:99999", "h..h:1")),
+        ("--interval", "-1"),
+    ):
         ran = once(*arguments)
         assert (ran.code, arguments[0] in ran.err) == (64, True), ran
 

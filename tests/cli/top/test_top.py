@@ -161,13 +161,28 @@ def test_wrong_use_says_what_to_do(arguments: list[str], capsys: pytest.CaptureF
     assert re.search(r"--once|is not one of|not in the range", captured.out + captured.err)
 
 
+@pytest.mark.parametrize("kind", ["dumb", "UNKNOWN"])
+def test_a_terminal_that_draws_nothing_is_wrong_use(
+    kind: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", kind)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main.run(["top"]) == 64
+    assert f"TERM={kind} has none; add --once" in capsys.readouterr().err
+
+
 @pytest.mark.cluster
-def test_the_live_page_draws_obeys_keys_and_leaves_the_terminal_as_it_was(small: LocalCluster) -> None:
+@pytest.mark.parametrize(("end", "code"), [("q", 0), ("SIGTERM", 143)])
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_the_live_page_draws_obeys_keys_and_leaves_the_terminal_as_it_was(
+    small: LocalCluster, end: str, code: int, encoding: str
+) -> None:
     controller, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     before = termios.tcgetattr(terminal)
     command = [sys.executable, "-m", "kraftlab.cli.main", "top", "--interval", "0.5", "--data", str(small.directory)]
-    process = subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, env=os.environ | {"TERM": "xterm"})
+    environment = os.environ | {"TERM": "xterm", "PYTHONIOENCODING": encoding}
+    process = subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, env=environment)
     screen = ""
 
     def until(wanted: str) -> None:
@@ -185,9 +200,12 @@ def test_the_live_page_draws_obeys_keys_and_leaves_the_terminal_as_it_was(small:
             screen = ""
             os.write(controller, key)
             until(wanted)
-        os.write(controller, b"q")
+        if end == "q":
+            os.write(controller, b"q")
+        else:
+            process.terminate()
         until("\x1b[?1049l")
-        assert process.wait(30) == 0
+        assert process.wait(30) == code
         assert termios.tcgetattr(terminal) == before
     finally:
         process.kill()
