@@ -18,6 +18,7 @@ import importlib
 import logging
 import math
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -163,14 +164,14 @@ class BrokerNode:
         """Serve until a signal comes or an error ends the broker."""
         show_position(lambda: (self.driver.leader.epoch, self.publisher.offset))
         try:
-            async with trio.open_nursery() as nursery:
-                await nursery.start(watch_signals, self._ends)
-                nursery.start_soon(self._doors.run)
-                self._serve_metrics()
-                nursery.start_soon(self._serve, nursery)
-                await self._ends.wait()
-                await self.leave()
-                nursery.cancel_scope.cancel()
+            with self._serving_metrics():
+                async with trio.open_nursery() as nursery:
+                    await nursery.start(watch_signals, self._ends)
+                    nursery.start_soon(self._doors.run)
+                    nursery.start_soon(self._serve, nursery)
+                    await self._ends.wait()
+                    await self.leave()
+                    nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
             if isinstance(only_cause(group), ORDERLY):
                 await self._close_logs()
@@ -186,11 +187,13 @@ class BrokerNode:
         logger.info("broker %d ready: data on %s, admin API on %s%s", config.node_id, config.peer, config.grpc, kafka)
         nursery.start_soon(serve_ready)
 
-    def _serve_metrics(self) -> None:
+    def _serving_metrics(self) -> AbstractContextManager[None]:
         if self._config.metrics is None:
-            return
+            return nullcontext()
         common = NodeMetrics("broker", self._config, self._cluster_id, self.driver, self._doors)
-        common.serve(self._config.metrics, lambda: self.publisher.image, [self._metrics.snapshot], self._metrics.health.readiness)
+        return common.serving(
+            self._config.metrics, lambda: self.publisher.image, [self._metrics.snapshot], self._metrics.health.readiness
+        )
 
     async def take_part(self, nursery: trio.Nursery, open_door: Callable[[trio.Nursery, AdminService], Awaitable[None]]) -> None:
         """Start the tasks of a broker; `open_door` serves the admin API, before the broker is unfenced. Return when it is

@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import msgspec
@@ -175,35 +176,37 @@ class ControllerNode:
         config = self._config
         show_position(lambda: (self.driver.leader.epoch, self.controller.applied_offset))
         ends = trio.Event()
-        async with trio.open_nursery() as nursery:
-            await nursery.start(watch_signals, ends)
-            nursery.start_soon(_when_set, self.controller.failed, ends)
-            self._serve_metrics()
-            await self.take_part(nursery)
-            nursery.start_soon(self._mark_elections)
-            nursery.start_soon(self._doors.run)
-            service = self.service
-            await nursery.start(self._doors.admin_server(service.dispatch, self._metrics.health.present, service.accept).serve)
-            if config.kafka is not None:
-                await self._serve_kafka(nursery, config.kafka)
-            tame_interpreter()
-            kafka = f", Kafka's tools on {config.kafka}" if config.kafka is not None else ""
-            logger.info("controller %d ready: quorum on %s, admin API on %s%s", config.node_id, config.peer, config.grpc, kafka)
-            nursery.start_soon(serve_ready)
-            await ends.wait()
-            self._metrics.health.stop()
-            self.controller.queue.close()
-            await self.driver.stop()
-            nursery.cancel_scope.cancel()
+        with self._serving_metrics():
+            async with trio.open_nursery() as nursery:
+                await nursery.start(watch_signals, ends)
+                nursery.start_soon(_when_set, self.controller.failed, ends)
+                await self.take_part(nursery)
+                nursery.start_soon(self._mark_elections)
+                nursery.start_soon(self._doors.run)
+                service, health = self.service, self._metrics.health
+                await nursery.start(self._doors.admin_server(service.dispatch, health.present, service.accept).serve)
+                if config.kafka is not None:
+                    await self._serve_kafka(nursery, config.kafka)
+                tame_interpreter()
+                kafka = f", Kafka's tools on {config.kafka}" if config.kafka is not None else ""
+                logger.info(
+                    "controller %d ready: quorum on %s, admin API on %s%s", config.node_id, config.peer, config.grpc, kafka
+                )
+                nursery.start_soon(serve_ready)
+                await ends.wait()
+                health.stop()
+                self.controller.queue.close()
+                await self.driver.stop()
+                nursery.cancel_scope.cancel()
         if self.controller.failure is not None:
             raise self.controller.failure
         logger.info("controller %d stopped", config.node_id)
 
-    def _serve_metrics(self) -> None:
+    def _serving_metrics(self) -> AbstractContextManager[None]:
         if self._config.metrics is None:
-            return
+            return nullcontext()
         common = NodeMetrics("controller", self._config, self.controller.settings.cluster_id, self.driver, self._doors)
-        common.serve(
+        return common.serving(
             self._config.metrics,
             lambda: self.controller.committed.image,
             [self._metrics.snapshot],

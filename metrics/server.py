@@ -36,33 +36,32 @@ class MetricsServer:
         self._socket = _listen(at)
         self.port: int = self._socket.getsockname()[1]
         self._server: ThreadingHTTPServer | None = None
-        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        self._ended = False
 
     def start(self) -> None:
         """Serve in a thread, which does not keep the process alive."""
         threading.Thread(target=self._serve, name="metrics", daemon=True).start()
 
     def stop(self) -> None:
-        """Stop soon. Connections that are open end with the process."""
-        self._ended.set()
-        if self._server is None:
-            self._socket.close()
-        else:
+        """Close the port, within `LOOK_S`. Connections that are open end with the process."""
+        with self._lock:
+            self._ended = True
+        if self._server is not None:
             self._server.shutdown()
+        self._socket.close()
 
     def _serve(self) -> None:
-        try:
-            from .web import make_server
+        from .web import make_server
 
-            self._server = server = make_server(self._socket, self._pages, self._context)
-            if self._ended.is_set():
-                server.server_close()
-            else:
-                server.serve_forever(LOOK_S)
-                server.server_close()
+        with self._lock:
+            if self._ended:
+                return
+            self._server = make_server(self._socket, self._pages, self._context)
+        try:
+            self._server.serve_forever(LOOK_S)
         except Exception:
-            if not self._ended.is_set():
-                logger.exception("the METRICS listener has ended; the node goes on")
+            logger.exception("the METRICS listener has ended; the node goes on")
 
 
 def _listen(at: Endpoint) -> socket.socket:

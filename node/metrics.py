@@ -6,7 +6,8 @@ import asyncio
 import base64
 import binascii
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from kraftlab.access.authorizer import Authorizer, Rights
 from kraftlab.access.logins import TOKEN_HEADER, Login
@@ -26,7 +27,6 @@ from kraftlab.metrics.event_loop import EventLoop
 from kraftlab.metrics.exposition import Exposition
 from kraftlab.metrics.pages import AccessRefused, Admit, Pages, Readiness, Source, Write
 from kraftlab.metrics.recent import RecentRate
-from kraftlab.metrics.server import MetricsServer
 from kraftlab.quorum.driver.driver_config import DriverStatistics
 from kraftlab.quorum.driver.raft_driver import RaftDriver
 from kraftlab.quorum.storage.snapshot_store import SnapshotInfo
@@ -92,14 +92,14 @@ class NodeMetrics:
         self._records, self._idle = RecentRate(), RecentRate()
         self._idle.read(self._loop.idle_s, time.monotonic())
 
-    def serve(
-        self,
-        at: Endpoint,
-        image: Callable[[], MetadataImage],
-        sources: Sequence[Source],
-        ready: Callable[[], Readiness],
-    ) -> MetricsServer:
-        """Open the listener and serve in a thread of its own. `image` returns the committed metadata. ListenError."""
+    @contextmanager
+    def serving(
+        self, at: Endpoint, image: Callable[[], MetadataImage], sources: Sequence[Source], ready: Callable[[], Readiness]
+    ) -> Iterator[None]:
+        """Open the listener and serve in a thread of its own. `image` returns the committed metadata. ListenError.
+
+        An error closes the listener: the node may begin again in this process. Otherwise it answers until the process ends.
+        """
         authorizer = Authorizer(self._config.access)
 
         def common() -> Write:
@@ -112,7 +112,11 @@ class NodeMetrics:
         pages = Pages(self._loop, (common, *sources), ready, admission(self._doors.metrics_login(), rights))
         server = self._doors.metrics_server(at, pages.by_path())
         server.start()
-        return server
+        try:
+            yield
+        except BaseException:
+            server.stop()
+            raise
 
     def _snapshot(self, image: MetadataImage) -> Write:
         driver, now_s = self._driver, time.monotonic()
