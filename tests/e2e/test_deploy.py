@@ -62,7 +62,7 @@ def machines(starts_clusters: None, tmp_path_factory: pytest.TempPathFactory) ->
     """The machines after every section up to Check."""
     if reason := obstacle():
         pytest.skip(reason)
-    made = Machines(PAGE, NAMES, tmp_path_factory.mktemp("machines"))
+    made = Machines(NAMES, tmp_path_factory.mktemp("machines"), PAGE)
     try:
         for section in ("Install", "Certificates", "Configuration", "Format", "First start", "Check"):
             made.follow(section)

@@ -104,10 +104,10 @@ class Machine:
 
 
 class Machines:
-    """The machines of a document, and admin."""
+    """Machines with the names, at 10.0.0.1 and so on, and admin. `page` has the commands to follow."""
 
-    def __init__(self, page: Path, names: list[str], directory: Path) -> None:
-        self._sections = sections(page)
+    def __init__(self, names: list[str], directory: Path, page: Path | None = None) -> None:
+        self._sections = sections(page) if page is not None else {}
         self._directory = directory
         self._stand_ins = directory / "bin"
         self._stand_ins.mkdir()
