@@ -17,6 +17,7 @@ MEASUREMENTS = {
     "failover": "bench.failover:main",
     "broker-failover": "bench.broker_failover:main",
     "start": "bench.start:main",
+    "metrics": "bench.metrics:main",
     "commands": "bench.commands:main",
     "moves": "bench.moves:main",
     "snapshot": "bench.snapshot:main",

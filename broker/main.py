@@ -18,7 +18,6 @@ import importlib
 import logging
 import math
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,6 +70,7 @@ from .replication.fetch_service import FetchService
 from .replication.fetcher import Fetchers
 from .upkeep.cleaner import Cleaner
 from .upkeep.directory_returns import DirectoryReturns
+from .upkeep.disk_space import DiskSpace
 from .upkeep.flushing import Flusher
 from .upkeep.move_reports import MoveReports
 from .upkeep.producer_expiry import ProducerExpiry
@@ -157,21 +157,21 @@ class BrokerNode:
         self.driver = RaftDriver(driver_config(config, directory), self.publisher, file_system, environment)
         self._channel: ControllerChannel | None = None
         self._topic_creator: CreateTopic | None = None
-        self._metrics = BrokerMetrics(config.node_id, self.driver, self.publisher)
+        self._metrics = BrokerMetrics(config.node_id, self.driver, self.publisher, config.metrics_partitions)
         self.is_built = False
 
     async def run(self) -> None:
         """Serve until a signal comes or an error ends the broker."""
         show_position(lambda: (self.driver.leader.epoch, self.publisher.offset))
         try:
-            with self._serving_metrics():
-                async with trio.open_nursery() as nursery:
-                    await nursery.start(watch_signals, self._ends)
-                    nursery.start_soon(self._doors.run)
-                    nursery.start_soon(self._serve, nursery)
-                    await self._ends.wait()
-                    await self.leave()
-                    nursery.cancel_scope.cancel()
+            async with trio.open_nursery() as nursery:
+                await nursery.start(watch_signals, self._ends)
+                nursery.start_soon(self._doors.run)
+                await self._serve_metrics(nursery)
+                nursery.start_soon(self._serve, nursery)
+                await self._ends.wait()
+                await self.leave()
+                nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
             if isinstance(only_cause(group), ORDERLY):
                 await self._close_logs()
@@ -187,13 +187,12 @@ class BrokerNode:
         logger.info("broker %d ready: data on %s, admin API on %s%s", config.node_id, config.peer, config.grpc, kafka)
         nursery.start_soon(serve_ready)
 
-    def _serving_metrics(self) -> AbstractContextManager[None]:
+    async def _serve_metrics(self, nursery: trio.Nursery) -> None:
         if self._config.metrics is None:
-            return nullcontext()
+            return
         common = NodeMetrics("broker", self._config, self._cluster_id, self.driver, self._doors)
-        return common.serving(
-            self._config.metrics, lambda: self.publisher.image, [self._metrics.snapshot], self._metrics.health.readiness
-        )
+        sources, ready = [self._metrics.snapshot], self._metrics.health.readiness
+        await nursery.start(common.serve, self._config.metrics, lambda: self.publisher.image, sources, ready)
 
     async def take_part(self, nursery: trio.Nursery, open_door: Callable[[trio.Nursery, AdminService], Awaitable[None]]) -> None:
         """Start the tasks of a broker; `open_door` serves the admin API, before the broker is unfenced. Return when it is
@@ -222,6 +221,7 @@ class BrokerNode:
             await nursery.start(start)
         peer_server = PeerServer(self.driver.identity, self.data_plane.handlers(), network, self._is_member)
         await nursery.start(peer_server.serve, config.peer.host, config.peer.port)
+        self._doors.connections[PEER_LISTENER] = peer_server.statistics
         tasks = (
             self.publisher.run,
             self._live,
@@ -241,6 +241,8 @@ class BrokerNode:
         )
         for task in tasks:
             nursery.start_soon(task)
+        if config.metrics is not None:
+            nursery.start_soon(self._space.run)
         await open_door(nursery, await self._admin_service())
         await self._first_published.wait()
         self.lifecycle.ready()
@@ -296,7 +298,8 @@ class BrokerNode:
         self.data_plane = DataPlane(self.replicas, fetches, config.access)
         self._cordon()
         self.move_reports = MoveReports(channel, self.replicas, self.broker_epoch)
-        self._metrics.parts = PartsWithNumbers(self.lifecycle)
+        self._space = DiskSpace(self.logs, self.disks)
+        self._metrics.built(PartsWithNumbers(self.lifecycle, self.replicas, self.groups, self.move_reports, self._space))
         self.is_built = True
 
     def broker_epoch(self) -> int:

@@ -59,6 +59,7 @@ from .replication.isr import NEVER_S
 from .replication.leadership import leads
 from .replication.partition import Partition, ReplicaId
 from .replication.replica_errors import ReplicaError
+from .replication.traffic import Traffic
 
 logger = logging.getLogger("kraftlab.broker.replicas")
 
@@ -125,6 +126,7 @@ class ReplicaManager:
         self.configs = configs
         self.logs = logs
         self.lag_time_max_s = lag_time_max_s
+        self.traffic = Traffic()
         self.image: MetadataImage = EMPTY
         self.partitions: dict[ReplicaId, Partition] = {}
         self.state_lock = trio.Lock()
@@ -247,6 +249,8 @@ class ReplicaManager:
             await self._note_topics(publication)
             changes = local_changes(publication.changes, publication.before, publication.after, self.broker_id)
             await self._together(partial(self._remove, replica) for replica in changes.deleted)
+            gone = (publication.before.topics.by_id[topic_id].name for topic_id in publication.changes.deleted_topics)
+            self.traffic.forget(gone)
             if not publication.is_first:
                 self._note_newcomers(publication, changes)
             await self._create_logs({**changes.leading, **changes.following})

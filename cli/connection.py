@@ -171,15 +171,27 @@ def connect(servers: str | None = None, *, changes: bool = False, **options: Any
     """Return a client of these servers, or of those that the options name, for the user of the options. A command that `changes`
     something never chooses between clusters. CommandFailed.
     """
+    return _connector(servers or required_servers(changes=changes), {"on_wait": _report} | options)()
+
+
+def connector() -> Callable[[], AdminClient]:
+    """Return a function that makes such a client each time that it is called, in any thread. CommandFailed, also when called."""
+    return _connector(required_servers(), {})
+
+
+def _connector(servers: str, options: dict[str, Any]) -> Callable[[], AdminClient]:
     from kraftlab.client import AdminClient
 
     _show_waiting()
-    servers = servers or required_servers(changes=changes)
     security = client_security()
-    try:
-        return AdminClient(_with_protocol(servers, security), security=security, on_wait=_report, **options)
-    except ValueError as error:
-        raise CommandFailed(f"Error: {error}") from None
+
+    def connected() -> AdminClient:
+        try:
+            return AdminClient(_with_protocol(servers, security), security=security, **options)
+        except ValueError as error:
+            raise CommandFailed(f"Error: {error}") from None
+
+    return connected
 
 
 def _with_protocol(servers: str, security: ClientSecurity) -> str:

@@ -34,6 +34,10 @@ COMMANDS = {
         "kraftlab.cli.groups.command:consumer_groups",
         "List and describe consumer groups with their lag, reset and delete their offsets.",
     ),
+    "exporter": (
+        "kraftlab.cli.exporter.command:exporter",
+        "Serve consumer lag and topics of a cluster to Prometheus.",
+    ),
     "delete-records": ("kraftlab.cli.partitions.delete_records:delete_records", "Delete the oldest records of partitions."),
     "log-dirs": (
         "kraftlab.cli.partitions.log_dirs:log_dirs",

@@ -64,9 +64,9 @@ T = TypeVar("T")
 
 EARLIEST, LATEST = -2, -1
 """Special timestamps of ListOffsets."""
-_NAMES_TOPICS = 9
+NAMES_TOPICS = 9
 """Newest version of OffsetFetch and OffsetCommit that names topics; later ones have their ids."""
-_CONSUMER = ("consumer", "")
+CONSUMER = ("consumer", "")
 """Protocol types of consumer groups; a group that only committed offsets has none."""
 _MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
 _LEADER_MOVED = frozenset(
@@ -77,7 +77,7 @@ _LEADER_MOVED = frozenset(
         ErrorCode.UNKNOWN_LEADER_EPOCH,
     }
 )
-_ATTEMPT_S = 8.0
+ATTEMPT_S = 8.0
 """Patience with one broker, which may hang: longer than a coordinator waits for the replicas of a commit."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 0.5
 
@@ -135,7 +135,7 @@ class GroupCalls:
         wanted = [{name.lower() for name in names_in(names)} for names in (states, types)]
 
         def ask(broker: Endpoint) -> ListGroupsResponse:
-            answer = self._exchange(broker, ListGroupsRequest(), ListGroupsResponse)
+            answer = self.exchange(broker, ListGroupsRequest(), ListGroupsResponse)
             _raise(answer.error_code)
             return answer
 
@@ -144,7 +144,7 @@ class GroupCalls:
             for group in self._patiently("the groups of each broker", partial(ask, broker)).groups:
                 own = (group.group_state, group.group_type)
                 is_wanted = all(not names or name.lower() in names for names, name in zip(wanted, own, strict=True))
-                if group.protocol_type in _CONSUMER and is_wanted:
+                if group.protocol_type in CONSUMER and is_wanted:
                     found[group.group_id] = ListedGroup(group.group_id, *own)
         return tuple(found[group_id] for group_id in sorted(found))
 
@@ -190,7 +190,7 @@ class GroupCalls:
             _raise_entries({key: entry.error_code for key, entry in entries.items()}, found)
             return found
 
-        return self._at_coordinator(group_id, request, OffsetFetchResponse, check, _NAMES_TOPICS)
+        return self._at_coordinator(group_id, request, OffsetFetchResponse, check, NAMES_TOPICS)
 
     def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         topics = [
@@ -200,7 +200,7 @@ class GroupCalls:
             for topic, numbers in _by_topic(offsets).items()
         ]
         request = OffsetCommitRequest(group_id, topics=topics)
-        self._at_coordinator(group_id, request, OffsetCommitResponse, _check_partitions, _NAMES_TOPICS)
+        self._at_coordinator(group_id, request, OffsetCommitResponse, _check_partitions, NAMES_TOPICS)
 
     def delete(self, group_ids: Iterable[str]) -> None:
         def delete(group_id: str) -> None:
@@ -234,7 +234,7 @@ class GroupCalls:
                 ListOffsetsTopic(name, [ListOffsetsPartition(number, timestamp=timestamps[name, number]) for number in numbers])
                 for name, numbers in own.items()
             ]
-            answer = self._exchange(brokers[leader], ListOffsetsRequest(-1, topics=topics), ListOffsetsResponse)
+            answer = self.exchange(brokers[leader], ListOffsetsRequest(-1, topics=topics), ListOffsetsResponse)
             for topic in answer.topics:
                 for entry in topic.partitions:
                     if entry.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -249,7 +249,7 @@ class GroupCalls:
     def _metadata(self, topics: Sequence[str]) -> tuple[dict[int, Endpoint], dict[TopicPartition, int]]:
         """Return the brokers, and the leaders of the partitions of topics, from the first server that answers. NoAnswer."""
         request = MetadataRequest([MetadataRequestTopic(name=name) for name in topics], allow_auto_topic_creation=False)
-        answer = self._any(request, MetadataResponse)
+        answer = self.ask_any(request, MetadataResponse)
         found = [topic for topic in answer.topics or () if isinstance(topic, MetadataResponseTopic)]
         for topic in found:
             if topic.error_code not in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE):
@@ -257,6 +257,11 @@ class GroupCalls:
         brokers = {broker.node_id: Endpoint(broker.host, broker.port) for broker in answer.brokers}
         leaders = {(topic.name or "", entry.partition_index): entry.leader_id for topic in found for entry in topic.partitions}
         return brokers, leaders
+
+    def offered(self, server: Endpoint, key: int) -> int:
+        """Return the newest version of a request that a broker offers, -1 if it offers none. NoAnswer."""
+        found = self._channels.connection(server).versions(self._deadline).get(key)
+        return -1 if found is None else found.highest
 
     def _at_coordinator(
         self, group_id: str, request: Message, kind: type[Answer], check: Callable[[Answer], T], newest: int | None = None
@@ -267,7 +272,7 @@ class GroupCalls:
             try:
                 if group_id not in self._coordinators:
                     self._coordinators[group_id] = self._find(group_id)
-                return check(self._exchange(self._coordinators[group_id][1], request, kind, newest))
+                return check(self.exchange(self._coordinators[group_id][1], request, kind, newest))
             except (NoAnswer, ApiError):
                 self._coordinators.pop(group_id, None)
                 raise
@@ -275,23 +280,31 @@ class GroupCalls:
         return self._patiently(f"the coordinator of the group {group_id!r}", ask)
 
     def _find(self, group_id: str) -> tuple[int, Endpoint]:
-        answer = self._any(FindCoordinatorRequest(group_id, coordinator_keys=(group_id,)), FindCoordinatorResponse)
+        answer = self.ask_any(FindCoordinatorRequest(group_id, coordinator_keys=(group_id,)), FindCoordinatorResponse)
         found = answer.coordinators[0] if answer.coordinators else answer
         _raise(found.error_code, found.error_message)
         return found.node_id, Endpoint(found.host, found.port)
 
-    def _any(self, request: Message, kind: type[Answer]) -> Answer:
+    def ask_any(self, request: Message, kind: type[Answer], attempt_s: float = ATTEMPT_S) -> Answer:
         """Return the answer of the first server that gives one. NoAnswer."""
         faults = []
         for server in self._servers:
             try:
-                return self._exchange(server, request, kind)
+                return self.exchange(server, request, kind, attempt_s=attempt_s)
             except NoAnswer as error:
                 faults.append(f"{server}: {error}")
         raise NoAnswer("; ".join(faults))
 
-    def _exchange(self, server: Endpoint, request: Message, kind: type[Answer], newest: int | None = None) -> Answer:
-        left_s = min(max(self._deadline - time.monotonic(), 0.001), _ATTEMPT_S)
+    def exchange(
+        self,
+        server: Endpoint,
+        request: Message,
+        kind: type[Answer],
+        newest: int | None = None,
+        attempt_s: float = ATTEMPT_S,
+    ) -> Answer:
+        """Return a broker's answer to a request in a version up to `newest`. NoAnswer, ApiError UNSUPPORTED_VERSION."""
+        left_s = min(max(self._deadline - time.monotonic(), 0.001), attempt_s)
         return self._channels.exchange(server, request, kind, left_s, newest)
 
     def _patiently(self, what: str, ask: Callable[[], T]) -> T:
@@ -319,7 +332,7 @@ def _described(found: DescribedGroup, coordinator_id: int, coordinator: Endpoint
             member.group_instance_id,
             member.client_id,
             member.client_host,
-            assigned_partitions(bytes(member.member_assignment)) if found.protocol_type in _CONSUMER else (),
+            assigned_partitions(bytes(member.member_assignment)) if found.protocol_type in CONSUMER else (),
         )
         for member in found.members
     )

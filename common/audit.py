@@ -8,7 +8,9 @@ the user of a failed login, is not written. A line of JSON has the parts of its 
 from __future__ import annotations
 
 import logging
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 
 from .line_limit import LimitedLog
@@ -20,6 +22,11 @@ FOLD_S = 10.0
 """Time in which equal failures of one address are counted, after the first one."""
 FOLDED_MAX = 1000
 """Number of failures that are remembered."""
+PEERS = "of peers"
+"""Name of the listener for other nodes, which has another one by role."""
+
+_failed_logins: Counter[str] = Counter()
+_counting = threading.Lock()
 
 
 class AuditLog:
@@ -39,6 +46,8 @@ class AuditLog:
 
     def login_failed(self, listener: str, source: str, reason: str) -> None:
         """Note that somebody at that address has not proven an identity. A port scan gets one line per FOLD_S."""
+        with _counting:
+            _failed_logins[listener] += 1
         now, failure = self._now(), (listener, source, reason)
         while self._folded and next(iter(self._folded.values()))[0] <= now:
             self._unfold_oldest()
@@ -68,6 +77,11 @@ class AuditLog:
             fields["more"] = str(count)
         more = f"; {count} more of these" if count else ""
         self._lines.warning("login failed: listener %s, %s: %s%s", *failure, more, fields=fields)
+
+
+def failed_logins(listener: str) -> int:
+    """Return the number of failed logins at that listener of this process."""
+    return _failed_logins[listener]
 
 
 def changed(principal: str, host: str, call: str, names: str, offset: int) -> None:

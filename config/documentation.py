@@ -91,6 +91,7 @@ DOCUMENTATION = {
     "metadata.max.idle.interval.ms": "Time after which an idle leader appends a NoOp record; 0 for never.",
     "min.cleanable.dirty.ratio": "Part of a log that has to be new before it is compacted.",
     "min.compaction.lag.ms": "Time that a record stays before it may be compacted.",
+    "metrics.partitions": "Series of /metrics: full, topics (none of single partitions) or off (none of single topics either).",
     "min.insync.replicas": "Replicas that must have a record before it counts as committed.",
     "node.id": "Id of this node, unique among controllers and brokers.",
     "num.partitions": "Partitions of a topic that is created without a number.",

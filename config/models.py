@@ -50,6 +50,7 @@ NO_VOTERS = VoterSet(())
 
 AtLeast0 = Annotated[int, msgspec.Meta(ge=0)]
 AtLeast1 = Annotated[int, msgspec.Meta(ge=1)]
+Detail = Literal["full", "topics", "off"]
 
 
 def _key(name: str, default: Any = msgspec.NODEFAULT) -> Any:
@@ -178,6 +179,7 @@ class BrokerConfig(NodeConfig, frozen=True, kw_only=True):
     offsets_retention_minutes: AtLeast1 = _key("offsets.retention.minutes", 10_080)
     offsets_retention_check_interval_ms: AtLeast1 = _key("offsets.retention.check.interval.ms", 600_000)
     offset_metadata_max_bytes: AtLeast0 = _key("offset.metadata.max.bytes", 4_096)
+    metrics_partitions: Detail = _key("metrics.partitions", "full")
 
     @property
     def peer(self) -> Endpoint:

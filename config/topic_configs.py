@@ -185,6 +185,7 @@ _OWN_BROKER_KEYS = (
     _broker("metadata.log.segment.bytes", _I, "1073741824", minimum=12),
     _broker("metadata.max.idle.interval.ms", _I, "500", minimum=0),
     _broker("metric.reporters", _LIST, "org.apache.kafka.common.metrics.JmxReporter", dynamic=True),
+    _broker("metrics.partitions", _S, "full", choices=("full", "topics", "off")),
     _broker("node.id", _I, None, minimum=0),
     _broker("num.io.threads", _I, "8", minimum=1, dynamic=True),
     _broker("num.network.threads", _I, "3", minimum=1, dynamic=True),

@@ -12,7 +12,6 @@ from __future__ import annotations
 import importlib
 import logging
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import msgspec
@@ -27,7 +26,7 @@ from kraftlab.common.peer_name import PeerName
 from kraftlab.common.uuids import Uuid, to_text
 from kraftlab.config import bootstrap_levels, bootstrap_scram, meta_properties
 from kraftlab.config.meta_properties import MetaProperties
-from kraftlab.config.models import CONTROLLER_LISTENER, ControllerConfig
+from kraftlab.config.models import CONTROLLER_LISTENER, KAFKA_LISTENER, ControllerConfig
 from kraftlab.config.topic_configs import BROKER_KEYS
 from kraftlab.metadata.features import supported_features
 from kraftlab.metadata.image import ClusterImage
@@ -176,37 +175,36 @@ class ControllerNode:
         config = self._config
         show_position(lambda: (self.driver.leader.epoch, self.controller.applied_offset))
         ends = trio.Event()
-        with self._serving_metrics():
-            async with trio.open_nursery() as nursery:
-                await nursery.start(watch_signals, ends)
-                nursery.start_soon(_when_set, self.controller.failed, ends)
-                await self.take_part(nursery)
-                nursery.start_soon(self._mark_elections)
-                nursery.start_soon(self._doors.run)
-                service, health = self.service, self._metrics.health
-                await nursery.start(self._doors.admin_server(service.dispatch, health.present, service.accept).serve)
-                if config.kafka is not None:
-                    await self._serve_kafka(nursery, config.kafka)
-                tame_interpreter()
-                kafka = f", Kafka's tools on {config.kafka}" if config.kafka is not None else ""
-                logger.info(
-                    "controller %d ready: quorum on %s, admin API on %s%s", config.node_id, config.peer, config.grpc, kafka
-                )
-                nursery.start_soon(serve_ready)
-                await ends.wait()
-                health.stop()
-                self.controller.queue.close()
-                await self.driver.stop()
-                nursery.cancel_scope.cancel()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(watch_signals, ends)
+            nursery.start_soon(_when_set, self.controller.failed, ends)
+            await self._serve_metrics(nursery)
+            await self.take_part(nursery)
+            nursery.start_soon(self._mark_elections)
+            nursery.start_soon(self._doors.run)
+            service = self.service
+            await nursery.start(self._doors.admin_server(service.dispatch, self._metrics.health.present, service.accept).serve)
+            if config.kafka is not None:
+                await self._serve_kafka(nursery, config.kafka)
+            tame_interpreter()
+            kafka = f", Kafka's tools on {config.kafka}" if config.kafka is not None else ""
+            logger.info("controller %d ready: quorum on %s, admin API on %s%s", config.node_id, config.peer, config.grpc, kafka)
+            nursery.start_soon(serve_ready)
+            await ends.wait()
+            self._metrics.health.stop()
+            self.controller.queue.close()
+            await self.driver.stop()
+            nursery.cancel_scope.cancel()
         if self.controller.failure is not None:
             raise self.controller.failure
         logger.info("controller %d stopped", config.node_id)
 
-    def _serving_metrics(self) -> AbstractContextManager[None]:
+    async def _serve_metrics(self, nursery: trio.Nursery) -> None:
         if self._config.metrics is None:
-            return nullcontext()
+            return
         common = NodeMetrics("controller", self._config, self.controller.settings.cluster_id, self.driver, self._doors)
-        return common.serving(
+        await nursery.start(
+            common.serve,
             self._config.metrics,
             lambda: self.controller.committed.image,
             [self._metrics.snapshot],
@@ -235,7 +233,10 @@ class ControllerNode:
         node_id, cluster_id = self._config.node_id, self.controller.settings.cluster_id
         calls = ClusterCalls(node_id, cluster_id, CONTROLLERS, cluster, self.service.rights, active_controller)
         door = Door(self.service.dispatch, published, {"DescribeCluster": calls.describe}, CONTROLLERS_OFFERS)
-        await nursery.start(KafkaListener(door, at.host, at.port, setting, self._doors.kafka_entrance()).serve)
+        listener = KafkaListener(door, at.host, at.port, setting, self._doors.kafka_entrance())
+        await nursery.start(listener.serve)
+        self._doors.connections[KAFKA_LISTENER] = listener.statistics
+        self._doors.sources.append(door.figures.snapshot)
 
     async def take_part(self, nursery: trio.Nursery) -> None:
         """Join the quorum: start the driver and the port for peers, and return once that port answers. ListenError, and
@@ -248,6 +249,7 @@ class ControllerNode:
         handlers = merged_handlers(self.driver.handlers(), self.service.peer_handlers())
         peer_server = PeerServer(self.driver.identity, handlers, self._network, self._is_member)
         await nursery.start(peer_server.serve, config.peer.host, config.peer.port)
+        self._doors.connections[CONTROLLER_LISTENER] = peer_server.statistics
         nursery.start_soon(self._register, nursery)
 
     def _is_member(self, peer: PeerName) -> bool:

@@ -24,8 +24,10 @@ from kraftlab.rpc.server import Dispatch
 from kraftlab.rpc.turns import ELEMENTS_AT_ONCE
 from kraftlab.wire.parts import Part
 
-from .admin_calls import AdminCalls, Unanswerable, encoded
-from .codec import Header, KafkaRequest, encode_response
+from .admin_calls import LARGE_BYTES, AdminCalls, Unanswerable, encoded, with_codes
+from .answer_codes import codes_in_frame
+from .codec import Header, KafkaRequest
+from .request_figures import RequestFigures
 from .translation import client_code, says_error_by_field
 
 OFFERS: dict[int, Row] = {row.key: row for row in BROKER_OFFERS if row.place is not None}
@@ -60,7 +62,7 @@ class ActiveController(Protocol):
 class Door:
     """Answers requests of one node. `local` answers requests about data, groups and the cluster, by name. `forwarding` passes
     on what the active controller answers; None: `dispatch` answers that too. `published` waits until this node has published an
-    offset.
+    offset. `figures` counts the error codes in answers.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Door:
         offers: Mapping[int, Row] = OFFERS,
         forwarding: ActiveController | None = None,
     ) -> None:
+        self.figures = RequestFigures()
         self._admin = AdminCalls(dispatch)
         self._published = published
         self._local = local
@@ -90,7 +93,9 @@ class Door:
             return await self._forwarded(self._forwarding, row, request, caller)
         response: Any = await self._admin.ask(request, caller)
         await self._catch_up(response.header.metadata_offset)
-        return self._api_versions(response, head) if head.key == API_VERSIONS else await self._admin.encode(head, response)
+        if head.key == API_VERSIONS:
+            return self._api_versions(response, head)
+        return await self._admin.encode(head, response, functools.partial(self.figures.answered, row.name))
 
     async def _answer_here(self, name: str, request: KafkaRequest, caller: Caller) -> Sequence[Part] | None:
         head = request.header
@@ -101,16 +106,24 @@ class Door:
         if value is None:
             return None
         is_large = request.is_large or elements_of(value) > ELEMENTS_AT_ONCE
-        return await self._admin.off_loop(encode_response, head, value) if is_large else encode_response(head, value)
+        parts, codes = await self._admin.off_loop(with_codes, head, value) if is_large else with_codes(head, value)
+        self.figures.answered(name, codes)
+        return parts
 
     async def _forwarded(self, forwarding: ActiveController, row: Row, request: KafkaRequest, caller: Caller) -> Sequence[Part]:
         try:
             answer = await forwarding.forward_frame(row, request, caller)
         except ApiError as error:
-            if error.code in IN_DOUBT:
-                return encode_response(request.header, _refused(row.name, request.header, error))
-            return await self._admin.refuse(request, error)
+            note = functools.partial(self.figures.answered, row.name)
+            if error.code not in IN_DOUBT:
+                return await self._admin.refuse(request, error, note)
+            parts, codes = with_codes(request.header, _refused(row.name, request.header, error))
+            note(codes)
+            return parts
         await self._catch_up(answer.metadata_offset)
+        is_large = len(answer.response) >= LARGE_BYTES
+        read = functools.partial(codes_in_frame, request.header, answer.response)
+        self.figures.answered(row.name, await self._admin.off_loop(read) if is_large else read())
         return [answer.response]
 
     async def _catch_up(self, offset: int) -> None:
@@ -132,7 +145,9 @@ class Door:
             kept = [feature for feature in features if feature.name not in UNSERVED_FEATURES]
             del features[:]
             features.extend(kept)
-        return encoded(head, response)
+        parts, codes = encoded(head, response)
+        self.figures.answered(self.offers[API_VERSIONS].name, codes)
+        return parts
 
 
 def elements_of(value: Structure, depth: int = 2) -> int:

@@ -14,6 +14,7 @@ import errno
 import logging
 import math
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import NoReturn
@@ -64,7 +65,6 @@ class KafkaListener:
         self._door = door
         self._entrance = entrance
         self._half_open = HalfOpen()
-        self.failed_logins = 0
         self._audit = AuditLog()
         self._host, self._port = host, port
         self._setting = setting
@@ -198,7 +198,6 @@ class KafkaListener:
 
     async def _end(self, connection: ClientConnection, ending: ConnectionEnd) -> NoReturn:
         if ending.failed:
-            self.failed_logins += 1
             await self._hold_back()
         if ending.parts:
             await connection.send(ending.parts)
@@ -209,9 +208,11 @@ class KafkaListener:
         await trio.sleep(int(self._setting("connection.failed.authentication.delay.ms") or 0) / 1000)
 
     async def _serve_request(self, connection: ClientConnection, frame: memoryview, host: str, principal: str) -> None:
-        head = peek(frame)
+        begun_s = time.perf_counter()
+        head, figures = peek(frame), self._door.figures
         offer = self._door.offers.get(head.key)
         if offer is not None and offer.lowest <= head.version <= offer.highest:
+            figures.arrived(offer.name, head.version)
             request = await self._decoded(frame)
             if line := self._vain.line_for(request, host, trio.current_time()):
                 self._lines.warning("%s", line)
@@ -220,8 +221,11 @@ class KafkaListener:
             answer = self._door.unsupported(head)
         else:
             raise MalformedRequest(refusal_of(head, frame))
+        answered_s = time.perf_counter()
         if answer is not None:
             await connection.send(answer)
+        if offer is not None:
+            figures.sent(offer.name, begun_s, answered_s, time.perf_counter())
 
     async def _decoded(self, frame: memoryview) -> KafkaRequest:
         """Decode a request, with many elements on a thread: one such request at a time."""

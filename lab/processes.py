@@ -188,3 +188,5 @@ class ForkServerProcess:
             self.process.kill()
             self.process.wait()
         self._reader.join()
+        assert self.process.stdout is not None, "it is a pipe"
+        self.process.stdout.close()

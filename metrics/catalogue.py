@@ -1,7 +1,8 @@
-"""All metrics of kraftlab's nodes: `catalogue.tsv`.
+"""All metrics of kraftlab's nodes, and of a cluster: `catalogue.tsv`.
 
 `kafka_` names have the spelling of Strimzi's rules for the JMX exporter, which its dashboards and alerts use. A name of that kind
-keeps Kafka's unit, milliseconds included; `kraftlab_` names have base units. docs/metrics.md is made from this table.
+keeps Kafka's unit, milliseconds included; `kraftlab_` names have base units. Names of a cluster are those of kafka_exporter.
+docs/metrics.md is made from this table.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from typing import NamedTuple
 
 
 class Metric(NamedTuple):
-    """One family. `nodes` serve it: controller, broker, or every node. `kafka`: the MBean behind a `kafka_` name, as
-    `domain:type,name`. `difference`: from Kafka's.
+    """One family. `nodes` serve it: controller, broker, or every node; cluster is `kraftlab exporter`. `kafka`: the MBean behind
+    a `kafka_` name of a node, as `domain:type,name`. `difference`: from Kafka's, or kafka_exporter's.
     """
 
     name: str

@@ -27,7 +27,7 @@ class Exposition:
         self.extend(name, [beginning(name, **labels) + number(value)])
 
     def extend(self, name: str, lines: Iterable[str]) -> None:
-        """Add lines that were made elsewhere. KeyError if the catalogue has no such family."""
+        """Add lines that were made elsewhere, one by one or joined. KeyError if the catalogue has no such family."""
         assert METRICS[name]
         self._lines.setdefault(name, []).extend(lines)
 
@@ -43,7 +43,7 @@ class Exposition:
     def text(self) -> str:
         """Return the families by name, each with its meaning and type."""
         parts: list[str] = []
-        for name in sorted(self._lines):
+        for name in sorted(name for name, lines in self._lines.items() if lines):
             metric = METRICS[name]
             parts.append(f"# HELP {name} {metric.meaning}\n# TYPE {name} {metric.kind}")
             parts.extend(self._lines[name])

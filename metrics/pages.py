@@ -70,13 +70,13 @@ class Pages:
             began_s, (is_ready, _), writes = self._loop.ask(
                 lambda: (time.perf_counter(), self._ready(), [take() for take in self._sources])
             )
+            for write in writes:
+                write(page)
         except LoopSilent as error:
             return Answer(f"{error}\n", 503)
         except Exception:
             logger.exception("a scrape failed; the node goes on")
             return Answer("the metrics of this node cannot be read; its log has the reason\n", 500)
-        for write in writes:
-            write(page)
         page.add("kraftlab_event_loop_lag_seconds", began_s - begun_s)
         page.add("kraftlab_ready", int(is_ready))
         page.add("kraftlab_scrape_duration_seconds", self._last_scrape_s)

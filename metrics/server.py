@@ -12,14 +12,11 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from contextlib import suppress
 
 from kraftlab.common.endpoint import Endpoint
 
 from .answers import Page
-
-if TYPE_CHECKING:
-    from http.server import ThreadingHTTPServer
 
 logger = logging.getLogger("kraftlab.metrics")
 
@@ -35,33 +32,30 @@ class MetricsServer:
         self._context = context
         self._socket = _listen(at)
         self.port: int = self._socket.getsockname()[1]
-        self._server: ThreadingHTTPServer | None = None
-        self._lock = threading.Lock()
-        self._ended = False
+        self._ended = threading.Event()
 
     def start(self) -> None:
         """Serve in a thread, which does not keep the process alive."""
         threading.Thread(target=self._serve, name="metrics", daemon=True).start()
 
     def stop(self) -> None:
-        """Close the port, within `LOOK_S`. Connections that are open end with the process."""
-        with self._lock:
-            self._ended = True
-        if self._server is not None:
-            self._server.shutdown()
-        self._socket.close()
+        """Accept nothing from now on, and let the thread end. Connections that are open end with the process."""
+        self._ended.set()
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # frees the port at once, and wakes the thread
 
     def _serve(self) -> None:
-        from .web import make_server
-
-        with self._lock:
-            if self._ended:
-                return
-            self._server = make_server(self._socket, self._pages, self._context)
         try:
-            self._server.serve_forever(LOOK_S)
+            from .web import make_server
+
+            with make_server(self._socket, self._pages, self._context) as server:
+                server.timeout = LOOK_S
+                while not self._ended.is_set():
+                    server.handle_request()
+                    server.service_actions()
         except Exception:
-            logger.exception("the METRICS listener has ended; the node goes on")
+            if not self._ended.is_set():
+                logger.exception("the METRICS listener has ended; the node goes on")
 
 
 def _listen(at: Endpoint) -> socket.socket:

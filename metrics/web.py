@@ -100,6 +100,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     server: _Server
     server_version = "kraftlab"
     sys_version = ""
+    error_content_type = "text/plain; charset=utf-8"
+    error_message_format = "%(message)s\n"
 
     def __init__(self, connection: Any, address: Any, server: _Server, accepted: socket.socket) -> None:
         self._accepted = accepted

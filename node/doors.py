@@ -28,6 +28,7 @@ from kraftlab.config.models import (
 )
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metrics.answers import CONNECTIONS_MAX, Page
+from kraftlab.metrics.pages import Source
 from kraftlab.metrics.server import MetricsServer
 from kraftlab.rpc.health import Health
 from kraftlab.rpc.server import MAX_CONNECTIONS as CALLERS_MAX
@@ -77,6 +78,10 @@ class Doors:
         self._config = config
         if warning := few_files_warning(config, resource.getrlimit(resource.RLIMIT_NOFILE)[0]):
             logger.warning("%s", warning)
+        self.connections: dict[str, Callable[[], Mapping[str, int]]] = {}
+        """Statistics of the open listeners that count their `connections`."""
+        self.sources: list[Source] = []
+        """Metrics of open listeners."""
         credentials = Credentials(image)
         self._logins: dict[str, Logins] = {}
         for name in config.listeners:

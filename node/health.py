@@ -53,7 +53,7 @@ def faults_of(driver: RaftDriver, applied_offset: int) -> Iterator[str]:
     statistics = driver.statistics()
     core = statistics.core
     if core.state not in (LEADING, FOLLOWING):
-        yield f"no leader of the quorum is known; this node is {core.state}"
+        yield f"no leader of the quorum answers; this node is {core.state}"
     if core.is_repairing:
         yield "the metadata log is being repaired"
     behind = core.high_watermark - applied_offset

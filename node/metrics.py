@@ -6,17 +6,18 @@ import asyncio
 import base64
 import binascii
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+
+import trio
 
 from kraftlab.access.authorizer import Authorizer, Rights
 from kraftlab.access.logins import TOKEN_HEADER, Login
 from kraftlab.access.users import PASSWORD_HEADER, USER_HEADER, AuthenticationFailed
-from kraftlab.common.audit import AuditLog
+from kraftlab.common.audit import PEERS, AuditLog, failed_logins
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ApiError
 from kraftlab.common.version import VERSION
-from kraftlab.config.models import NodeConfig
+from kraftlab.config.models import CONTROLLER_LISTENER, PEER_LISTENER, NodeConfig
 from kraftlab.metadata.acls import Operation
 from kraftlab.metadata.features import METADATA_VERSION
 from kraftlab.metadata.image import MetadataImage
@@ -41,6 +42,8 @@ IDLE = (
     "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
 )
 """Kafka's gauges of idle threads: a node has one event loop."""
+CONNECTIONS = "kafka_server_socket_server_metrics_connection_count"
+PEER_LISTENERS = (CONTROLLER_LISTENER, PEER_LISTENER)
 BASIC = 'Basic realm="kraftlab"'
 
 
@@ -52,7 +55,9 @@ def admission(login: Login, rights: Callable[[str, str], Rights]) -> Admit:
         try:
             principal = asyncio.run(login.principal(_headers(caller.authorization), caller.certificate))
         except AuthenticationFailed as error:
-            audit.login_failed("METRICS", caller.host, str(error))
+            if caller.authorization or caller.certificate is not None:  # browsers ask first without
+                reason = str(error).partition(";")[0]  # what follows is advice for callers of gRPC
+                audit.login_failed("METRICS", caller.host, reason)
             raise AccessRefused(401, "log in as a user of the cluster, with a password or a token", BASIC) from error
         try:
             if not rights(principal, caller.host).allow_on_cluster(Operation.DESCRIBE):
@@ -92,13 +97,17 @@ class NodeMetrics:
         self._records, self._idle = RecentRate(), RecentRate()
         self._idle.read(self._loop.idle_s, time.monotonic())
 
-    @contextmanager
-    def serving(
-        self, at: Endpoint, image: Callable[[], MetadataImage], sources: Sequence[Source], ready: Callable[[], Readiness]
-    ) -> Iterator[None]:
-        """Open the listener and serve in a thread of its own. `image` returns the committed metadata. ListenError.
-
-        An error closes the listener: the node may begin again in this process. Otherwise it answers until the process ends.
+    async def serve(
+        self,
+        at: Endpoint,
+        image: Callable[[], MetadataImage],
+        sources: Sequence[Source],
+        ready: Callable[[], Readiness],
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Open the listener and serve in a thread of its own, until cancelled. `image` returns the committed metadata.
+        ListenError.
         """
         authorizer = Authorizer(self._config.access)
 
@@ -113,14 +122,16 @@ class NodeMetrics:
         server = self._doors.metrics_server(at, pages.by_path())
         server.start()
         try:
-            yield
-        except BaseException:
+            task_status.started()
+            await trio.sleep_forever()
+        finally:
             server.stop()
-            raise
 
     def _snapshot(self, image: MetadataImage) -> Write:
         driver, now_s = self._driver, time.monotonic()
         expiries = self._doors.certificate_expiries_s()
+        connections = {name: statistics()["connections"] for name, statistics in self._doors.connections.items()}
+        of_doors = [take() for take in self._doors.sources]
         idle = self._idle.read(self._loop.idle_s, now_s)
         statistics = driver.statistics() if driver.is_running else None
         observers = driver.describe().observers if statistics is not None else []
@@ -138,6 +149,13 @@ class NodeMetrics:
                 page.add(name, idle)
             for listener, at_s in expiries.items():
                 page.add("kraftlab_certificate_expiry_timestamp_seconds", at_s, listener=listener)
+            for listener in self._config.listeners:
+                failed = failed_logins(PEERS if listener in PEER_LISTENERS else listener)
+                page.add("kraftlab_login_failures_total", failed, listener=listener)
+            for listener, count in connections.items():
+                page.add(CONNECTIONS, count, listener=listener, networkProcessor=0)
+            for write_door in of_doors:
+                write_door(page)
             self._write_metadata(page, image, snapshots)
             if statistics is not None:
                 self._write_quorum(page, statistics, rate, voters, len(observers), now_s)

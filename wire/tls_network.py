@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import trio
 
-from kraftlab.common.audit import AuditLog
+from kraftlab.common.audit import PEERS, AuditLog
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.peer_name import PeerName
 
@@ -23,7 +23,6 @@ from .half_open import HalfOpen
 from .network import CONNECT_TIMEOUT_S, TCP, Accept, TcpNetwork, TcpPort, TcpWire, Wire, host_of
 from .tls import HandshakeFailed, SilentEnd, TlsWire
 
-PEERS = "of peers"
 Context = Callable[[], ssl.SSLContext]
 """The present context of one side."""
 Named = Callable[[bytes], PeerName]

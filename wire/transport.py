@@ -30,7 +30,7 @@ from typing import NamedTuple
 import msgspec
 import trio
 
-from kraftlab.common.audit import AuditLog, shown
+from kraftlab.common.audit import PEERS, AuditLog, shown
 from kraftlab.common.decoding import Decoder
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ErrorCode, InvariantViolation
@@ -361,7 +361,7 @@ class _ServedConnection(Connection):
     def _refuse(self, frame: Frame, code: int, message: str) -> None:
         """Answer with an error, log the first one, and end a connection with another sender."""
         if not self._has_proven(frame.sender):
-            self._server.audit.login_failed("of peers", host_of(self.source), message)
+            self._server.audit.login_failed(PEERS, host_of(self.source), message)
         elif not self._warned:
             self._warned = True
             foreign = "" if code != ErrorCode.INCONSISTENT_CLUSTER_ID else f" (the sender's is {shown(frame.cluster_id)})"

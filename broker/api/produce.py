@@ -54,6 +54,8 @@ class Produce:
         and 49 about their producer.
         """
         response = await self._produce(request)
+        partition = self._replicas.partitions.get((request.topic_id, request.partition))
+        self._replicas.traffic.produced(None if partition is None else partition.traffic, response.error)
         if request.acks == ACKS_NONE and response.error != ErrorCode.NONE:
             self._note_unseen(request, response)
         return response

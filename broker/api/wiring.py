@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 
 from kraftlab.access.refusals import BROKERS
 from kraftlab.access.users import ANONYMOUS
-from kraftlab.config.models import BrokerConfig
+from kraftlab.config.models import KAFKA_LISTENER, BrokerConfig
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.peer_rpc import ForwardingBroker
 from kraftlab.node.doors import Doors
@@ -135,8 +135,11 @@ async def serve(nursery: trio.Nursery, parts: Parts, service: AdminService, in_t
         from kraftlab.gateway.listener import KafkaListener
 
         entrance = parts.doors.kafka_entrance()
-        listener = KafkaListener(door(parts, service), kafka.host, kafka.port, parts.configs.broker, entrance)
+        entry = door(parts, service)
+        listener = KafkaListener(entry, kafka.host, kafka.port, parts.configs.broker, entrance)
         await nursery.start(listener.serve)
+        parts.doors.connections[KAFKA_LISTENER] = listener.statistics
+        parts.doors.sources.append(entry.figures.snapshot)
 
 
 def door(parts: Parts, service: AdminService) -> Door:

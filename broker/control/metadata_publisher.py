@@ -73,6 +73,8 @@ class MetadataPublisher:
     ) -> None:
         self.image = EMPTY
         """The newest image; publishers may still be at work on it."""
+        self.errors = 0
+        """Publications that failed."""
         self._offset = EMPTY.stable_offset
         self._publishers = publishers
         self._fatal = fatal
@@ -168,6 +170,7 @@ class MetadataPublisher:
             except self._fatal:
                 raise
             except Exception:
+                self.errors += 1
                 logger.exception("publishing metadata %s to %s failed", image.provenance, name)
         self._offset = image.stable_offset
         self._published.set()

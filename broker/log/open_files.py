@@ -27,9 +27,13 @@ import errno
 import os
 import resource
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+
+from kraftlab.metrics.histogram import Histogram, doubling
+from kraftlab.metrics.recent import RecentValues
 
 from .errors import LogClosed
 
@@ -83,6 +87,8 @@ class OpenFiles:
         """Open files that nobody uses, least recently used first."""
         self._dirty: dict[str, OrderedDict[LogFile, None]] = {}
         """As `_clean`, for files with unsynced writes, by volume."""
+        self.sync_durations, self.recent_syncs = Histogram(doubling(0.0001, 17)), RecentValues()
+        """Seconds that syncs took."""
 
     @property
     def capacity(self) -> int:
@@ -248,13 +254,17 @@ class OpenFiles:
             if not file.is_dirty:
                 return
             file.is_dirty, file.is_syncing = False, True
+        begun_s = time.perf_counter()
         try:
             os.fdatasync(descriptor)
         except OSError as error:
             file.failure = error
             raise
         finally:
+            ended_s = time.perf_counter()
             with self._sync_ended:
+                self.sync_durations.observe(ended_s - begun_s)
+                self.recent_syncs.observe(ended_s - begun_s, ended_s)
                 file.is_syncing = False
                 self._sync_ended.notify_all()
 

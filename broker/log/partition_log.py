@@ -64,12 +64,19 @@ Exchange = Callable[[Callable[[Segment], None]], bool]
 class AppendInfo(NamedTuple):
     """Place of batches in the log. `log_append_time_ms`: the leader's timestamp on them, -1 if they keep their own.
 
-    A duplicate has the place of the stored batch, and its largest timestamp, as in Kafka.
+    A duplicate has the place of the stored batch, and its largest timestamp, as in Kafka. `records`, `size_bytes`: what was
+    written, without duplicates.
     """
 
     base_offset: int
     end_offset: int
     log_append_time_ms: int = -1
+    records: int = 0
+    size_bytes: int = 0
+
+
+Extent = tuple[int, int, int, int, tuple[Segment, ...]]
+"""Log end, log start, number of cuts, of idempotent producers, and the segments. Equal extents have segments of equal sizes."""
 
 
 class PartitionLog:
@@ -228,6 +235,12 @@ class PartitionLog:
         """Sum of the segment files' sizes, indexes not counted."""
         return self._segments.size_bytes
 
+    @property
+    def extent(self) -> Extent:
+        """The log's extent now. For any thread, and without waiting."""
+        # The end comes first: an append that the segments show already changes the end of the next call.
+        return self._log_end_offset, self._log_start_offset, self._cuts, len(self._producers), self._segments.all
+
     def end_offset_for(self, epoch: int) -> tuple[int, int]:
         """Return (largest epoch <= `epoch`, its end offset); (-1, start of the known epochs) if there is none."""
         return self._epochs.end_offset_for(epoch, log_start_offset=self._log_start_offset, log_end_offset=self.log_end_offset)
@@ -322,7 +335,8 @@ class PartitionLog:
             next_offset = None if keep_offsets else self.log_end_offset
             stamped = stamp_places(data, headers, next_offset, leader_epoch, self.name)
             self._append(data, stamped, now_ms)
-            appended = AppendInfo((stored or stamped)[0].base_offset, self.log_end_offset, append_time_ms)
+            records = headers[0].record_count if len(headers) == 1 else sum(header.record_count for header in headers)
+            appended = AppendInfo((stored or stamped)[0].base_offset, self.log_end_offset, append_time_ms, records, len(data))
         self._flush_if_due()
         return appended
 

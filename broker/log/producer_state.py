@@ -83,8 +83,8 @@ class ProducerState:
     def producers(self) -> Mapping[int, Producer]:
         return self._producers
 
-    def __bool__(self) -> bool:
-        return bool(self._producers)
+    def __len__(self) -> int:
+        return len(self._producers)
 
     # Appending
 

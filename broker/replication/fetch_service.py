@@ -73,6 +73,7 @@ class _Readable(NamedTuple):
 class _Found(NamedTuple):
     """The answer about one partition. `size_bytes`: size of its records, which are in the answer or in `stored`."""
 
+    partition: Partition
     part: FetchedPartition
     size_bytes: int = 0
     stored: StoredRecords | None = None
@@ -142,6 +143,10 @@ class FetchService:
                     if stored is not None and each.stored is not None:
                         stored[key] = each.stored
                     session.serve_last(key)
+                    if each.part.error:
+                        session.reader.refused(each.partition, each.part.error)
+                    else:
+                        session.reader.served(each.partition, each.size_bytes)
                 if answers or now >= deadline or request.min_bytes <= 0:
                     break
                 wake_at = max(self._gate.ready_at(), now + BUDGET_PAUSE_S) if throttled else deadline
@@ -166,6 +171,8 @@ class FetchService:
             wanted = session.wanted[key]
             try:
                 partition = reader.partition(wanted)
+                if is_new:
+                    reader.asked(partition)
                 log = partition.online_log()
                 answer = self._refusal(reader, wanted, partition, log)
                 if answer is None and is_new:
@@ -272,7 +279,7 @@ class FetchService:
         return found
 
     async def _read_one(self, part: _Readable, max_bytes: int, *, min_one_batch: bool, may_place: bool) -> _Found:
-        wanted, log = part.wanted, part.log
+        wanted, log, partition = part.wanted, part.log, part.partition
         read_bytes_max = READ_BYTES_MAX if may_place else sys.maxsize
 
         def read() -> tuple[bytes | BatchPlaces, int, int]:
@@ -284,17 +291,17 @@ class FetchService:
         try:
             found, size_bytes, bytes_left = await self._replicas.disks.run(log.log_dir, read)
         except LogClosed:
-            return _Found(FetchedPartition(wanted.topic_id, wanted.partition, ErrorCode.NONE))
+            return _Found(partition, FetchedPartition(wanted.topic_id, wanted.partition, ErrorCode.NONE))
         except LogError as error:
             # A follower that is out of range needs the log's bounds: the log start may have passed it just now.
-            return _Found(self._about(wanted, log, error=code_of(error)))
-        if part.partition.role is not part.role:
+            return _Found(partition, self._about(wanted, log, error=code_of(error)))
+        if partition.role is not part.role:
             # Another leader meanwhile: the log may have been truncated, and the records may be those of the next leader.
-            return _Found(FetchedPartition(wanted.topic_id, wanted.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            return _Found(partition, FetchedPartition(wanted.topic_id, wanted.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER))
         if isinstance(found, BatchPlaces):
             stored = StoredRecords(log, found, self._replicas.disks)
-            return _Found(self._about(wanted, log, bytes_left=bytes_left), size_bytes, stored)
-        return _Found(self._about(wanted, log, records=memoryview(found), bytes_left=bytes_left), size_bytes)
+            return _Found(partition, self._about(wanted, log, bytes_left=bytes_left), size_bytes, stored)
+        return _Found(partition, self._about(wanted, log, records=memoryview(found), bytes_left=bytes_left), size_bytes)
 
 
 def _are_enough(found: list[_Found], min_bytes: int) -> bool:

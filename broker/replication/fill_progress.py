@@ -25,4 +25,8 @@ class Filling:
 
     @property
     def bytes_per_second(self) -> float:
-        return self._meter.bytes_per_second(trio.current_time())
+        return self.rate_at(trio.current_time())
+
+    def rate_at(self, now_s: float) -> float:
+        """Return the bytes per second. For any thread."""
+        return self._meter.bytes_per_second(now_s)

@@ -54,6 +54,7 @@ from .isr import (
 )
 from .losses import Losses
 from .replica_errors import ReplicaError
+from .traffic import Traffic
 
 logger = logging.getLogger("kraftlab.broker.partition")
 
@@ -69,6 +70,7 @@ class BrokerContext(Protocol):
 
     broker_id: int
     disks: Disks
+    traffic: Traffic
     lag_time_max_s: float
 
     def last_fetch_s(self, broker_id: int) -> float:
@@ -110,11 +112,14 @@ class LeaderRole:
 
 
 class FollowerRole:
-    """State of a follower. `leader_id` -1: no leader. `filling`: progress of a replica that is out of sync."""
+    """State of a follower. `leader_id` -1: no leader. `filling`: progress of a replica that is out of sync.
+    `leader_high_watermark`: as of the last answer.
+    """
 
     def __init__(self, epoch: int, leader_id: int) -> None:
         self.epoch = epoch
         self.leader_id = leader_id
+        self.leader_high_watermark = 0
         self.filling: Filling | None = None
 
 
@@ -134,6 +139,7 @@ class Partition:
         self.lock = trio.Lock()
         self.move_lock = trio.Lock()
         self.losses = Losses()
+        self.traffic = context.traffic.of(topic)
         self.offline_reason = f"the log directory of {self} is offline on this broker"
         self._context = context
         self._watchers: set[Watcher] = set()
@@ -285,9 +291,12 @@ class Partition:
 
     def _set_state(self, state: PartitionImage) -> None:
         if isinstance(self.role, LeaderRole):
-            for dropped in set(self.state.isr) - set(state.isr):
+            dropped = set(self.state.isr) - set(state.isr)
+            for member in dropped:
                 # It was caught up, but may never fetch again: the high watermark waits for it only after its next fetch.
-                self.role.progress.pop(dropped, None)
+                self.role.progress.pop(member, None)
+            self._context.traffic.isr_shrinks += not dropped.isdisjoint(state.replicas)
+            self._context.traffic.isr_expands += not set(state.isr) <= set(self.state.isr)
         self.state = state
 
     def _drop_pending_isr(self) -> None:
@@ -317,6 +326,7 @@ class Partition:
             self._note_caught_up(role, log.log_end_offset)
             append = partial(log.append_as_leader, keep_offsets=keep_offsets, may_be_stored=may_be_stored)
             appended = await self._context.disks.run(log.log_dir, append, batches, role.epoch)
+            self._context.traffic.appended(self.traffic, appended.records, appended.size_bytes)
             self._raise_high_watermark()
             self.notify()
             return appended, role.epoch
@@ -427,6 +437,7 @@ class Partition:
     def isr_answered(self, result: IsrChangeResult) -> bool:
         """Handle the controller's answer; True if the proposal is settled or waits for the metadata, False to send it again."""
         role = self.role
+        self._context.traffic.failed_isr_updates += result.error != ErrorCode.NONE
         if not isinstance(role, LeaderRole) or role.pending_isr is None:
             return True
         match reaction_to(result.error):
@@ -530,6 +541,9 @@ class Partition:
                 return
             if fetched.records:
                 await self._context.disks.run(log.log_dir, log.append_as_follower, fetched.records, leader_epoch)
+                is_added = self._context.broker_id in self.state.adding
+                self._context.traffic.replicated_here(len(fetched.records), is_added)
+            role.leader_high_watermark = fetched.high_watermark
             log.high_watermark = max(log.high_watermark, min(fetched.high_watermark, log.log_end_offset))
             if log.log_start_offset < fetched.log_start_offset <= log.log_end_offset:
                 await self._context.disks.run(log.log_dir, log.advance_log_start, fetched.log_start_offset)

@@ -19,6 +19,7 @@ from ..log.disks import Disks
 from ..log.partition_log import PartitionLog
 from .partition import FollowerRole, Partition, ReplicaId
 from .replica_errors import ReplicaError
+from .traffic import Traffic
 
 if TYPE_CHECKING:
     from kraftlab.gateway.data import ReadableTopics
@@ -28,6 +29,7 @@ class Replicas(Protocol):
     """The partitions of this broker."""
 
     disks: Disks
+    traffic: Traffic
 
     def hosted(self, replica: ReplicaId) -> Partition:
         """Return the partition if this broker hosts it; ReplicaError otherwise."""
@@ -80,6 +82,18 @@ class Consumer:
         epoch, end_offset = diverging
         return self._topics is not None and end_offset == log.log_end_offset and wanted.last_fetched_epoch > epoch
 
+    def asked(self, partition: Partition) -> None:
+        """Note that a fetch asks for the partition."""
+        self._replicas.traffic.asked(partition.traffic)
+
+    def refused(self, partition: Partition, error: int) -> None:
+        """Note the error that answers."""
+        self._replicas.traffic.refused(partition.traffic, error)
+
+    def served(self, partition: Partition, size_bytes: int) -> None:
+        """Note records that answer."""
+        self._replicas.traffic.consumed(partition.traffic, size_bytes)
+
     def note(self, wanted: FetchPartition, partition: Partition) -> None:
         """Note a position that may be read."""
 
@@ -123,6 +137,15 @@ class Follower:
 
     def is_from_the_future(self, wanted: FetchPartition, diverging: tuple[int, int], log: PartitionLog) -> bool:
         return False
+
+    def asked(self, partition: Partition) -> None:
+        pass
+
+    def refused(self, partition: Partition, error: int) -> None:
+        pass
+
+    def served(self, partition: Partition, size_bytes: int) -> None:
+        self._replicas.traffic.replicated_from_here(size_bytes, self.broker_id in partition.state.adding)
 
     def note(self, wanted: FetchPartition, partition: Partition) -> None:
         partition.follower_fetched(self.broker_id, wanted.fetch_offset, wanted.log_start_offset, self.broker_epoch)

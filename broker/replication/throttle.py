@@ -142,9 +142,9 @@ class RateMeter:
         self._forget(now_s)
 
     def bytes_per_second(self, now_s: float) -> float:
-        self._forget(now_s)
+        """Return the rate. For any thread."""
         span_s = min(METER_WINDOW_S, max(now_s - self._started_s, 0.1))
-        return sum(size for _, size in self._samples) / span_s
+        return sum(size for at_s, size in self._samples.copy() if at_s >= now_s - METER_WINDOW_S) / span_s
 
     def _forget(self, now_s: float) -> None:
         while self._samples and self._samples[0][0] < now_s - METER_WINDOW_S:

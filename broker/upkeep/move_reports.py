@@ -39,6 +39,8 @@ class MoveReports:
         self._replicas = replicas
         self._broker_epoch = broker_epoch
         self._has_reported = False
+        self.last = MoveProgressRequest(replicas.broker_id, -1, (), ())
+        """The last report that was made."""
 
     async def run(self) -> None:
         while True:
@@ -46,7 +48,7 @@ class MoveReports:
             await one_turn(self._send)
 
     async def _send(self) -> None:
-        report = self.report()
+        report = self.last = self.report()
         has_content = bool(report.replicas or report.sizes)
         if not has_content and not self._has_reported:
             return

@@ -212,7 +212,7 @@ def announce(cluster: LocalCluster, seconds: float, socket_path: Path | None, as
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=f"ready after {seconds:.2f} s")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))  # without borders, which do not fit 80 columns
     for column in ("node", "rack", "Kafka clients", "admin API (gRPC)", "metrics", "pid"):
         table.add_column(column, no_wrap=True)
     for node in cluster.plan.nodes:
@@ -224,6 +224,7 @@ def announce(cluster: LocalCluster, seconds: float, socket_path: Path | None, as
     if cluster.plan.brokers:
         console.print(f"Kafka clients: {cluster.kafka_bootstrap_servers}", highlight=False, soft_wrap=True)
     console.print(f"admin API (gRPC): {cluster.bootstrap_servers}", highlight=False, soft_wrap=True)
+    console.print(f"ready after {seconds:.2f} s", highlight=False)
     console.print(table)
     for fault in (*cluster.disk_faults, *cluster.in_doubt()):
         console.print(fault, highlight=False, soft_wrap=True)

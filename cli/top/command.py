@@ -36,7 +36,13 @@ Examples:
 Keys: q quit, p pause and go on, s next order of topics, + and - longer and shorter interval.""",
 )
 @click.option(
-    "--interval", "interval_s", type=click.FloatRange(0.2, 3600), default=2.0, metavar="SECONDS", help="Time between looks."
+    "--interval",
+    "interval_s",
+    type=click.FloatRange(0.2, 3600),
+    default=2,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time between looks.",
 )
 @click.option("--sort", type=click.Choice(("rate", "size", "name")), default="rate", help="Order of topics.")
 @click.option("--once", is_flag=True, help="Print one page and end.")

@@ -114,7 +114,8 @@ def look(client: AdminClient) -> Look:
             return None
 
     at_s, wall_ms, limit = time.monotonic(), time.time_ns() // 1_000_000, CALL_TIMEOUT_MS
-    cluster = asked(lambda: client.describe_cluster(include_fenced_brokers=True, linearizable=True, timeout_ms=limit))
+    newest = not client.speaks_kafka  # Kafka's protocol has no linearizable reads
+    cluster = asked(lambda: client.describe_cluster(include_fenced_brokers=True, linearizable=newest, timeout_ms=limit))
     if cluster is None:  # no controller leads; any node knows the rest
         cluster = asked(lambda: client.describe_cluster(include_fenced_brokers=True, timeout_ms=limit))
     if cluster is None:

@@ -64,7 +64,7 @@ class Page:
             f"{found.cluster_id or 'no answer'}   {utc_text(found.wall_ms)[11:19]} UTC{paused}", style="bold", no_wrap=True
         )
         offset = "?" if found.high_watermark is None else found.high_watermark
-        line = f"{leader}   committed {offset}{rate}   {found.observers} observers   {found.queued_moves} moves queued"
+        line = f"{leader}   committed {offset}{rate}   observers {found.observers}   queued moves {found.queued_moves}"
         yield Text(line, style="" if found.leader_id is not None else "red", no_wrap=True, overflow="ellipsis")
 
     def _findings(self) -> Iterable[Text]:
@@ -87,7 +87,8 @@ class Page:
         ]
 
     def _brokers(self) -> list[list[str]]:
-        return [row for broker in self._found.brokers for row in _broker_rows(broker)]
+        in_order = sorted(self._found.brokers, key=lambda broker: broker.state == "active")  # what needs a look comes first
+        return [row for broker in in_order for row in _broker_rows(broker)]
 
     def _moves(self) -> list[list[str]]:
         return [
@@ -150,9 +151,11 @@ def shares(wanted: Sequence[int], lines: int) -> list[int]:
 def _table(header: Sequence[str], sides: str, rows: Sequence[Sequence[str]], most: int) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold cyan", expand=False)
     for name, side in zip(header, sides, strict=True):
-        table.add_column(name, justify="right" if side == "r" else "left", no_wrap=True, overflow="ellipsis")
+        # rich narrows the columns that may wrap and no others: a number is never cut. Their cells do not wrap either.
+        title, is_number = Text(name, no_wrap=True, overflow="ellipsis"), side == "r"
+        table.add_column(title, justify="right" if is_number else "left", no_wrap=is_number)
     for row in rows[:most]:
-        table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
+        table.add_row(*(Text(cell, style=STYLES.get(cell, ""), no_wrap=True, overflow="ellipsis") for cell in row))
     left = len(rows) - most
-    table.add_row(Text(f"… {left} more" if left > 0 else "", style="dim"))
+    table.add_row(Text(f"… {left} more" if left > 0 else "", style="dim", no_wrap=True, overflow="ellipsis"))
     return table

@@ -160,7 +160,7 @@ def test_up_prints_a_table_or_json(as_json: bool, tmp_path: Path, capsys: pytest
         }
     else:
         assert told.out.startswith("Kafka clients: 127.0.0.1:9092\nadmin API (gRPC): 127.0.0.1:9093\n")
-        assert "│ broker-0 │ rack-0 │ 127.0.0.1:9092 │ 127.0.0.1:9093" in told.out
+        assert "\nbroker-0  rack-0  127.0.0.1:9092  127.0.0.1:9093" in told.out
         assert "try: kraftlab topics --list" in told.out
         assert "\nt-0 has no leader\n" in told.out
         assert "{" not in told.out

@@ -137,6 +137,8 @@ def test_one_replica_is_moved_by_its_name_to_the_name_of_a_directory(run: Run, c
         (("leader-election", "--election-type", "preferred", "--all-topic-partitions"), "(PREFERRED)"),
         (("log-dirs", "--describe", "--format", "table"), "online"),
         (("pipeline", "plan", "cluster"), '"brokers":[{"id":0'),
+        (("top", "--once", "--json"), '"faults":[]'),
+        (("cluster", "health", "--wait", "30"), "Healthy."),
     ],
 )
 def test_other_commands_work(run: Run, command: tuple[str, ...], expected: str) -> None:

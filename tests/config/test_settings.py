@@ -42,6 +42,9 @@ SEEN: dict[str, dict[str, tuple[str, ...]]] = {
         "test_a_broker_asks_for_a_controlled_shutdown_unless_the_file_forbids_it": ("controlled.shutdown.enable",),
         "test_high_watermarks_are_written_as_often_as_the_file_says": ("replica.high.watermark.checkpoint.interval.ms",),
     },
+    "broker/test_metrics.py": {
+        "test_series_of_partitions_and_topics_can_be_left_out": ("metrics.partitions",),
+    },
     "broker/replication/test_fetch_lanes.py": {
         "test_a_fetch_is_given_up_after_the_sockets_timeout": ("replica.socket.timeout.ms",),
         "test_a_leader_waits_for_enough_bytes_but_not_longer_than_asked": ("replica.fetch.min.bytes",),

@@ -19,7 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import confluent_kafka
+import grpc
 import pytest
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError, TopicAuthorizationFailedError
 
@@ -35,6 +38,7 @@ from kraftlab.demo import strangers
 from kraftlab.lab import ClusterError, LocalCluster
 from kraftlab.lab.links.shape import LinkShape
 from kraftlab.quorum.core.types import OffsetAndEpoch
+from kraftlab.rpc.methods import SERVICE
 
 pytestmark = pytest.mark.cluster
 GROUPS = {
@@ -79,6 +83,28 @@ def test_kafka_python_and_librdkafka_write_and_read(cluster: LocalCluster) -> No
         assert [reader.poll(20).value() for _ in expected] == expected
     finally:
         reader.close()
+
+
+def test_a_probe_needs_no_login_and_everything_else_does(cluster: LocalCluster) -> None:
+    credentials = grpc.ssl_channel_credentials((cluster.directory / "secrets" / "ca.pem").read_bytes())
+    for node in cluster.plan.nodes:
+        with grpc.secure_channel(str(node.grpc), credentials) as channel:
+            asked = HealthCheckRequest(service=SERVICE)
+            assert HealthStub(channel).Check(asked, timeout=20).status == HealthCheckResponse.SERVING
+            reflect = channel.stream_stream("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")
+            for refused in (HealthStub(channel).Watch(asked, timeout=20), reflect(iter([b""]), timeout=20)):
+                with pytest.raises(grpc.RpcError) as caught:
+                    next(refused)
+                assert isinstance(caught.value, grpc.Call)
+                assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_the_exporter_reads_a_secure_cluster_as_its_user(cluster: LocalCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["exporter", "--once", "--data", str(cluster.directory), "--topic-filter", "^t$"]) == 0
+    assert '\nkafka_topic_partition_replicas{topic="t",partition="0"} 2\n' in capsys.readouterr().out
+    nobody = ["exporter", "--once", "--bootstrap-server", cluster.kafka_bootstrap_servers.split(",")[0]]
+    assert main.run(nobody) == 1
+    assert "\nkraftlab_exporter_up 0\n" in capsys.readouterr().out
 
 
 def test_who_proves_nothing_is_refused(cluster: LocalCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -21,6 +21,7 @@ from kraftlab.gateway.connection import ClientConnection, ConnectionClosed, Fram
 from kraftlab.gateway.data import Acks0Failed
 from kraftlab.gateway.door import OFFERS
 from kraftlab.gateway.listener import KafkaListener
+from kraftlab.gateway.request_figures import RequestFigures
 from kraftlab.gateway.unserved import CLIENTS_MAX, REMINDER_S, VainClients, vain_request
 from kraftlab.rpc.caller import Caller
 from kraftlab.wire.parts import Part
@@ -42,6 +43,7 @@ class StubDoor:
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
+        self.figures = RequestFigures()
         self.principals: list[str] = []
 
     async def answer(self, request: KafkaRequest, caller: Caller) -> Sequence[Part] | None:

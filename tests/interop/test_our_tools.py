@@ -168,6 +168,28 @@ def test_a_group_is_described_as_by_kafkas_own_tool_reset_and_deleted(run: Run, 
     assert "readers" not in tools("kafka-consumer-groups", "--list")
 
 
+def test_the_exporter_tells_the_lag_of_groups_as_kafkas_own_tool_does(run: Run, real: ApacheKafka) -> None:
+    fill(real, run, "scraped", "0:1")
+    tools = KafkaTools(real.bootstrap_servers)
+    tools("kafka-console-consumer", "--topic", "scraped", "--group", "lagging", "--from-beginning", "--max-messages", "10")
+    code, text = run("exporter", "--once", "--topic-filter", "^scraped$", "--group-filter", "^lagging$")
+    rows = [line.split() for line in tools("kafka-consumer-groups", "--describe", "--group", "lagging").splitlines()]
+    ((offset, end, lag),) = [row[3:6] for row in rows if row[:3] == ["lagging", "scraped", "0"]]
+    assert code == 0
+    for line in (
+        "kafka_brokers 3",
+        f'kafka_consumergroup_current_offset{{consumergroup="lagging",topic="scraped",partition="0"}} {offset}',
+        f'kafka_consumergroup_lag{{consumergroup="lagging",topic="scraped",partition="0"}} {lag}',
+        'kafka_consumergroup_members{consumergroup="lagging"} 0',
+        f'kafka_topic_partition_current_offset{{topic="scraped",partition="0"}} {end}',
+        'kafka_topic_partition_oldest_offset{topic="scraped",partition="0"} 0',
+        'kafka_topic_partition_replicas{topic="scraped",partition="0"} 2',
+        "kraftlab_exporter_up 1",
+    ):
+        assert f"\n{line}\n" in text
+    assert (int(end), int(lag)) == (RECORDS, RECORDS - int(offset))
+
+
 def test_access_rules_are_added_listed_and_removed(run: Run) -> None:
     rule = ("--allow-principal", "User:alice", "--operation", "Read", "--topic", "secret")
     assert run("acls", "--add", *rule)[0] == 0

@@ -165,7 +165,7 @@ def test_endpoints_name_what_scripts_need(tmp_path: Path) -> None:
 def test_a_node_that_dies_is_reported_with_its_last_words(tmp_path: Path) -> None:
     cluster = LocalCluster(tmp_path, 1, 0, 1)
     try:
-        (tmp_path / "controller-3000" / "server.properties").write_text("nonsense=1\n")
+        (tmp_path / "controller-3000" / "server.properties").write_text("process.roles=controller\nnonsense=1\n")
         cluster.start()
         with pytest.raises(ClusterError, match=r"controller-3000 ended with code 1: Error: .*sets nonsense, an unknown key"):
             cluster.wait_ready(20)

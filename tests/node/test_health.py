@@ -16,8 +16,8 @@ from kraftlab.rpc.health import Health
 
 FAULTS = (
     ({"is_running": False}, "the metadata log is being opened"),
-    ({"state": "candidate"}, "no leader of the quorum is known; this node is candidate"),
-    ({"state": "resigned"}, "no leader of the quorum is known; this node is resigned"),
+    ({"state": "candidate"}, "no leader of the quorum answers; this node is candidate"),
+    ({"state": "resigned"}, "no leader of the quorum answers; this node is resigned"),
     ({"is_repairing": True}, "the metadata log is being repaired"),
     ({"high_watermark": -1}, "0 committed records are not applied yet"),
     ({"high_watermark": 100 + BEHIND_MAX + 1}, "1001 committed records are not applied yet"),
@@ -43,9 +43,10 @@ def broker(of: Any, state: BrokerState = BrokerState.RUNNING, *, brokers: Any = 
     registered = {1: SimpleNamespace(fenced=False)} if brokers is None else brokers
     image = SimpleNamespace(cluster=SimpleNamespace(brokers=registered))
     publisher: Any = SimpleNamespace(offset=100, image=image)
-    metrics = BrokerMetrics(1, of, publisher)
+    metrics = BrokerMetrics(1, of, publisher, "off")
+    others: Any = None
     lifecycle: Any = SimpleNamespace(state=state)
-    metrics.parts = PartsWithNumbers(lifecycle)
+    metrics.built(PartsWithNumbers(lifecycle, others, others, others, others))
     return metrics.health
 
 
@@ -90,7 +91,7 @@ def test_a_broker_is_ready_only_while_it_runs(state: BrokerState) -> None:
 
 def test_a_broker_without_its_parts_is_starting() -> None:
     publisher: Any = SimpleNamespace(offset=100, image=SimpleNamespace(cluster=SimpleNamespace(brokers={})))
-    assert missing(BrokerMetrics(1, driver(), publisher).health) == [
+    assert missing(BrokerMetrics(1, driver(), publisher, "off").health) == [
         *("the broker is starting: not running", "the broker is not registered")
     ]
 

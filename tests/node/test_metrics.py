@@ -9,6 +9,7 @@ import pytest
 from kraftlab.access.authorizer import AccessSettings, Authorizer, Rights
 from kraftlab.access.logins import CertificateLogin, Login, SaslLogin, UserLogin
 from kraftlab.access.users import Users
+from kraftlab.common.audit import failed_logins
 from kraftlab.metadata.acls import AclsImage
 from kraftlab.metrics.answers import Caller
 from kraftlab.metrics.pages import AccessRefused
@@ -57,6 +58,13 @@ def test_a_login_that_is_missing_broken_or_wrong_is_refused_in_the_same_way(auth
     assert status(PASSWORDS, authorization) == 401
 
 
+def test_the_audit_log_does_not_ask_for_headers_of_grpc(caplog: pytest.LogCaptureFixture) -> None:
+    assert status(PASSWORDS) == 401
+    assert status(PASSWORDS, basic("admin:wrong")) == 401
+    said = [record.getMessage() for record in caplog.records]
+    assert said[0].endswith("this listener needs a login") and said[1].endswith("or the password is wrong")
+
+
 def test_a_certificate_names_the_caller() -> None:
     login = CertificateLogin(lambda certificate: f"User:{certificate.decode()}")
     assert status(login, certificate=b"admin") == 200
@@ -67,3 +75,11 @@ def test_a_certificate_names_the_caller() -> None:
 def test_without_an_authorizer_everybody_reads() -> None:
     everybody = Authorizer(AccessSettings())
     admission(UserLogin(Users({})), lambda principal, host: everybody.rights(None, principal, host))(Caller(HOST))
+
+
+def test_only_credentials_that_were_shown_count_as_a_failed_login() -> None:
+    before = failed_logins("METRICS")
+    assert status(PASSWORDS) == 401
+    assert failed_logins("METRICS") == before
+    assert status(PASSWORDS, basic("admin:wrong")) == 401
+    assert failed_logins("METRICS") == before + 1

@@ -108,6 +108,17 @@ def test_any_cluster_fits_a_terminal(width: int, height: int) -> None:
     assert "more" in text
 
 
+def test_names_make_room_for_numbers_which_are_never_cut() -> None:
+    base = overview(seen(1.0), None)
+    move = MoveRow("orders-0", "1,2,3 → 4,5,6", 1023 * 2**10, 1022 * 2**10, 1021.0, 59_000, "a reason " * 9)
+    topic = msgspec.structs.replace(base.topics[0], name="n" * 249, size_bytes=1020 * 2**10, bytes_per_second=1019.0)
+    text = drawn(msgspec.structs.replace(base, moves=(move,), topics=(topic,)), 80, 24)
+    for number in ("1023.0 KiB", "1022.0 KiB", "1021 B/s", "59s", "1020.0 KiB", "1019 B/s", "partitions"):
+        assert f" {number}" in text
+    assert "\norders-0 " in text and "1,2,3 → 4,5,6 " in text
+    assert "  a reason " in text and "nnn… " in text
+
+
 def test_every_sort_orders_topics() -> None:
     base = overview(seen(1.0), None)
     [topic] = base.topics
