@@ -75,7 +75,7 @@ test interop nightly: export PYTHONDONTWRITEBYTECODE =
 test: .venv/installed-dev
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
-# Existing Kafka clients and tools on one cluster, and what Apache Kafka answered, through the Kafka protocol. The summary names
+# Existing Kafka clients and tools on one cluster, the image of a node, and what Apache Kafka answered by its protocol. The summary names
 # tests that were skipped, and the missing tool chain.
 interop: .venv/installed-dev
 	$(BIN)/python -m pytest -n 0 -m interop -rs tests/interop $(ARGS)

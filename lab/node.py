@@ -40,8 +40,12 @@ def main(arguments: list[str]) -> NoReturn:
     from kraftlab.config.models import load_any
 
     if options.environment:
-        from kraftlab.config import environment
+        from kraftlab.config import combined_roles, environment
 
+        if combined_roles.are_in(os.environ):
+            from . import combined_roles as two_nodes
+
+            sys.exit(two_nodes.run(os.environ))
         read, prepare = partial(environment.load, os.environ), partial(environment.prepare, os.environ)
         sys.exit(run(read, prepare, until_stdin_closes=options.until_stdin_closes))
     sys.exit(run(partial(load_any, options.config), until_stdin_closes=options.until_stdin_closes))
