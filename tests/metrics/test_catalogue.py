@@ -15,7 +15,6 @@ NEVER_PER_TOPIC = {
 }
 """The recorded broker had no event of these in any topic; with one it has the label `topic`, as the other families."""
 NOT_RECORDED = {
-    **dict.fromkeys(("kafka_broker_info", "kafka_brokers", "kafka_consumergroup_", "kafka_topic_"), "kafka_exporter's, not Kafka's"),
     "kafka_coordinator_group_groupmetadatamanager_": "Strimzi's rules drop groups; named as in the exporter's own example",
     "kafka_log_logflushstats_logflushrateandtimems_count": "recorded with _total after _count, which the exporter adds",
     "kafka_network_requestmetrics_totaltimems_count": "recorded with _total after _count, which the exporter adds",
