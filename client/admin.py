@@ -472,6 +472,7 @@ class AdminClient(LogDirCalls):
         prefix = f"{KAFKA.upper()}://"
         found = [item.removeprefix(prefix) for text in listed for item in text.split(",") if item.startswith(prefix)]
         if not found:
+            self.describe_configs(named, timeout_ms=timeout_ms)  # EntriesFailed for a user who may not see them
             text = "no broker that is up has a KAFKA listener, which calls about consumer groups need; add one to its listeners"
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)
         return parse_servers(",".join(found))

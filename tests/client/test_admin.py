@@ -4,6 +4,7 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -12,6 +13,7 @@ import pytest
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, ClusterUnreachable, raise_first_error
 from kraftlab.client.channels import Channels
+from kraftlab.client.entries import EntriesFailed
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ApiError, ErrorCode
 
@@ -443,3 +445,17 @@ def test_a_node_that_is_asked_again_has_the_time_that_is_left(cluster, monkeypat
             timeout_ms=5_000,
         )
     assert given[1] <= 4.98, "the pause before it is over"
+
+
+def test_calls_about_groups_name_the_right_that_finding_brokers_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user who may not see where brokers listen is not told that they lack a listener."""
+    refused = EntriesFailed([("broker 0", ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no right"))], [], {})
+
+    def refuse(*arguments: object, **more: object) -> None:
+        raise refused
+
+    with AdminClient("127.0.0.1:1") as client:
+        monkeypatch.setattr(client, "describe_cluster", lambda **more: SimpleNamespace(brokers=[SimpleNamespace(broker_id=0)]))
+        monkeypatch.setattr(client, "describe_configs", refuse)
+        with pytest.raises(EntriesFailed, match="no right"):
+            client.group_calls()
