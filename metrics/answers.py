@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-CONNECTIONS_MAX = 16
+CONNECTIONS_MAX = 64
 """Simultaneous connections of the listener."""
 
 
