@@ -46,7 +46,7 @@ def test_each_block_names_its_place() -> None:
     blocks = [block for found in sections(PAGE).values() for block in found]
     assert len(blocks) == PAGE.read_text().count("```sh\n") > 20
     places = {place for place, _ in blocks}
-    assert places == {"admin", "admin, in the clone", "each machine", *NAMES, "kraft-2, kraft-3"}
+    assert places == {"admin", "each machine", *NAMES, "kraft-2, kraft-3"}
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is missing")

@@ -161,8 +161,7 @@ class Machines:
 
     def places(self, text: str) -> list[str]:
         """Return the machines that the first line of a block names."""
-        named = text.partition(", in the clone")[0]
-        return self._names if named == "each machine" else named.split(", ")
+        return self._names if text == "each machine" else text.split(", ")
 
     def end(self) -> None:
         for machine in reversed(list(self._all.values())):
