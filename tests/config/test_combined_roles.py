@@ -6,16 +6,9 @@ import pytest
 
 from kraftlab.config import combined_roles, environment
 from kraftlab.config.errors import ConfigError
+from tests.helpers import testcontainers
 
-JAVA = {
-    "CLUSTER_ID": "4L6g3nShT-eMCtK--X86sw",
-    "KAFKA_LISTENERS": "PLAINTEXT://:9092,BROKER://:9093,CONTROLLER://:9094",
-    "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "BROKER:PLAINTEXT,PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-    "KAFKA_INTER_BROKER_LISTENER_NAME": "BROKER",
-    "KAFKA_PROCESS_ROLES": "broker,controller",
-    "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
-    "KAFKA_NODE_ID": "1",
-    "KAFKA_OFFSETS_TOPIC_NUM_PARTITIONS": "1",
+JAVA = testcontainers.JAVA | {
     "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://localhost:32768,BROKER://0f3c:9093",
     "KAFKA_LOG_DIRS": "/data/d0",
 }

@@ -18,21 +18,14 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
 from kraftlab.lab import namespaces
+from tests.helpers import testcontainers
 from tests.helpers.waiting import wait_until
 
 CLONE = Path(__file__).resolve().parents[2]
 MISSING = [name for name in ("buildah", "mmdebstrap") if shutil.which(name) is None]
 BUILD_S = 900
 READY = "Transitioning from RECOVERY to RUNNING"
-VARIABLES = {
-    "CLUSTER_ID": "4L6g3nShT-eMCtK--X86sw",
-    "KAFKA_LISTENERS": "PLAINTEXT://:9092,BROKER://:9093,CONTROLLER://:9094",
-    "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "BROKER:PLAINTEXT,PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-    "KAFKA_INTER_BROKER_LISTENER_NAME": "BROKER",
-    "KAFKA_PROCESS_ROLES": "broker,controller",
-    "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
-    "KAFKA_NODE_ID": "1",
-    "KAFKA_OFFSETS_TOPIC_NUM_PARTITIONS": "1",
+VARIABLES = testcontainers.JAVA | {
     "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
     "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://localhost:9092,BROKER://0f3c:9093",
 }
