@@ -26,7 +26,6 @@ CLUSTER = "kraftlab"
 def write(directory: Path, plan: ClusterPlan) -> None:
     """Write the files if they differ from the plan. OSError."""
     folder = directory / FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
     for path, text in ((folder / TARGETS, targets(plan)), (folder / CONFIGURATION, configuration(directory, plan))):
         if not path.exists() or path.read_text() != text:
             write_durably(path, text)

@@ -12,8 +12,8 @@ from kraftlab.cli.command_groups import Endings
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("topicz", "No such command 'topicz'. Did you mean 'topics'?\nSee: kraftlab --help"),
-        ("Topics", "No such command 'Topics'. Did you mean 'topics'?\nSee: kraftlab --help"),
+        ("topicz", "No such command 'topicz'. Did you mean 'topics' or 'top'?\nSee: kraftlab --help"),
+        ("Topics", "No such command 'Topics'. Did you mean 'topics' or 'top'?\nSee: kraftlab --help"),
         ("reassign", "No such command 'reassign'. Did you mean 'reassign-partitions'?\nSee: kraftlab --help"),
         ("console", "No such command 'console'. Did you mean 'console-producer' or 'console-consumer'?\nSee: kraftlab --help"),
         ("xyzzy", "No such command 'xyzzy'.\nSee: kraftlab --help"),

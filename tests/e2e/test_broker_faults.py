@@ -15,7 +15,7 @@ def test_replicas_become_equal_after_a_kill_and_no_acknowledged_record_is_lost(l
     topic = f"killed-{role}"
     lab.create_topic(topic, [0, 1, 2], configs={"min.insync.replicas": "2"})
     victim = 0 if role == "leader" else 1
-    producer = Producer(lab.cluster.bootstrap_servers, [(topic, 0)])
+    producer = Producer(lab.cluster, [(topic, 0)])
     producer.start()
     try:
         wait_until("records are acknowledged", lambda: producer.records >= 100)
@@ -36,7 +36,7 @@ def test_replicas_become_equal_after_a_kill_and_no_acknowledged_record_is_lost(l
 def test_a_paused_leader_is_replaced_and_returns_as_a_follower(lab: Any) -> None:
     topic = "stood-still"
     lab.create_topic(topic, [0, 1, 2], configs={"min.insync.replicas": "2"})
-    early, late = (Producer(lab.cluster.bootstrap_servers, [(topic, 0)]) for _ in range(2))
+    early, late = (Producer(lab.cluster, [(topic, 0)]) for _ in range(2))
     early.start()
     try:
         wait_until("records are acknowledged", lambda: early.records >= 100)

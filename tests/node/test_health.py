@@ -46,7 +46,8 @@ def broker(of: Any, state: BrokerState = BrokerState.RUNNING, *, brokers: Any = 
     metrics = BrokerMetrics(1, of, publisher, "off")
     others: Any = None
     lifecycle: Any = SimpleNamespace(state=state)
-    metrics.built(PartsWithNumbers(lifecycle, others, others, others, others))
+    replicas: Any = SimpleNamespace(min_insync_replicas=lambda topic: 1)
+    metrics.built(PartsWithNumbers(lifecycle, replicas, others, others, others))
     return metrics.health
 
 

@@ -94,7 +94,7 @@ class Logs(RuleBasedStateMachine):
     @rule(count=st.integers(1, 3), timestamp_ms=st.sampled_from(TIMES), size=st.sampled_from((1, 150, 500)))
     def append(self, count: int, timestamp_ms: int, size: int) -> None:
         records = [Record(b"%d" % (size + i), b"v" * size, timestamp_ms) for i in range(count)]
-        base, end, _ = self.log.append_as_leader(build_batch(records), self.epoch)
+        base, end, *_ = self.log.append_as_leader(build_batch(records), self.epoch)
         assert end - base == count
         self._note(records, base)
 

@@ -218,7 +218,7 @@ def test_the_leader_sets_its_time_on_stored_batches(open_log: Callable[..., Part
 def test_an_import_keeps_sizes_and_times_and_needs_keys(open_log: Callable[..., PartitionLog]) -> None:
     log = open_log(config=LogConfig(is_compacted=True, uses_append_time=True, max_message_bytes=1))
     batch = build_batch(records(b"k", timestamp_ms=5), base_offset=10)
-    assert log.append_as_leader(batch, 0, keep_offsets=True) == (10, 11, -1)
+    assert log.append_as_leader(batch, 0, keep_offsets=True)[:3] == (10, 11, -1)
     assert log.read(10, 1000) == batch[:12] + b"\0\0\0\0" + batch[16:]
     with pytest.raises(InvalidRecords, match="without key"):
         log.append_as_leader(build_batch(records(None), base_offset=20), 1, keep_offsets=True)
