@@ -23,7 +23,7 @@ FAULTS = (
     ({"high_watermark": 100 + BEHIND_MAX + 1}, "1001 committed records are not applied yet"),
     ({"disk_busy_s": DISK_SILENT_S + 1}, "the disk of the metadata log has not answered for 6 s"),
 )
-"""What ails a node that should take part in the quorum, and what it says. The node has applied 100 records."""
+"""Faults of a node that should take part in the quorum, with its own words. The node has applied 100 records."""
 
 
 def driver(**changes: Any) -> Any:

@@ -24,11 +24,18 @@ def basic(text: str) -> str:
     return "Basic " + base64.b64encode(text.encode()).decode()
 
 
-def status(login: Login, authorization: str = "", certificate: bytes | None = None, *, is_loaded: bool = True) -> int:
-    """The HTTP status of a caller at a node with the authorizer."""
+def status(
+    login: Login,
+    authorization: str = "",
+    certificate: bytes | None = None,
+    *,
+    is_loaded: bool = True,
+    authorizer: Authorizer = AUTHORIZER,
+) -> int:
+    """The HTTP status of a caller at a node with that authorizer."""
 
     def rights(principal: str, host: str) -> Rights:
-        return AUTHORIZER.rights(AclsImage() if is_loaded else None, principal, host)
+        return authorizer.rights(AclsImage() if is_loaded else None, principal, host)
 
     try:
         admission(login, rights)(Caller(HOST, authorization, certificate))
@@ -74,8 +81,8 @@ def test_a_certificate_names_the_caller() -> None:
 
 
 def test_without_an_authorizer_everybody_reads() -> None:
-    everybody = Authorizer(AccessSettings())
-    admission(UserLogin(Users({})), lambda principal, host: everybody.rights(None, principal, host))(Caller(HOST))
+    assert status(UserLogin(Users({})), authorizer=Authorizer(AccessSettings())) == 200
+    assert status(UserLogin(Users({})), authorizer=Authorizer(AccessSettings()), is_loaded=False) == 200
 
 
 def test_only_credentials_that_were_shown_count_as_a_failed_login() -> None:

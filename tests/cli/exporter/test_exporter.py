@@ -22,7 +22,7 @@ SEEN = ClusterOffsets(BROKERS, {}, {}, {})
 
 
 class Cluster:
-    """What the looks see, or the error that they end with. `looks` and `clients` count."""
+    """A cluster that answers each look with the same offsets, or with an error. `looks` and `clients` count."""
 
     def __init__(self) -> None:
         self.says: ClusterOffsets | Exception = SEEN
@@ -60,7 +60,7 @@ def exporting(cluster: Cluster, interval_s: float, lines: list[str]) -> Exporter
 
 
 def test_many_scrapers_share_one_look_an_interval(cluster: Cluster) -> None:
-    """Those that come during a look wait for it."""
+    """Scrapes that come during a look wait for it."""
     made = exporting(cluster, 3600, [])
     pages: list[str] = []
     goes_on = threading.Event()
