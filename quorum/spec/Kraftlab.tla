@@ -117,14 +117,16 @@ Committed == LET logs == {c.log : c \in ghost.commits} \cup {<<>>} IN CHOOSE log
 (* as it matters here. A View is every answer that only tells epoch and     *)
 (* leader of its sender.                                                    *)
 
-\* Hands `messages` to the network, after the disk: always after the election state, `afterLog` also after the log.
-SendAs(n, s, messages, afterLog) ==
-    LET stores == Len(s.storing)
-        writes == IF afterLog THEN Len(s.writing) ELSE 0
-    IN IF stores + writes = 0
-       THEN net' = net \cup messages /\ Set(n, s)
-       ELSE Set(n, [s EXCEPT !.outbox = @ \cup {[m |-> m, stores |-> stores, writes |-> writes] : m \in messages}]) /\ UNCHANGED net
-Send(n, m, afterLog) == SendAs(n, node[n], {m}, afterLog) /\ UNCHANGED <<disk, ghost>>
+\* What a message waits for: the election state always, the log only if the message acknowledges it.
+Item(s, m) == [m |-> m, stores |-> Len(s.storing), writes |-> IF m.type = "Fetch" THEN Len(s.writing) ELSE 0]
+
+\* Hands `m` to the network, as soon as the disk has what it says. `s` is the sender's memory from now on.
+SendAs(n, s, m) ==
+    LET item == Item(s, m) IN
+    IF item.stores + item.writes = 0
+    THEN net' = net \cup {m} /\ Set(n, s)
+    ELSE Set(n, [s EXCEPT !.outbox = @ \cup {item}]) /\ UNCHANGED net
+Send(n, m) == SendAs(n, node[n], m) /\ UNCHANGED <<disk, ghost>>
 
 \* The outbox after the disk has completed some operations, and the messages that leave.
 Waiting(s, stores, writes) ==
@@ -212,7 +214,7 @@ VoteRequest(n, to) ==
     [type |-> "Vote", from |-> n, to |-> to, epoch |-> s.epoch, isPreVote |-> s.role = "prospective",
      lastEpoch |-> LastEpoch(s.log), end |-> End(s.log)]
 MayRequest(n, to) == node[n].role \in {"prospective", "candidate"} /\ to \in Voters(node[n].log) \ {n}
-RequestVote(n, to) == MayRequest(n, to) /\ Send(n, VoteRequest(n, to), FALSE)
+RequestVote(n, to) == MayRequest(n, to) /\ Send(n, VoteRequest(n, to))
 
 \* The one vote of this epoch.
 Vote(n, m) ==
@@ -235,7 +237,7 @@ MayGrant(n, m) ==
 
 VoteReply(n, m) ==
     [type |-> "VoteReply", from |-> n, to |-> m.from, epoch |-> node[n].epoch, leader |-> LeaderInView(n), isPreVote |-> m.isPreVote]
-Grant(n, m) == MayGrant(n, m) /\ Send(n, VoteReply(n, m), FALSE)
+Grant(n, m) == MayGrant(n, m) /\ Send(n, VoteReply(n, m))
 
 IsGrant(n, m) ==
     /\ m.type = "VoteReply" /\ m.epoch = node[n].epoch
@@ -276,11 +278,11 @@ CheckQuorum(n) == ~IsMajority(node[n].fetchers \cup {n}, Voters(node[n].log)) /\
 
 Announcement(n, to) ==
     [type |-> IF node[n].role = "leader" THEN "Begin" ELSE "End", from |-> n, to |-> to, epoch |-> node[n].epoch]
-Announce(n, to) == node[n].role \in {"leader", "resigned"} /\ Send(n, Announcement(n, to), FALSE)
+Announce(n, to) == node[n].role \in {"leader", "resigned"} /\ Send(n, Announcement(n, to))
 
 \* Any other answer, a refusal or a receipt: it names epoch and leader.
 View(n, to) == [type |-> "View", from |-> n, to |-> to, epoch |-> node[n].epoch, leader |-> LeaderInView(n)]
-Tell(n, to) == Send(n, View(n, to), FALSE)
+Tell(n, to) == Send(n, View(n, to))
 
 -------------------------------------------------------------------------------
 (* The leader's log and its voters.                                         *)
@@ -311,7 +313,7 @@ Propose(n, batch) ==
 FetchRequest(n, to) ==
     LET s == node[n] IN
     [type |-> "Fetch", from |-> n, to |-> to, epoch |-> s.epoch, offset |-> End(s.log), lastEpoch |-> LastEpoch(s.log), round |-> s.round]
-Fetch(n, to) == node[n].role \in {"follower", "unattached"} /\ Send(n, FetchRequest(n, to), TRUE)
+Fetch(n, to) == node[n].role \in {"follower", "unattached"} /\ Send(n, FetchRequest(n, to))
 
 \* A leader receives a fetch of its epoch, which acknowledges if it is of the leader's log.
 Acknowledged(s, n, m) ==
@@ -339,7 +341,7 @@ Answer(n, m, to) ==
        ELSE FetchReply(n, m, "diverging", <<LastEpoch(agree), End(agree)>>)
 Serve(n, m, to) ==
     /\ IsToServe(n, m)
-    /\ SendAs(n, [node[n] EXCEPT !.isNamed = TRUE], {Answer(n, m, to)}, FALSE)
+    /\ SendAs(n, [node[n] EXCEPT !.isNamed = TRUE], Answer(n, m, to))
     /\ UNCHANGED <<disk, ghost>>
 
 \* A follower takes notice of its leader's answer.
@@ -459,18 +461,18 @@ Clean(n, offset) ==
 \* A leader that can not serve a follower from its log names a snapshot, and the follower asks for its parts.
 OfferSnapshot(n, m) ==
     /\ IsToServe(n, m)
-    /\ SendAs(n, [node[n] EXCEPT !.isNamed = TRUE], {FetchReply(n, m, "snapshot", <<>>)}, FALSE)
+    /\ SendAs(n, [node[n] EXCEPT !.isNamed = TRUE], FetchReply(n, m, "snapshot", <<>>))
     /\ UNCHANGED <<disk, ghost>>
 
 SnapshotRequest(n) == [type |-> "FetchSnapshot", from |-> n, to |-> node[n].leader, epoch |-> node[n].epoch]
-FetchSnapshot(n) == node[n].role = "follower" /\ Send(n, SnapshotRequest(n), FALSE)
+FetchSnapshot(n) == node[n].role = "follower" /\ Send(n, SnapshotRequest(n))
 
 MayServe(n, m, offset) ==
     /\ m.type = "FetchSnapshot" /\ node[n].role = "leader" /\ m.epoch = node[n].epoch
     /\ offset > 0 /\ offset <= node[n].hw /\ End(Cut(node[n].log, offset)) = offset
 SnapshotReply(n, m, offset) ==
     [type |-> "SnapshotReply", from |-> n, to |-> m.from, epoch |-> node[n].epoch, leader |-> n, log |-> Cut(node[n].log, offset)]
-ServeSnapshot(n, m, offset) == MayServe(n, m, offset) /\ Send(n, SnapshotReply(n, m, offset), FALSE)
+ServeSnapshot(n, m, offset) == MayServe(n, m, offset) /\ Send(n, SnapshotReply(n, m, offset))
 
 Copy(n, m) ==
     /\ m.type = "SnapshotReply" /\ IsOfLeader(n, m)

@@ -28,7 +28,7 @@ Counted(n) ==
        THEN Fold(LAMBDA t, m : Acknowledged(t, n, m), s, {m \in Addressed(n) : IsFetchFor(n, m)})
        ELSE [s EXCEPT !.grants = @ \cup grants]
 
-\* Everything that `n` can send now: first what waits for the election state alone, then what waits for the log too.
+\* Everything that `n` can send now.
 Sendable(n) ==
     LET s == node[n]
         others == Node \ {n}
@@ -43,8 +43,8 @@ Sendable(n) ==
          [] OTHER ->
               {VoteRequest(n, to) : to \in {to \in others : MayRequest(n, to)}}
               \cup {VoteReply(n, m) : m \in {m \in inbox : MayGrant(n, m)}}
-              \cup IF "snapshots" \in Parts /\ s.role = "follower" THEN {SnapshotRequest(n)} ELSE {}
-SendableAfterLog(n) == IF node[n].role = "follower" THEN {FetchRequest(n, node[n].leader)} ELSE {}
+              \cup (IF s.role = "follower" THEN {FetchRequest(n, s.leader)} ELSE {})
+              \cup (IF s.role = "follower" /\ "snapshots" \in Parts THEN {SnapshotRequest(n)} ELSE {})
 
 \* No process of `n`, now or after a restart, takes notice of a message of an earlier epoch.
 OldestEpoch(n) ==
@@ -57,14 +57,11 @@ News(n, messages) == {m \in messages : IsOfUse(m) /\ m \notin net /\ \A i \in no
 
 Settled(n) ==
     LET s == Counted(n)
-        stores == Len(s.storing)
-        writes == Len(s.writing)
-        items == s.outbox \cup {[m |-> m, stores |-> stores, writes |-> 0] : m \in News(n, Sendable(n))}
-                          \cup {[m |-> m, stores |-> stores, writes |-> writes] : m \in News(n, SendableAfterLog(n))}
+        items == s.outbox \cup {Item(s, m) : m \in News(n, Sendable(n))}
         isNamed == s.isNamed \/ \E m \in News(n, Sendable(n)) : m.type = "FetchReply"
         t == [s EXCEPT !.outbox = items, !.isNamed = isNamed]
     IN IF used.restarts < MaxRestarts THEN t
-       ELSE [t EXCEPT !.outbox = Waiting(t, stores, writes), !.storing = <<>>, !.writing = <<>>]
+       ELSE [t EXCEPT !.outbox = Waiting(t, Len(s.storing), Len(s.writing)), !.storing = <<>>, !.writing = <<>>]
 
 IsSettled == (\A n \in Node : Settled(n) = node[n]) /\ \A m \in net : IsOfUse(m)
 
@@ -79,7 +76,7 @@ Settle ==
 
 -------------------------------------------------------------------------------
 
-Batch(n, voters) == [epoch |-> node[n].epoch, end |-> End(node[n].log) + 1, id |-> n, voters |-> voters]
+Batch(n, voters) == [epoch |-> node[n].epoch, end |-> End(node[n].log) + 1, id |-> <<n, used.restarts>>, voters |-> voters]
 Offsets(n) == 1..End(node[n].log)
 
 \* The highest offset that a majority has reached.
