@@ -14,7 +14,7 @@ from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.common.uuids import ZERO
 
 from .batch import ControlRecord
-from .types import OffsetAndEpoch, VoterSet
+from .types import NEVER_MS, OffsetAndEpoch, VoterSet
 
 
 class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +72,10 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of a snapshot in one FetchSnapshot."""
     auto_join: bool = False
     """True: an observer makes itself a voter (KIP-853, controller.quorum.auto.join.enable)."""
+    pre_vote: bool = True
+    """False, in experiments only: a voter campaigns at once and does not request pre-votes. No key of a configuration sets it."""
+    check_quorum: bool = True
+    """False, in experiments only: a leader never resigns for lack of fetches. No key of a configuration sets it."""
 
     def __post_init__(self) -> None:
         if self.node_id < 0:
@@ -106,6 +110,10 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def check_quorum_timeout_ms(self) -> int:
         return self.fetch_timeout_ms * 3 // 2
+
+    def check_quorum_deadline_ms(self, now_ms: int) -> int:
+        """Return the time by which a majority must have fetched from a leader; never if experiments have turned that off."""
+        return now_ms + self.check_quorum_timeout_ms if self.check_quorum else NEVER_MS
 
     @property
     def begin_quorum_epoch_period_ms(self) -> int:
