@@ -230,7 +230,7 @@ class QuorumState:
 
     def random_election_deadline_ms(self, now_ms: int) -> int:
         """Return a new random election deadline of a voter, sole or not."""
-        return now_ms + self.config.election_timeout_ms + self._random.randrange(self.config.election_timeout_ms)
+        return now_ms + self.config.election_timeout_ms + self.random_below_ms(self.config.election_timeout_spread_ms + 1)
 
     # Boot
 

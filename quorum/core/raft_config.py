@@ -39,6 +39,11 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     A leader without a majority for 1.5 × as long resigns.
     """
+    timer_spread_ms: int | None = None
+    """The random part of election and fetch timers, in experiments only. No key of a configuration sets it.
+
+    None: as much as the election timeout, and a quarter of the fetch timeout.
+    """
     retry_backoff_ms: int = 20
     refused_backoff_max_ms: int = 50
     """A refused connection to the leader ends the fetch timer after a random part of this."""
@@ -94,8 +99,13 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fetch_timeout_spread_ms(self) -> int:
-        """The random part of a fetch timer. Even the longest timer ends before check-quorum does."""
-        return self.fetch_timeout_ms // 4
+        """The random part of a fetch timer is at most this. Even the longest timer ends before check-quorum does."""
+        return self.fetch_timeout_ms // 4 if self.timer_spread_ms is None else self.timer_spread_ms
+
+    @property
+    def election_timeout_spread_ms(self) -> int:
+        """The random part of an election timer is at most this."""
+        return self.election_timeout_ms - 1 if self.timer_spread_ms is None else self.timer_spread_ms
 
     @property
     def check_quorum_timeout_ms(self) -> int:
