@@ -41,7 +41,6 @@ from .repair import Repair, begin_repair, continue_repair, end_repair, plan_repa
 from .snapshot_file import SnapshotInvalid
 from .snapshot_store import PART, SnapshotStore
 
-
 Rule = Callable[[Findings], Findings]
 """Another verdict on what was found: a rule of recovery that an experiment compares with this one. LogCorrupt: do not start."""
 
