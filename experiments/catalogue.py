@@ -8,6 +8,7 @@ from .experiment import Experiment
 
 MODULES = {
     "leader-crash": "leader_crash",
+    "partial-partitions": "partial_partitions",
 }
 """Name of an experiment → the module in this package with its `EXPERIMENT`."""
 
