@@ -9,6 +9,7 @@ from .experiment import Experiment
 MODULES = {
     "leader-crash": "leader_crash",
     "partial-partitions": "partial_partitions",
+    "storage-faults": "storage_faults",
 }
 """Name of an experiment → the module in this package with its `EXPERIMENT`."""
 
