@@ -8,6 +8,9 @@ from .experiment import Experiment
 
 MODULES = {
     "leader-crash": "leader_crash",
+    "wan-elections": "wan_elections",
+    "split-votes": "split_votes",
+    "leader-kill": "leader_kill",
 }
 """Name of an experiment → the module in this package with its `EXPERIMENT`."""
 
