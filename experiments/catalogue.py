@@ -8,6 +8,9 @@ from .experiment import Experiment
 
 MODULES = {
     "leader-crash": "leader_crash",
+    "wan-elections": "wan_elections",
+    "split-votes": "split_votes",
+    "leader-kill": "leader_kill",
     "partial-partitions": "partial_partitions",
     "storage-faults": "storage_faults",
 }

@@ -25,9 +25,10 @@ MACHINE = ("processors", "python", "platform", "version")
 
 
 class Comparison(NamedTuple):
-    """A line of the table: a published number and ours, None if this run has none."""
+    """A line of the table: a published number and ours. None: there is no such number, or this run has none."""
 
-    published: Published
+    what: str
+    published: Published | None
     ours: Estimate | None
 
 
@@ -44,9 +45,9 @@ class Card(msgspec.Struct, frozen=True):
 
 
 def compared(experiment: Experiment, rows: Rows) -> list[Comparison]:
-    """Return each published number beside ours."""
-    ours = experiment.measured(rows)
-    return [Comparison(published, ours.get(published.what)) for published in experiment.published]
+    """Return each published number beside ours, and then our other numbers."""
+    ours, published = experiment.measured(rows), {number.what: number for number in experiment.published}
+    return [Comparison(what, published.get(what), ours.get(what)) for what in {**published, **ours}]
 
 
 def render(experiment: Experiment, rows: Rows, trials: int, size: Size, seed: int) -> str:

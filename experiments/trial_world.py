@@ -16,7 +16,7 @@ import msgspec
 
 from kraftlab.quorum.core.events import RequestFailed
 from kraftlab.simulation.consensus.network import SimulatedNetwork
-from kraftlab.simulation.consensus.options import NetworkOptions, RaftTuning, SimulationOptions
+from kraftlab.simulation.consensus.options import ExperimentTuning, NetworkOptions, SimulationOptions
 from kraftlab.simulation.consensus.stage import Peer
 from kraftlab.simulation.consensus.transcript import Transcript
 from kraftlab.simulation.consensus.world import World
@@ -26,6 +26,8 @@ from .experiment import Row, Trial
 NEVER_US = 1 << 50
 LOOK_US = 5_000
 SIZE_BYTES = 1 << 20
+FOLLOW_WITHIN_MS = 20_000
+"""Time after which a quorum counts as one that does not keep a leader."""
 LEADS_WITHIN_MS = 30_000
 """Time after which a crash counts as one without a next leader."""
 BODY = bytes([0x91, 0xC4, 0x00])
@@ -47,9 +49,10 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     laggards: int = 0
     failed: int = 0
     refuses: bool = False
+    pre_vote: bool = True
 
 
-class ExactTuning(RaftTuning, frozen=True):
+class ExactTuning(ExperimentTuning, frozen=True):
     """Settings of RaftConfig that a trial chooses."""
 
     fetch_timeout_ms: int = 600
@@ -90,6 +93,11 @@ class TrialWorld(World):
         for machine in self.machines:
             self.after(0 if machine.node_id == first else self.scenario.timeout_ms * 500, machine.boot)
         self.after(LOOK_US, self._look)
+        self.after(FOLLOW_WITHIN_MS * 1000, self._end_unless_crashed)
+
+    def _end_unless_crashed(self) -> None:
+        if self.crashed_at_us is None:
+            self.finish()
 
     def _look(self) -> None:
         settled_us = 3_000 * self.scenario.timeout_ms + self._draws.randrange(LOOK_US)
@@ -141,7 +149,7 @@ class TrialWorld(World):
     def moved(self, source: str, target: str) -> None:
         """Count candidacies."""
         super().moved(source, target)
-        self.candidacies += self.crashed_at_us is not None and target == "Candidate"
+        self.candidacies += self.crashed_at_us is not None and target == "candidate"
 
     def leaders_changed(self) -> None:
         """End the trial at the next leader."""
@@ -169,6 +177,7 @@ def _options(scenario: Scenario, seed: str) -> SimulationOptions:
         fault_pace=100,
         faults=(),
         tuning=ExactTuning(
+            pre_vote=scenario.pre_vote,
             fetch_timeout_ms=scenario.timeout_ms,
             election_timeout_ms=scenario.election_timeout_ms or scenario.timeout_ms,
             timer_spread_ms=None if scenario.spread_ms < 0 else scenario.spread_ms,
@@ -177,15 +186,18 @@ def _options(scenario: Scenario, seed: str) -> SimulationOptions:
 
 
 def elect(trial: Trial) -> list[Row]:
-    """Play a trial with the parameters of a scenario. Return its row: the time from the crash to the next leader."""
+    """Play a trial with the parameters of a scenario. Return its row: the time from the crash to the next leader.
+
+    Not `settled`: the voters never followed one leader for long, and none crashed. Not `elected`: there was no next leader.
+    """
     world = TrialWorld(msgspec.convert(trial.parameters, Scenario), trial.seed)
     world.run()
-    if world.crashed_at_us is None:
-        raise AssertionError(f"the voters of {trial} never followed one leader")
+    crashed_at_us = world.now_us if world.crashed_at_us is None else world.crashed_at_us
     return [
         {
+            "settled": world.crashed_at_us is not None,
             "elected": world.epoch > 0,
-            "ms": (world.now_us - world.crashed_at_us) / 1000,
+            "ms": (world.now_us - crashed_at_us) / 1000,
             "epochs": max(0, world.epoch - world.old_epoch),
             "candidacies": world.candidacies,
         }

@@ -183,35 +183,45 @@ def _watch(name: str, finished: Iterable[Trial], left: int) -> Iterator[Trial]:
     """Show the progress on stderr, with the time that the other trials will take."""
     started, done = time.monotonic(), 0
 
-    def describe(trial: Trial) -> str:
+    def counted() -> Iterator[Trial]:
         nonlocal done
-        done += 1
-        rest_s = (time.monotonic() - started) / done * (left - done)
-        return f"{name}, {trial.line}; about {rest_s:,.0f} s to go"
+        for trial in finished:
+            done += 1
+            yield trial
 
-    return progress(finished, left, describe)
+    def describe(trial: Trial) -> str:
+        return f"{name}, {trial.line}; about {(time.monotonic() - started) / done * (left - done):,.0f} s to go"
+
+    return progress(counted(), left, describe)
 
 
 def _lines(outcome: Outcome) -> list[str]:
     from kraftlab.experiments.page import compared, estimate, number
 
-    found, rows = outcome.experiment, [["number", "published", "ours", "unit"]]
-    for published, ours in compared(found, outcome.rows):
-        rows.append([published.what, number(published.value), "–" if ours is None else estimate(ours), published.unit])
-    return [f"{found.name}: {outcome.trials} trials, {outcome.page}", *(f"  {line}" for line in aligned(rows))]
+    rows = [["number", "published", "ours", "unit"]]
+    for what, published, ours in compared(outcome.experiment, outcome.rows):
+        texts = ("–", "") if published is None else (number(published.value), published.unit)
+        rows.append([what, texts[0], "–" if ours is None else estimate(ours), texts[1]])
+    head = f"{outcome.experiment.name}: {outcome.trials:,} trials, {outcome.page}"
+    return [
+        head,
+        *(f"  {line}" for line in aligned(rows)),
+        *(f"  {remark}" for remark in outcome.experiment.remarks(outcome.rows)),
+    ]
 
 
 def _document(outcome: Outcome) -> dict[str, object]:
     from kraftlab.experiments.page import compared
 
+    numbers = [
+        {"what": what, "published": published and published._asdict(), "ours": ours and ours._asdict()}
+        for what, published, ours in compared(outcome.experiment, outcome.rows)
+    ]
     return {
         "name": outcome.experiment.name,
         "trials": outcome.trials,
         "page": str(outcome.page),
         "rows": str(outcome.page.with_name("rows.parquet")),
-        "numbers": [
-            {**published._asdict(), "ours": None if ours is None else ours._asdict()}
-            for published, ours in compared(outcome.experiment, outcome.rows)
-        ],
+        "numbers": numbers,
         "remarks": outcome.experiment.remarks(outcome.rows),
     }
