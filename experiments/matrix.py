@@ -24,13 +24,19 @@ def matrices(
     cells: Mapping[tuple[str, str, str], Sequence[str]],
     looks: Mapping[str, Look],
 ) -> str:
-    """Return a matrix for each of `rows` and `columns`, and the legend. `cells` are kinds, by column, row and line."""
+    """Return a matrix for each of `rows` and `columns`, and the legend. `cells` are kinds, by column, row and line.
+
+    The cells of a line are numbered at the bottom.
+    """
     parts = []
-    height = TOP + len(rows) * (TITLE + len(lines) * SIDE)
+    bottom = TOP + len(rows) * (TITLE + len(lines) * SIDE)
+    numbers = range(max(len(kinds) for kinds in cells.values()))
     pitch = (WIDTH - LEFT) / len(columns)
     for across, column in enumerate(columns):
         left = LEFT + across * pitch
         parts.append(f'<text class="inked" x="{left:g}" y="{TOP - 4}" style="fill:var(--ink)">{escape(column)}</text>')
+        middles = [left + (number + 0.5) * SIDE for number in numbers]
+        parts += [f'<text x="{x:g}" y="{bottom + 12}" text-anchor="middle">{n}</text>' for n, x in enumerate(middles)]
         for down, row in enumerate(rows):
             top = TOP + down * (TITLE + len(lines) * SIDE) + TITLE
             if not across:
@@ -40,7 +46,7 @@ def matrices(
                 parts.append(f'<text x="{left - 2:g}" y="{y + 11}" text-anchor="end">{escape(line)}</text>')
                 parts += [_cell(left + number * SIDE, y, looks[kind]) for number, kind in enumerate(cells[column, row, line])]
     inside = "\n".join(parts)
-    svg = f'<svg class="plot" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="matrices">\n{inside}\n</svg>'
+    svg = f'<svg class="plot" viewBox="0 0 {WIDTH} {bottom + SIDE + 2}" role="img" aria-label="matrices">\n{inside}\n</svg>'
     keys = "".join(
         f'<span><b style="color:{look.colour}">{look.letter}</b> {escape(kind)}</span>' for kind, look in looks.items()
     )
