@@ -66,6 +66,10 @@ COMMANDS = {
     "import-znode": ("kraftlab.cli.zookeeper.command:import_znode", "Import topics and reassignments from znodes."),
     "sim": ("kraftlab.cli.sim.command:sim", "Play seeds of the deterministic simulator."),
     "trace": ("kraftlab.cli.trace.command:trace", "Check traces of the quorum against its TLA+ specification."),
+    "experiment": (
+        "kraftlab.cli.experiment.command:experiment",
+        "Measure the figures of published papers again.",
+    ),
     "pipeline": ("kraftlab.pipeline.command:pipeline", "Turn metadata logs into tables, audits and plans."),
     "chaos": ("jepsen_lite.command:chaos", "Run workloads against clusters under faults, and check every answer."),
     "completion": ("kraftlab.cli.completion.command:completion", "Print a shell's completion script."),

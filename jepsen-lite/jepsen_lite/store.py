@@ -22,7 +22,6 @@ import datetime
 import gzip
 import io
 import os
-import secrets
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -31,6 +30,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from kraftlab.checking.facts import Observation, Strike
+from kraftlab.common.pages import replace_file
 from kraftlab.config.json_files import BadJson, read_json
 
 from .committed_log import CommittedLog, Entry
@@ -239,17 +239,6 @@ def _point_latest(store: Path, path: Path) -> None:
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(path.relative_to(store))
     temporary.replace(store / LATEST)
-
-
-def replace_file(path: Path, data: bytes) -> Path:
-    """Write a file atomically."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        temporary.write_bytes(data)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return path
 
 
 class _Column(NamedTuple):

@@ -196,7 +196,9 @@ class Elections:
             self._quorum.adopt_epoch(state.epoch + 1, now_ms, "election timeout")
 
     def poll_prospective(self, state: Prospective, now_ms: int) -> None:
-        if state.tally.is_won:
+        if not self._quorum.config.pre_vote:
+            self._quorum.campaign(now_ms, "pre-votes are turned off")
+        elif state.tally.is_won:
             self._quorum.campaign(now_ms, "majority of pre-votes")
         elif state.tally.is_lost:
             self._quorum.stand_down(now_ms, "refused by a majority")

@@ -139,7 +139,7 @@ class Leadership:
         if membership.is_sole_voter:
             leader.check_quorum_deadline_ms = NEVER_MS
         elif leader.check_quorum_deadline_ms == NEVER_MS:
-            leader.check_quorum_deadline_ms = now_ms + self._quorum.config.check_quorum_timeout_ms
+            leader.check_quorum_deadline_ms = self._quorum.config.check_quorum_deadline_ms(now_ms)
         self._check_quorum(leader, now_ms)
         self._confirm_reads(leader)
         self.advance_high_watermark(leader, now_ms)
@@ -251,7 +251,7 @@ class Leadership:
         membership = self._quorum.membership
         if leader.fetched_voters and len(leader.fetched_voters) + membership.is_voter >= membership.majority:
             leader.fetched_voters.clear()
-            leader.check_quorum_deadline_ms = now_ms + self._quorum.config.check_quorum_timeout_ms
+            leader.check_quorum_deadline_ms = self._quorum.config.check_quorum_deadline_ms(now_ms)
 
     def _read(self, leader: Leader, correlation: int, request: FetchRequest) -> None:
         max_bytes = max(1, min(request.max_bytes, self._quorum.config.fetch_max_bytes))

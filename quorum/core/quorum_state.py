@@ -230,7 +230,7 @@ class QuorumState:
 
     def random_election_deadline_ms(self, now_ms: int) -> int:
         """Return a new random election deadline of a voter, sole or not."""
-        return now_ms + self.config.election_timeout_ms + self._random.randrange(self.config.election_timeout_ms)
+        return now_ms + self.config.election_timeout_ms + self.random_below_ms(self.config.election_timeout_spread_ms + 1)
 
     # Boot
 
@@ -332,7 +332,7 @@ class QuorumState:
             endpoints=self.config.endpoints or self.membership.endpoints_of(self.config.node_id),
             epoch_start_offset=log_end_offset,
             other_voters=self.membership.others,
-            check_quorum_deadline_ms=NEVER_MS if self.membership.is_sole_voter else now_ms + self.config.check_quorum_timeout_ms,
+            check_quorum_deadline_ms=NEVER_MS if self.membership.is_sole_voter else self.config.check_quorum_deadline_ms(now_ms),
             begin_at_ms=now_ms,
         )
         self._move(leader, "majority of votes")

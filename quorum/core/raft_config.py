@@ -14,7 +14,7 @@ from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.common.uuids import ZERO
 
 from .batch import ControlRecord
-from .types import OffsetAndEpoch, VoterSet
+from .types import NEVER_MS, OffsetAndEpoch, VoterSet
 
 
 class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +38,11 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A follower that has not fetched for this long, plus a random part of up to a quarter, requests pre-votes.
 
     A leader without a majority for 1.5 × as long resigns.
+    """
+    timer_spread_ms: int | None = None
+    """The random part of election and fetch timers, in experiments only. No key of a configuration sets it.
+
+    None: as much as the election timeout, and a quarter of the fetch timeout.
     """
     retry_backoff_ms: int = 20
     refused_backoff_max_ms: int = 50
@@ -67,6 +72,10 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of a snapshot in one FetchSnapshot."""
     auto_join: bool = False
     """True: an observer makes itself a voter (KIP-853, controller.quorum.auto.join.enable)."""
+    pre_vote: bool = True
+    """False, in experiments only: a voter campaigns at once and does not request pre-votes. No key of a configuration sets it."""
+    check_quorum: bool = True
+    """False, in experiments only: a leader never resigns for lack of fetches. No key of a configuration sets it."""
 
     def __post_init__(self) -> None:
         if self.node_id < 0:
@@ -90,12 +99,21 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fetch_timeout_spread_ms(self) -> int:
-        """The random part of a fetch timer. Even the longest timer ends before check-quorum does."""
-        return self.fetch_timeout_ms // 4
+        """The random part of a fetch timer is at most this. Even the longest timer ends before check-quorum does."""
+        return self.fetch_timeout_ms // 4 if self.timer_spread_ms is None else self.timer_spread_ms
+
+    @property
+    def election_timeout_spread_ms(self) -> int:
+        """The random part of an election timer is at most this."""
+        return self.election_timeout_ms - 1 if self.timer_spread_ms is None else self.timer_spread_ms
 
     @property
     def check_quorum_timeout_ms(self) -> int:
         return self.fetch_timeout_ms * 3 // 2
+
+    def check_quorum_deadline_ms(self, now_ms: int) -> int:
+        """Return the time by which a majority must have fetched from a leader; never if experiments have turned that off."""
+        return now_ms + self.check_quorum_timeout_ms if self.check_quorum else NEVER_MS
 
     @property
     def begin_quorum_epoch_period_ms(self) -> int:

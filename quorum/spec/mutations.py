@@ -50,7 +50,9 @@ MUTATIONS: dict[str, Mutation] = {
         "Stores(n, s) == IF Requested(n, s) = Election(s)",
         "Stores(n, s) == IF Requested(n, s) = Election(s) \\/ (s.leader = Nobody /\\ s.voted = Nobody)",
     ),
-    "leads-before-its-vote-is-stored": _one(Model("alone", "", nodes=2, voters=1, epochs=1, batches=1, restarts=1), "    /\\ HasStoredVote(n)\n", ""),
+    "leads-before-its-vote-is-stored": _one(
+        Model("alone", "", nodes=2, voters=1, epochs=1, batches=1, restarts=1), "    /\\ HasStoredVote(n)\n", ""
+    ),
     "pre-votes-count": Mutation(
         Model("pre", "", epochs=1, batches=1, parts=("pre-votes",)),
         (
@@ -58,14 +60,14 @@ MUTATIONS: dict[str, Mutation] = {
             ("!.grants = IF e = s.epoch THEN @ ELSE {}", "!.grants = @"),
         ),
     ),
-    "any-log-is-good-enough": _one(
-        TWO_EPOCHS, "    /\\ IsUpToDate(m.lastEpoch, m.end, s.log)\n    /\\ Move", "    /\\ Move"
-    ),
+    "any-log-is-good-enough": _one(TWO_EPOCHS, "    /\\ IsUpToDate(m.lastEpoch, m.end, s.log)\n    /\\ Move", "    /\\ Move"),
     "only-length-counts": _one(
         LONG, "lastEpoch > LastEpoch(log) \\/ (lastEpoch = LastEpoch(log) /\\ end >= End(log))", "end >= End(log)"
     ),
     "only-the-last-epoch-counts": _one(
-        TWO_EPOCHS, "lastEpoch > LastEpoch(log) \\/ (lastEpoch = LastEpoch(log) /\\ end >= End(log))", "lastEpoch >= LastEpoch(log)"
+        TWO_EPOCHS,
+        "lastEpoch > LastEpoch(log) \\/ (lastEpoch = LastEpoch(log) /\\ end >= End(log))",
+        "lastEpoch >= LastEpoch(log)",
     ),
     "second-vote": _one(ONE_EPOCH, "    /\\ s.voted = Nobody\n", ""),
     "half-is-a-majority": _one(
@@ -78,10 +80,14 @@ MUTATIONS: dict[str, Mutation] = {
         'Move(n, "prospective", s.epoch, s.leader, s.voted)',
         'Move(n, "prospective", s.epoch, s.leader, Nobody)',
     ),
-    "epoch-led-again": _one(ONE_EPOCH_RESTART._replace(batches=2), 'Start("resigned", e.epoch, n, e.voted)', 'Start("leader", e.epoch, n, e.voted)'),
+    "epoch-led-again": _one(
+        ONE_EPOCH_RESTART._replace(batches=2), 'Start("resigned", e.epoch, n, e.voted)', 'Start("leader", e.epoch, n, e.voted)'
+    ),
     "old-leader-followed": _one(TWO_EPOCHS, "    /\\ m.epoch >= s.epoch\n", ""),
     "older-votes-count": _one(
-        TWO_EPOCHS, '/\\ m.type = "VoteReply" /\\ m.epoch = node[n].epoch', '/\\ m.type = "VoteReply" /\\ m.epoch <= node[n].epoch'
+        TWO_EPOCHS,
+        '/\\ m.type = "VoteReply" /\\ m.epoch = node[n].epoch',
+        '/\\ m.type = "VoteReply" /\\ m.epoch <= node[n].epoch',
     ),
     # Replication
     "fetch-before-flush": _one(ONE_EPOCH_RESTART, 'IF m.type = "Fetch" THEN Len(s.writing) ELSE 0', "0"),
@@ -91,7 +97,9 @@ MUTATIONS: dict[str, Mutation] = {
         "IN IsMajority({v \\in Node : EndOn(v) >= offset}, Voters(node[n].log))",
         "IN {v \\in Voters(node[n].log) : EndOn(v) >= offset} # {}",
     ),
-    "unsynced-counts": _one(ONE_EPOCH_RESTART, "IF v = n THEN End(DurableLog(disk[n].log, node[n]))", "IF v = n THEN End(node[n].log)"),
+    "unsynced-counts": _one(
+        ONE_EPOCH_RESTART, "IF v = n THEN End(DurableLog(disk[n].log, node[n]))", "IF v = n THEN End(node[n].log)"
+    ),
     "observers-count": _one(
         OBSERVED,
         "IN IsMajority({v \\in Node : EndOn(v) >= offset}, Voters(node[n].log))",
@@ -130,7 +138,9 @@ MUTATIONS: dict[str, Mutation] = {
     "round-shared-too-long": _one(READING._replace(reads=2), "round == IF s.isNamed THEN s.round + 1 ELSE s.round", "round == 1"),
     # Voters
     "no-settled-gate": _one(CHANGING, "    /\\ VotersEnd(s.log) <= s.hw\n", ""),
-    "no-committed-in-epoch-gate": _one(CHANGING, "    /\\ VotersEnd(s.log) <= s.hw\n    /\\ IsKnown(n)\n", "    /\\ VotersEnd(s.log) <= s.hw\n"),
+    "no-committed-in-epoch-gate": _one(
+        CHANGING, "    /\\ VotersEnd(s.log) <= s.hw\n    /\\ IsKnown(n)\n", "    /\\ VotersEnd(s.log) <= s.hw\n"
+    ),
     "removed-leader-counts-itself": _one(
         Model("removing", "", nodes=3, voters=3, epochs=2, batches=2, changes=1, restarts=1),
         "IN IsMajority({v \\in Node : EndOn(v) >= offset}, Voters(node[n].log))",
@@ -139,7 +149,9 @@ MUTATIONS: dict[str, Mutation] = {
     "anybody-may-stand": _one(OBSERVED, "    \\/ n \\in Voters(log)\n    \\/", "    \\/ TRUE\n    \\/"),
     # Snapshots
     "high-watermark-not-raised-on-install": _one(
-        Model("installing", "", parts=("snapshots",)), "EXCEPT !.hw = End(copy), !.start = End(copy)]", "EXCEPT !.start = End(copy)]"
+        Model("installing", "", parts=("snapshots",)),
+        "EXCEPT !.hw = End(copy), !.start = End(copy)]",
+        "EXCEPT !.start = End(copy)]",
     ),
     "snapshot-voters-ignored": _one(
         Model("installing", "", nodes=3, voters=2, epochs=2, batches=3, changes=1, parts=("snapshots",)),
@@ -161,5 +173,11 @@ def check(name: str, *, workers: int = 1, timeout_s: float | None = None, walks:
     with tempfile.TemporaryDirectory(prefix="kraftlab-tlc-") as directory:
         extra = {"Kraftlab.tla": text}
         return tlc.run(
-            "Model", configuration(mutation.model), Path(directory), extra=extra, workers=workers, options=options, timeout_s=timeout_s
+            "Model",
+            configuration(mutation.model),
+            Path(directory),
+            extra=extra,
+            workers=workers,
+            options=options,
+            timeout_s=timeout_s,
         )

@@ -63,7 +63,7 @@ class CheckQuorum:
     def _judge(self, process: ObservedProcess, reign: _Reign) -> None:
         state, membership = process.quorum.state, process.quorum.membership
         needed = membership.majority - membership.is_voter
-        if not isinstance(state, Leader) or needed <= 0:
+        if not isinstance(state, Leader) or needed <= 0 or not process.raft.config.check_quorum:
             return
         fetches = sorted((progress.last_fetch_ms for progress in state.voters.values()), reverse=True)
         followed_ms = max(reign.since_ms, fetches[needed - 1] if needed <= len(fetches) else 0)

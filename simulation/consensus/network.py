@@ -72,7 +72,8 @@ class SimulatedNetwork:
         else:
             self._cuts.pop((source, target), None)
 
-    def _delay_us(self, way: tuple[int, int]) -> int:
+    def delay_us(self, way: tuple[int, int]) -> int:
+        """Draw the delay of a message from the first node to the second. Measurements override this."""
         draw = self._draw
         delay_us = 20 + int(draw() * self._twice_delay_us)
         if draw() < 0.02:
@@ -92,7 +93,7 @@ class SimulatedNetwork:
         if target < 0:
             target = self._anybody(caller)
             if target < 0:
-                delay_us = self._delay_us((target, source))
+                delay_us = self.delay_us((target, source))
                 self._after(delay_us, caller.fail, RequestFailed(send.correlation, target, refused=True))
                 return
         elif self._has_endpoints and not self._finds(caller, send):
@@ -101,9 +102,9 @@ class SimulatedNetwork:
         if way in self._cuts or (self._loss and draw() * 1000.0 < self._loss):
             return
         inbound, after, arrive = Inbound(caller, send.correlation, send.request), self._after, self._arrive
-        after(self._delay_us(way), arrive, inbound, target)
+        after(self.delay_us(way), arrive, inbound, target)
         if self._duplicates and draw() * 1000.0 < self._duplicates:
-            after(self._delay_us(way), arrive, inbound, target)
+            after(self.delay_us(way), arrive, inbound, target)
         if self._replays and draw() * 1000.0 < self._replays:
             after(self._replay_us(), arrive, inbound, target)
 
@@ -128,7 +129,7 @@ class SimulatedNetwork:
         endpoint = caller.raft.endpoints_of(target).get(LISTENER)
         if endpoint is not None and endpoint.port == self._world.machines[target].port:
             return True
-        delay_us = 1 if endpoint is None else self._delay_us((target, caller.node_id))
+        delay_us = 1 if endpoint is None else self.delay_us((target, caller.node_id))
         self._after(delay_us, caller.fail, RequestFailed(send.correlation, target, refused=endpoint is not None))
         return False
 
@@ -140,7 +141,7 @@ class SimulatedNetwork:
         caller = inbound.caller
         way = (target, caller.node_id)
         if way not in self._cuts:
-            self._after(self._delay_us(way), caller.fail, RequestFailed(inbound.correlation, target, refused=True))
+            self._after(self.delay_us(way), caller.fail, RequestFailed(inbound.correlation, target, refused=True))
 
     def reply(self, server: Peer, inbound: Inbound, response: Response) -> None:
         source, caller, draw = server.node_id, inbound.caller, self._draw
@@ -148,9 +149,9 @@ class SimulatedNetwork:
         if way in self._cuts or (self._response_loss and draw() * 1000.0 < self._response_loss):
             return
         answered, correlation, after = caller.answered, inbound.correlation, self._after
-        after(self._delay_us(way), answered, correlation, source, response)
+        after(self.delay_us(way), answered, correlation, source, response)
         if self._duplicates and draw() * 1000.0 < self._duplicates:
-            after(self._delay_us(way), answered, correlation, source, response, True)
+            after(self.delay_us(way), answered, correlation, source, response, True)
         if self._replays and draw() * 1000.0 < self._replays:
             after(self._replay_us(), answered, correlation, source, response, True)
 
@@ -164,12 +165,12 @@ class SimulatedNetwork:
             caller = inbound.caller
             way = (process.node_id, caller.node_id)
             if self._random.random() < 0.5 and way not in self._cuts:
-                self._after(self._delay_us(way), caller.fail, RequestFailed(inbound.correlation, process.node_id))
+                self._after(self.delay_us(way), caller.fail, RequestFailed(inbound.correlation, process.node_id))
         for machine in self._world.machines:
             server = machine.process
             if server is None or server is process:
                 continue
             for token, inbound in server.inbound.items():
                 if inbound.caller is process and self._random.random() < 0.5:
-                    delay_us = self._delay_us((process.node_id, server.node_id))
+                    delay_us = self.delay_us((process.node_id, server.node_id))
                     self._after(delay_us, server.abandoned, RequestAbandoned(token))

@@ -46,6 +46,13 @@ class RaftTuning(msgspec.Struct, frozen=True):
     waiting_reads_max: int = 10_000
 
 
+class ExperimentTuning(RaftTuning, frozen=True):
+    """Mechanisms of the core that an experiment turns off. Seeds never do."""
+
+    pre_vote: bool = True
+    check_quorum: bool = True
+
+
 class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of a run, in virtual time. `faults` are names in FAULTS; `fault_pace` % stretches most intervals."""
 

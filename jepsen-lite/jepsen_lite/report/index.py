@@ -14,8 +14,10 @@ from pathlib import Path
 
 import msgspec
 
+from kraftlab.common.pages import replace_file
+
 from .. import store
-from ..store import RunDirectory, RunRecord, StoreError, replace_file
+from ..store import RunDirectory, RunRecord, StoreError
 from ..verdicts import ending, worst
 from . import words
 from .coverage import OUTCOMES, RunPairs, coverage, growth, states_struck

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from urllib.parse import quote
 
@@ -17,9 +16,11 @@ import jinja2
 import markupsafe
 import msgspec
 
+from kraftlab.common import pages
+from kraftlab.common.pages import replace_file
 from kraftlab.common.sizes import bytes_text
 
-from ..store import LEAST_RUN, PYTEST_WORKLOAD, SHRUNK, RunDirectory, RunRecord, replace_file
+from ..store import LEAST_RUN, PYTEST_WORKLOAD, SHRUNK, RunDirectory, RunRecord
 from . import content, words
 from .content import RunReport
 from .curves import SLOWEST_BINS
@@ -83,20 +84,14 @@ def script_data(value: object) -> markupsafe.Markup:
     return markupsafe.Markup(text)
 
 
-@cache
 def assets() -> Mapping[str, bytes]:
     """Return style and scripts by file name."""
-    folder = resources.files(__package__) / "assets"
-    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name.endswith((".css", ".js"))}
+    return {**pages.shared_assets(), **pages.assets_of(__package__)}
 
 
 def write_assets(folder: Path) -> None:
     """Write the assets that are missing or different."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, data in assets().items():
-        path = folder / name
-        if not path.is_file() or path.read_bytes() != data:
-            replace_file(path, data)
+    pages.write_assets(folder, assets())
 
 
 @cache
