@@ -13,6 +13,7 @@ MODULES = {
     "leader-kill": "leader_kill",
     "partial-partitions": "partial_partitions",
     "storage-faults": "storage_faults",
+    "planted-bugs": "planted_bugs",
 }
 """Name of an experiment → the module in this package with its `EXPERIMENT`."""
 

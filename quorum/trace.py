@@ -26,6 +26,7 @@ Version 1 of the format, fields in this order; those with "?" only where they ma
     m?        with messages: what the specification knows of the message, see `content_of`
     asked?    with "reply" and "answer": the same of the request
     awaited?  with "answer": true if the node still waits for it
+    ignored?  with "reply", true if the request was invalid, for another disk, or the node is about to end
     batches?  with "append": [epoch, end, crc, voters] of each batch; voters is null unless it changes them
     id?       with "append", "truncate", "install": number of the operation; with "durable": of the newest completed one.
               With "store" and "stored": version of the election state. With "ask" and "ready": the read
@@ -112,6 +113,7 @@ EVENTS = {
 
 
 Content = dict[str, object]
+_IGNORED = (ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_VOTER_KEY, ErrorCode.BROKER_NOT_AVAILABLE)
 
 
 def content_of(message: Request | Response, asked: Request | None = None) -> Content:
@@ -265,7 +267,8 @@ class TraceWriter:
         elif isinstance(effect, Reply):
             sender, request = self.inbound.pop(effect.correlation, (-1, None))
             about_request = content_of(request) if request is not None else None
-            self._message(now_us, "reply", sender, effect.response, request, asked=about_request)
+            more = {"ignored": True} if effect.response.error in _IGNORED else {}
+            self._message(now_us, "reply", sender, effect.response, request, asked=about_request, **more)
         elif isinstance(effect, ReadIndexReady):
             self._line(now_us, "ready", id=effect.token, offset=effect.offset)
 

@@ -388,6 +388,8 @@ class RaftDriver:
         with self._scope, self._writer:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
+                if self._trace_file is not None:
+                    await self._trace_file.open()
                 self.peers.connect(PeerPool(nursery, self.identity, self._network), addresses)
                 self._core = core
                 tasks = (self._writer.run, self._election_writer.run, self._applier.run, self._taker.run, self._copies.run)

@@ -280,9 +280,12 @@ Announcement(n, to) ==
     [type |-> IF node[n].role = "leader" THEN "Begin" ELSE "End", from |-> n, to |-> to, epoch |-> node[n].epoch]
 Announce(n, to) == node[n].role \in {"leader", "resigned"} /\ Send(n, Announcement(n, to))
 
+\* Who answers a request that names a higher epoch has adopted it (Raft 5.1). Fetches of observers depose nobody.
+Heeds(n, m) == m.type \in {"Vote", "Begin", "End"} => node[n].epoch >= m.epoch
+
 \* Any other answer, a refusal or a receipt: it names epoch and leader.
 View(n, to) == [type |-> "View", from |-> n, to |-> to, epoch |-> node[n].epoch, leader |-> LeaderInView(n)]
-Tell(n, to) == Send(n, View(n, to))
+Tell(n, m) == Heeds(n, m) /\ Send(n, View(n, m.from))
 
 -------------------------------------------------------------------------------
 (* The leader's log and its voters.                                         *)

@@ -270,7 +270,10 @@ def _sent(line: Line) -> Iterator[Action]:
         return
     do = REPLIES[content["type"]]
     more: dict[str, Any] = {"asked": message_of(asked, peer, line["node"])}
-    if do == "Serve":
+    if line.get("ignored") or asked["type"] == "Other":
+        do = "Refuse"
+        del more["asked"]
+    elif do == "Serve":
         data = content["data"]
         if content["outcome"] == "snapshot":
             do = "OfferSnapshot"

@@ -1,8 +1,8 @@
 """Planted bugs of consensus, written into the specification: TLC must find a bad state.
 
 A mutation replaces lines of Kraftlab.tla, as the mutant of the same name replaces a function of the core
-(simulation/consensus/mutants). Bugs below the grain of the specification have none: bytes, files, timers, answers to clients. So do
-rules that only keep the quorum available.
+(simulation/consensus/mutants). Bugs below the grain of the specification have none: bytes, files, timers, answers to clients.
+Neither have rules that only keep the quorum available.
 """
 
 from __future__ import annotations
@@ -118,7 +118,8 @@ MUTATIONS: dict[str, Mutation] = {
     "committed-before-truncated": _one(
         LONG,
         "    LET s == Hears(node[n], m)\n        log == Cut(s.log, CutAt(n, m))\n",
-        "    LET s == [Hears(node[n], m) EXCEPT !.hw = Max(@, Min(End(node[n].log), m.hw))]\n        log == Cut(s.log, CutAt(n, m))\n",
+        "    LET s == [Hears(node[n], m) EXCEPT !.hw = Max(@, Min(End(node[n].log), m.hw))]\n"
+        "        log == Cut(s.log, CutAt(n, m))\n",
     ),
     "truncates-the-whole-epoch": _one(
         LONG,

@@ -42,7 +42,7 @@ def _lines(path: Path) -> list[Line]:
             data = gzip.decompress(data)
         except (EOFError, OSError) as error:
             raise BeyondSpecification(f"{path} is damaged: {error}") from error
-    written = data.splitlines()
+    written = data.rstrip(b"\0").splitlines()  # zeros are behind the lines of a node that was killed
     lines = list(_decoded(path, written))
     return lines if len(lines) == len(written) else cut(lines, len(lines) - 1)
 

@@ -85,6 +85,7 @@ def run(
         "-XX:+UseSerialGC" if workers == 1 else "-XX:+UseParallelGC",
         f"-Xmx{heap_mb}m",
         "-Xss64m",
+        "-Dtlc2.TLC.progressInterval=5000",
         "-cp",
         str(jar()),
         "tlc2.TLC",

@@ -42,8 +42,9 @@ class Verdict(NamedTuple):
     seconds: float
 
 
-def check(traces: Sequence[Sequence[Line]]) -> list[Verdict]:
-    """Check traces, each a list of lines; those of equal nodes and voters share one run.
+def check(traces: Sequence[Sequence[Line]], *, explain: bool = True) -> list[Verdict]:
+    """Check traces, each a list of lines; those of equal nodes and voters share one run. Without `explain`, a
+    rejected trace is not run again for the state before the line.
 
     BeyondSpecification, TlcMissing, TlcFailed.
     """
@@ -62,18 +63,18 @@ def check(traces: Sequence[Sequence[Line]]) -> list[Verdict]:
             if done == len(actions) and not broken:
                 verdicts[number] = Verdict(True, len(lines), len(lines), None, "", "", "", coverage, seconds)
             else:
-                verdicts[number] = _rejected(lines, actions, coverage, seconds)
+                verdicts[number] = _rejected(lines, actions, coverage, seconds, explain)
     return [verdicts[number] for number in range(len(traces))]
 
 
-def _rejected(lines: Sequence[Line], actions: list[Action], coverage: Counter[str], seconds: float) -> Verdict:
+def _rejected(lines: Sequence[Line], actions: list[Action], coverage: Counter[str], seconds: float, explain: bool) -> Verdict:
     """Run one trace alone, and describe the line at which it ends."""
     reached, broken = _run([actions])
     done = reached.get(1, 0)
     if done == len(actions) and not broken:
         return Verdict(True, len(lines), len(lines), None, "", "", "", coverage, seconds)
     action = actions[min(done, len(actions) - 1)]
-    state = _run_to(actions, done)
+    state = _run_to(actions, done) if explain else ""
     return Verdict(False, len(lines), action["line"] - 1, action["line"], action["do"], state, broken, coverage, seconds)
 
 

@@ -29,7 +29,7 @@ def test_every_action_of_a_trace_is_in_the_specification(lines) -> None:
     taken = Counter(action["do"] for action in actions.actions_of(lines))
     trace, specification = (MODULES / "Trace.tla").read_text(), (MODULES / "Kraftlab.tla").read_text()
     assert all(f'x.do = "{do}"' in trace for do in taken)
-    of_traces = {"Begin", "Arrive", "Appear", "Forget"}
+    of_traces = {"Begin", "Arrive", "Appear", "Forget", "Refuse"}
     assert not [do for do in taken.keys() - of_traces if f"\n{do}(" not in specification]
     assert len(taken) > 25
 

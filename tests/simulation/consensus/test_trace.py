@@ -13,7 +13,7 @@ from kraftlab.quorum.trace import EVENTS, VERSION
 from kraftlab.simulation.consensus.runner import run_seed
 
 MORE = {"from", "peer", "message", "about", "offset", "step", "m", "asked", "awaited", "batches", "id", "why"}
-MORE |= {"start", "crc", "directory", "repairing"}
+MORE |= {"ignored", "start", "crc", "directory", "repairing"}
 FIELDS = ["v", "time_us", "node", "event", "state", "epoch", "leader", "voted", "end", "hw", "durable", "config"]
 LEGAL = {(row.source.name, row.target.name) for row in TRANSITIONS}
 
