@@ -108,6 +108,9 @@ class RaftDriver:
     `run` is started with `nursery.start` and returns after `stop`. All methods belong to the event loop's thread.
     """
 
+    make_core: type[RaftNode] = RaftNode
+    """The consensus core. A subclass of the driver can run another one (docs/research/another-core.md)."""
+
     def __init__(
         self,
         config: DriverConfig,
@@ -356,7 +359,7 @@ class RaftDriver:
             self._storage_full,
             self._clock.wall_s,
         )
-        core = RaftNode(config.raft, store.log_view(), store.election, self._random, self._now_ms(), store.boot)
+        core = self.make_core(config.raft, store.log_view(), store.election, self._random, self._now_ms(), store.boot)
         self._applier = ApplyTask(
             store.log,
             store.snapshots,

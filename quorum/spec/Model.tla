@@ -46,12 +46,24 @@ Sendable(n) ==
               \cup (IF s.role = "follower" THEN {FetchRequest(n, s.leader)} ELSE {})
               \cup (IF s.role = "follower" /\ "snapshots" \in Parts THEN {SnapshotRequest(n)} ELSE {})
 
-\* No process of `n`, now or after a restart, takes notice of a message of an earlier epoch.
+\* The lowest epoch that a process of `n` can be in, now or after a restart.
 OldestEpoch(n) ==
-    LET s == node[n]
-        Least(set) == CHOOSE x \in set : \A y \in set : x <= y
-    IN IF used.restarts < MaxRestarts THEN Least({s.epoch} \cup {e.epoch : e \in Elections(n)}) ELSE s.epoch
-IsOfUse(m) == m.epoch >= OldestEpoch(m.to)
+    LET Least(set) == CHOOSE x \in set : \A y \in set : x <= y
+    IN IF used.restarts < MaxRestarts THEN Least({node[n].epoch} \cup {e.epoch : e \in Elections(n)}) ELSE node[n].epoch
+
+\* A receiver can still take notice of a message. If nobody restarts any more, a message of the receiver's own epoch is of use only
+\* as long as the receiver waits for it.
+IsOfUse(m) ==
+    LET to == node[m.to]
+        from == node[m.from]
+        IsAwaited ==
+            CASE m.type = "Vote" -> m.isPreVote \/ (to.leader = Nobody /\ to.voted = Nobody)
+              [] m.type = "VoteReply" -> to.role = (IF m.isPreVote THEN "prospective" ELSE "candidate")
+              [] m.type \in {"Begin", "End"} -> to.leader = Nobody
+              [] m.type = "Fetch" -> from.epoch = m.epoch /\ m.offset = End(from.log) /\ m.round = from.round
+              [] m.type = "FetchReply" -> to.role # "follower" \/ IsOfThisLog(m.to, m)
+              [] OTHER -> TRUE
+    IN m.epoch >= OldestEpoch(m.to) /\ (used.restarts < MaxRestarts \/ m.epoch > to.epoch \/ IsAwaited)
 
 News(n, messages) == {m \in messages : IsOfUse(m) /\ m \notin net /\ \A i \in node[n].outbox : i.m # m}
 
@@ -105,6 +117,11 @@ Step(n) ==
 Next == IF IsSettled THEN \E n \in Node : Step(n) ELSE Settle
 Start == Init /\ used = [restarts |-> 0, changes |-> 0, reads |-> 0]
 Spec == Start /\ [][Next]_all
+
+\* What no action of this model asks for.
+Seen ==
+    LET Plain(s) == [s EXCEPT !.fetchers = {}, !.heard = @ /\ "pre-votes" \in Parts, !.echoed = IF MaxReads = 0 THEN NoProgress ELSE @]
+    IN <<[n \in Node |-> Plain(node[n])], disk, net, ghost, used>>
 
 Small == \A n \in Node : node[n].epoch <= MaxEpoch /\ Len(node[n].log) <= MaxLog
 Symmetry == Permutations(FirstVoters) \cup Permutations(Node \ FirstVoters)

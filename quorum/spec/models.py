@@ -44,7 +44,7 @@ MODELS = {
         Model("pre-votes", "elections with pre-votes, and leaders that resign", batches=1, parts=("pre-votes", "resigning")),
         Model("changes", "voters added and removed, one at a time", nodes=3, voters=2, epochs=2, batches=2, changes=1),
         Model("snapshots", "a snapshot that replaces the log of a follower", epochs=2, batches=2, parts=("snapshots",)),
-        Model("reads", "a linearizable read while another leader is elected", epochs=2, batches=1, reads=1),
+        Model("reads", "a linearizable read while another leader is elected", epochs=2, batches=2, reads=1),
     )
 }
 
@@ -62,6 +62,7 @@ def configuration(model: Model) -> str:
             "SPECIFICATION Spec",
             "CONSTRAINT Small",
             "SYMMETRY Symmetry",
+            "VIEW Seen",
             "CHECK_DEADLOCK FALSE",
             f"INVARIANTS {' '.join(INVARIANTS)}",
             "CONSTANTS",
