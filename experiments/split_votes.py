@@ -1,13 +1,13 @@
-"""The rate of split votes by the latency of the network, with the curve that follows from the protocol.
+"""The rate of split votes by the latency of the network, and the curve that the protocol predicts.
 
-The curve. Timers of the n servers that are up end at independent random points of a range, and a vote request takes the share l of
-that range. A server with a timer that ends before the request arrives votes for itself. The first candidate needs m votes,
-its own among them, so it fails if k = n - m + 1 others are within l of it. The gap between the first of n random points of [0, 1] and
-the k-th after it has the distribution Beta(k, n - k + 1), as the k-th smallest of n points has. The rate is the probability that at
-least k of n points fall into [0, l].
+The curve. Timers of the n servers that are up end at independent random points of a range, and a vote request takes the share
+l of that range. A server with a timer that ends before the request arrives votes for itself. The first candidate needs m votes,
+its own among them, so it fails if k = n - m + 1 others are within l of it. The gap between the first of n random points of [0, 1]
+and the k-th after it has the distribution Beta(k, n - k + 1), as the k-th smallest of n points has. The rate is the probability
+that at least k of n points fall into [0, l].
 
-Parameters. The range is 1,000 ms, so that whole milliseconds are fine enough; the x axis is relative to it. Disks cost nothing.
-All timers start at the same moment. Small: 100 trials per point. Full: 2,000, and 20,000 at 1 % of the range.
+Parameters. The range is 1,000 ms, since timers are whole milliseconds; the x axis is relative to it. Disks cost nothing. All
+timers start at the same moment. Small: 100 trials per point. Full: 1,000, and 10,000 at 1 % of the range.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ FIVE, FIVE_TWO, NINE = "5 servers, 1 failed", "5 servers, 2 failed", "9 servers,
 PRE_VOTES = f"{FIVE}, pre-votes"
 QUORUMS = {FIVE: (5, 1), FIVE_TWO: (5, 2), NINE: (9, 4), PRE_VOTES: (5, 1)}
 """Line → servers, and how many of them failed, the leader among them."""
-TRIALS = {"small": 100, "full": 2_000}
-AT_LEAST = 20_000
+TRIALS = {"small": 100, "full": 1_000}
+AT_LEAST = 10_000
 """Trials at the least latency in full: the rate there is 0.06 %."""
 
 
@@ -107,8 +107,8 @@ def remarks(rows: Rows) -> list[str]:
     plain, pre = rates(rows, FIVE)[0.1].value, rates(rows, PRE_VOTES)[0.1].value
     more = "more" if pre > plain else "no more"
     return [
-        f"{inside} of {len(points)} rates without pre-votes have the curve inside of their 95 % interval; by chance alone about "
-        f"{0.95 * len(points):.0f} would.",
+        f"{inside} of {len(points)} rates without pre-votes have the curve inside of their 95 % interval; about "
+        f"{0.95 * len(points):.0f} are expected.",
         f"At a tenth of the range pre-votes split {pre:.1%} of first votes, {more} than {plain:.1%} without: voters grant them "
         "only when their own timers have run out, so the first candidates wait for each other, and then stand close together.",
     ]

