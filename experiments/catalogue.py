@@ -11,6 +11,9 @@ MODULES = {
     "wan-elections": "wan_elections",
     "split-votes": "split_votes",
     "leader-kill": "leader_kill",
+    "partial-partitions": "partial_partitions",
+    "storage-faults": "storage_faults",
+    "planted-bugs": "planted_bugs",
 }
 """Name of an experiment → the module in this package with its `EXPERIMENT`."""
 
