@@ -65,6 +65,7 @@ COMMANDS = {
     "import": ("kraftlab.cli.partitions.import_command:import_segments", "Import captured segment files with their offsets."),
     "import-znode": ("kraftlab.cli.zookeeper.command:import_znode", "Import topics and reassignments from znodes."),
     "sim": ("kraftlab.cli.sim.command:sim", "Play seeds of the deterministic simulator."),
+    "mutants": ("jepsen_lite.commands.mutants:mutants", "Plant known bugs, and check that each is found."),
     "pipeline": ("kraftlab.pipeline.command:pipeline", "Turn metadata logs into tables, audits and plans."),
     "chaos": ("jepsen_lite.command:chaos", "Run workloads against clusters under faults, and check every answer."),
     "completion": ("kraftlab.cli.completion.command:completion", "Print a shell's completion script."),
