@@ -72,8 +72,8 @@ def _finished(results: Iterable[tuple[Trial, list[Row]]], store: RowStore) -> It
 
 
 def plot(name: str, size: Size, seed: int, *, out: Path) -> Outcome | None:
-    """Write the page again from the rows that are there. None: there are none. BadRows, also if a figure lacks its rows since the run
-    was interrupted early. OSError.
+    """Write the page again from the rows that are there. None: there are none. OSError; BadRows, also for a run that was cut off
+    before every figure had its rows.
     """
     experiment, store = experiment_named(name), RowStore(out, name, size, seed)
     rows = store.rows()
