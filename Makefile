@@ -1,17 +1,9 @@
-<<<<<<< HEAD
 # make demo | pipeline-demo | test | interop | chaos | soak | nightly | lint | mutants | tla | experiments | proto | diagrams | reference | bench | clean. Everything is installed into .venv from pyproject.toml; nothing by hand.
-=======
-# make demo | pipeline-demo | test | interop | chaos | experiments | soak | nightly | lint | mutants | proto | diagrams | reference | bench | clean. Everything is installed into .venv from pyproject.toml; nothing by hand.
->>>>>>> wt-exp2
 PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-<<<<<<< HEAD
 .PHONY: demo pipeline-demo test interop chaos soak nightly mutants tla experiments lint proto proto-check diagrams reference bench clean
-=======
-.PHONY: demo pipeline-demo test interop chaos experiments soak nightly mutants lint proto proto-check diagrams reference bench clean
->>>>>>> wt-exp2
 
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 INSTALL := $(PIP) install --no-compile --editable
@@ -120,10 +112,6 @@ tla: .venv/installed-dev
 	$(BIN)/python -m kraftlab.cli.main trace models
 	$(BIN)/python -m kraftlab.cli.main trace simulate --seeds 200 --lines 300 $(ARGS)
 	$(BIN)/python -m pytest -n 0 -m nightly tests/quorum/spec
-
-# Every experiment in small.
-experiments: .venv/installed-chaos
-	$(BIN)/python -m kraftlab.cli.main experiment run --all --small $(ARGS)
 
 mutants: .venv/installed-dev
 	$(BIN)/python -m kraftlab.cli.main sim mutants $(ARGS)
