@@ -69,9 +69,9 @@ def remarks(rows: Rows) -> list[str]:
     ours = {name: f"{estimate.value:,.0f} ms" for name, estimate in measured(rows).items()}
     far = {name: measured(rows)[f"{name}: mean"].value / value - 1 for name, value in ((ONE, 475), (TWO, 650))}
     return [
-        f"Without pre-votes our means are {ours[ONE + ': mean']} and {ours[TWO + ': mean']}, {far[ONE]:+.0%} and {far[TWO]:+.0%} "
-        "from the thesis. Our time begins when the last heartbeat is sent, 30 to 40 ms before a timer starts. It is not known when "
-        "the time of the thesis begins.",
+        f"Without pre-votes our means are {ours[ONE + ': mean']} and {ours[TWO + ': mean']}: {far[ONE]:+.0%} and "
+        f"{far[TWO]:+.0%} beside the thesis. Our time begins when the last heartbeat is sent, 30 to 40 ms before a timer starts. "
+        "It is not known when the time of the thesis begins.",
         f"With pre-votes the means are {ours[ONE + PRE_VOTES + ': mean']} and {ours[TWO + PRE_VOTES + ': mean']}: followers that "
         "have fetched from the leader refuse pre-votes until their own timers run out (KIP-996). So an election waits for the "
         "third timer instead of the first, and then for one more round trip of 70 ms.",
