@@ -16,7 +16,7 @@ from kraftlab.common.version import VERSION
 from .catalogue import MODULES, experiment_named
 from .experiment import Experiment, Row, Size, Trial
 from .page import write_index, write_page
-from .store import RowStore
+from .store import BadRows, RowStore
 
 Watch = Callable[[Iterable[Trial], int], Iterator[Trial]]
 """Shows progress: gets finished trials and their number, and yields them."""
@@ -49,10 +49,13 @@ def run_one(name: str, trial: Trial) -> tuple[Trial, list[Row]]:
 
 
 def run(name: str, size: Size, seed: int, *, jobs: int, out: Path, watch: Watch | None = None) -> Outcome:
-    """Run what is left of an experiment, and write its rows, its page and the index. BadRows, OSError."""
+    """Run what is left of an experiment, and write its rows, its page and the index. BadRows, OSError.
+
+    The lines take turns, so that an interrupted run has some trials of each.
+    """
     experiment, store = experiment_named(name), RowStore(out, name, size, seed)
     trials = experiment.trials(size, seed)
-    left = store.left(trials)
+    left = sorted(store.left(trials), key=lambda trial: trial.number)
     finished = _finished(done_by(1 if experiment.serial else min(jobs, len(left)), partial(run_one, name), left), store)
     for _ in watch(finished, len(left)) if watch is not None else finished:
         pass
@@ -69,12 +72,19 @@ def _finished(results: Iterable[tuple[Trial, list[Row]]], store: RowStore) -> It
 
 
 def plot(name: str, size: Size, seed: int, *, out: Path) -> Outcome | None:
-    """Write the page again from the rows that are there. None: there are none. BadRows, OSError."""
+    """Write the page again from the rows that are there. None: there are none. OSError; BadRows, also for a run that was cut off
+    before every figure had its rows.
+    """
     experiment, store = experiment_named(name), RowStore(out, name, size, seed)
     rows = store.rows()
     if not rows:
         return None
     trials = len(experiment.trials(size, seed))
-    page = write_page(experiment, rows, trials, size, seed, store.directory)
+    try:
+        page = write_page(experiment, rows, trials, size, seed, store.directory)
+    except (LookupError, ValueError) as error:
+        if len(store.left(experiment.trials(size, seed))) == 0:
+            raise
+        raise BadRows(f"{store.directory} has too few trials for a page; run the experiment again to go on") from error
     write_index(out, MODULES)
     return Outcome(experiment, rows, trials, page)

@@ -90,7 +90,7 @@ def test_a_run_goes_on_after_an_interruption_and_repeats_a_torn_trial(tmp_path: 
     assert part is not None and "4 of 6 trials are there" in part.page.read_text()
     RAN.clear()
     assert run(tmp_path).rows == run(tmp_path / "whole").rows
-    assert [one.key for one in RAN[:2]] == [("b", 1), ("b", 2)] and len(RAN) == 2 + 6
+    assert [one.key for one in RAN[:2]] == [("a", 2), ("b", 2)] and len(RAN) == 2 + 6
 
 
 def test_a_finished_run_is_not_run_again_and_another_seed_is_another_run(tmp_path: Path) -> None:
