@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from ..cluster import brokers
 from ..cluster.heartbeats import HeartbeatTable
+from .background import RunWrite
 from .purgatory import Answer
 from .queue import Event, EventQueue
 from .state import Context, ControllerState, Outcome
@@ -28,8 +28,8 @@ follows.
 STALL_MS = 200
 """A check that is later than this means that this process was stopped; the delay fences nobody."""
 
-ChangeBroker = Callable[[int, str, Callable[[ControllerState, Context], Outcome[Any]], Answer[Any]], None]
-"""Run an operation of this name on the broker's partitions, now or on another thread, and complete its answer."""
+WriterFor = Callable[[int], RunWrite]
+"""Returns a function that runs an operation on this broker's partitions, now or on another thread if there are very many."""
 
 
 class Fencing:
@@ -41,7 +41,7 @@ class Fencing:
         clock: Callable[[], int],
         heartbeats: HeartbeatTable,
         session_timeout_ms: int,
-        change_broker: ChangeBroker,
+        writer_for: WriterFor,
         newest: Callable[[], ControllerState],
         is_active: Callable[[], bool],
     ) -> None:
@@ -51,7 +51,7 @@ class Fencing:
         self._clock = clock
         self._heartbeats = heartbeats
         self._session_timeout_ms = session_timeout_ms
-        self._change_broker = change_broker
+        self._writer_for = writer_for
         self._newest = newest
         self._is_active = is_active
 
@@ -79,7 +79,7 @@ class Fencing:
         while oldest_contact is not None and oldest_contact[1] < now_ms and self._is_active():
             broker_id = oldest_contact[0]
             logger.info("fencing broker %d: no heartbeat for %d ms", broker_id, self._session_timeout_ms)
-            self._change_broker(broker_id, "fence", partial(self._fence, broker_id), Answer())
+            self._writer_for(broker_id)("fence", partial(self._fence, broker_id), Answer())
             if broker_id in self._unfenced():
                 pause_ms = FENCE_RETRY_MS
                 break
@@ -105,7 +105,7 @@ class Fencing:
 
         answer: Answer[bool] = Answer()
         answer.when_done(done)
-        self._queue.append(Event("fence", partial(self._change_broker, broker_id, "fence", generate, answer), answer.fail))
+        self._queue.append(Event("fence", partial(self._writer_for(broker_id), "fence", generate, answer), answer.fail))
 
     def _fence(self, broker_id: int, state: ControllerState, context: Context) -> Outcome[None]:
         outcome = brokers.fence(state, self._heartbeats, broker_id, context)

@@ -165,7 +165,7 @@ class QuorumController:
             clock,
             self.heartbeats,
             settings.session_timeout_ms,
-            self._change_broker,
+            lambda broker_id: partial(self._change_broker, broker_id),
             lambda: self._log.newest,
             lambda: self.is_active,
         )
