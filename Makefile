@@ -1,9 +1,17 @@
-# make demo | pipeline-demo | test | interop | chaos | soak | nightly | lint | mutants | proto | diagrams | reference | bench | clean. Everything is installed into .venv from pyproject.toml; nothing by hand.
+<<<<<<< HEAD
+# make demo | pipeline-demo | test | interop | chaos | soak | nightly | lint | mutants | tla | experiments | proto | diagrams | reference | bench | clean. Everything is installed into .venv from pyproject.toml; nothing by hand.
+=======
+# make demo | pipeline-demo | test | interop | chaos | experiments | soak | nightly | lint | mutants | proto | diagrams | reference | bench | clean. Everything is installed into .venv from pyproject.toml; nothing by hand.
+>>>>>>> wt-exp2
 PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: demo pipeline-demo test interop chaos soak nightly mutants lint proto proto-check diagrams reference bench clean
+<<<<<<< HEAD
+.PHONY: demo pipeline-demo test interop chaos soak nightly mutants tla experiments lint proto proto-check diagrams reference bench clean
+=======
+.PHONY: demo pipeline-demo test interop chaos experiments soak nightly mutants lint proto proto-check diagrams reference bench clean
+>>>>>>> wt-exp2
 
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 INSTALL := $(PIP) install --no-compile --editable
@@ -98,11 +106,25 @@ chaos: .venv/installed-chaos
 	$(BIN)/python -m kraftlab.cli.main chaos test-all --matrix nightly --time 20 --within 300 --client kafka-python $(ARGS)
 	$(BIN)/python -m kraftlab.cli.main chaos mutants
 
+# Figures of published papers, in small: runs/experiments/index.html.
+experiments: .venv/installed-chaos
+	$(BIN)/kraftlab experiment run --all $(ARGS)
+
 # Ten minutes of producing, moving, compacting, filling and failing disks and killing on real processes.
 soak: .venv/installed
 	$(BIN)/python -m bench soak $(ARGS)
 
 # Plants bugs in consensus, storage and the controller, and sees that the simulator finds each.
+# Needs Java 11 and Maven.
+tla: .venv/installed-dev
+	$(BIN)/python -m kraftlab.cli.main trace models
+	$(BIN)/python -m kraftlab.cli.main trace simulate --seeds 200 --lines 300 $(ARGS)
+	$(BIN)/python -m pytest -n 0 -m nightly tests/quorum/spec
+
+# Every experiment in small.
+experiments: .venv/installed-chaos
+	$(BIN)/python -m kraftlab.cli.main experiment run --all --small $(ARGS)
+
 mutants: .venv/installed-dev
 	$(BIN)/python -m kraftlab.cli.main sim mutants $(ARGS)
 	$(BIN)/python -m kraftlab.cli.main sim mutants --metadata $(ARGS)

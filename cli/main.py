@@ -65,6 +65,7 @@ COMMANDS = {
     "import": ("kraftlab.cli.partitions.import_command:import_segments", "Import captured segment files with their offsets."),
     "import-znode": ("kraftlab.cli.zookeeper.command:import_znode", "Import topics and reassignments from znodes."),
     "sim": ("kraftlab.cli.sim.command:sim", "Play seeds of the deterministic simulator."),
+    "trace": ("kraftlab.cli.trace.command:trace", "Check traces of the quorum against its TLA+ specification."),
     "experiment": (
         "kraftlab.cli.experiment.command:experiment",
         "Measure the figures of published papers again.",

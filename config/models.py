@@ -82,7 +82,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_max_interval_ms: AtLeast0 = _key("metadata.log.max.snapshot.interval.ms", 3_600_000)
     """0: only `snapshot_max_new_bytes` counts."""
     trace_file: Path | None = _key("kraftlab.trace.file", None)
-    """File for a trace of this node's consensus, one JSON object per line."""
+    """File for a trace of this node's consensus, one JSON object per line. `{node}` stands for the node's id."""
     log_format: Literal["text", "json"] = _key("log.format", "text")
     log_file: Path | None = _key("log.file", None)
     """File of the log; None: standard error."""

@@ -12,6 +12,9 @@ MODULES = {
     "split-votes": "split_votes",
     "leader-kill": "leader_kill",
     "failover-by-partitions": "failover_by_partitions",
+    "partial-partitions": "partial_partitions",
+    "storage-faults": "storage_faults",
+    "planted-bugs": "planted_bugs",
 }
 """Name of an experiment → the module in this package with its `EXPERIMENT`."""
 

@@ -29,5 +29,5 @@ def driver_config(config: NodeConfig, directory: MetaProperties) -> DriverConfig
         bootstrap_endpoints=config.bootstrap_servers,
         snapshot_max_new_bytes=config.snapshot_max_new_bytes,
         snapshot_max_interval_ms=config.snapshot_max_interval_ms,
-        trace_file=str(config.trace_file) if config.trace_file is not None else None,
+        trace_file=str(config.trace_file).replace("{node}", str(config.node_id)) if config.trace_file is not None else None,
     )

@@ -114,6 +114,8 @@ A run that was interrupted goes on where it was: give the same size, seed and di
 @json_option
 def run(names: tuple[str, ...], is_all: bool, is_small: bool, seed: int, jobs: int | None, out: Path, as_json: bool) -> int:
     """Run the trials of experiments that are not there so far, and write rows as Parquet and a page with the figures."""
+    if is_all and names:
+        raise WrongUse("Error: give names, or --all, not both\nSee: kraftlab experiment run --help")
     chosen, size = tuple(MODULES) if is_all else _known(names), _size(is_small)
     from kraftlab.experiments import runner
     from kraftlab.experiments.store import BadRows

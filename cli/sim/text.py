@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 TRACE_COLUMNS = (
     "# seconds  node (** is the world)  state, epoch e, leader L, log end/high watermark  event  => effects of the node"
 )
+Result = TypeVar("Result")
 QUIET_LINE_S = 10.0
 """Interval of progress lines without a terminal."""
 
@@ -97,7 +98,7 @@ def finding_lines(findings: list[Finding[SeedResult]], abouts: Mapping[str, str]
     return [*lines, f"{len(found)} of {len(findings)} found, after {mean:.1f} seeds on average"]
 
 
-def progress(results: Iterable[object], total: int, describe: Any) -> Iterator[Any]:
+def progress(results: Iterable[Result], total: int, describe: Callable[[Result], str]) -> Iterator[Result]:
     """Yield the results in order, and show the progress on stderr: a bar on a terminal, otherwise occasional lines.
 
     `describe` returns the text beside the bar from the newest result, after the caller has used that result.
@@ -113,7 +114,7 @@ def progress(results: Iterable[object], total: int, describe: Any) -> Iterator[A
             click.echo(f"{number:,} of {total:,}: {describe(result)}", err=True)
 
 
-def _bar(results: Iterable[Any], total: int, describe: Any) -> Iterator[Any]:
+def _bar(results: Iterable[Result], total: int, describe: Callable[[Result], str]) -> Iterator[Result]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -108,6 +108,9 @@ class RaftDriver:
     `run` is started with `nursery.start` and returns after `stop`. All methods belong to the event loop's thread.
     """
 
+    make_core: type[RaftNode] = RaftNode
+    """The consensus core. A subclass of the driver can run another one (docs/research/another-core.md)."""
+
     def __init__(
         self,
         config: DriverConfig,
@@ -356,7 +359,7 @@ class RaftDriver:
             self._storage_full,
             self._clock.wall_s,
         )
-        core = RaftNode(config.raft, store.log_view(), store.election, self._random, self._now_ms(), store.boot)
+        core = self.make_core(config.raft, store.log_view(), store.election, self._random, self._now_ms(), store.boot)
         self._applier = ApplyTask(
             store.log,
             store.snapshots,
@@ -388,6 +391,8 @@ class RaftDriver:
         with self._scope, self._writer:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
+                if self._trace_file is not None:
+                    await self._trace_file.open()
                 self.peers.connect(PeerPool(nursery, self.identity, self._network), addresses)
                 self._core = core
                 tasks = (self._writer.run, self._election_writer.run, self._applier.run, self._taker.run, self._copies.run)

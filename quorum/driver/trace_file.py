@@ -1,12 +1,17 @@
-"""The file of a node's trace: lines gather on the event loop, and a worker thread appends them a few times a second.
+"""The file of a node's trace. Lines go into a mapped part of the file, so that kill -9 loses none of them.
 
-A trace is for people who look into a running node. It must not change what it shows. A file that cannot be written ends the
-tracing with one log line. Lines beyond a bound are dropped if the disk is too slow, which a log line reports as well.
+A trace is for people who look into a running node, and for checks that need every line. It must not change what it shows: a line
+costs a copy in memory, and no call of the operating system. A worker thread reserves the next part of the file before the current
+one is full. A file that cannot be written ends the tracing with one log line. Lines are dropped if the disk reserves too slowly,
+which a log line reports as well. A killed process leaves zeros at the end of its file; the next one continues before them.
 """
 
 from __future__ import annotations
 
 import logging
+import mmap
+import os
+from collections.abc import Callable
 
 import trio
 
@@ -15,52 +20,96 @@ from .environment import Threads
 
 logger = logging.getLogger("kraftlab.quorum")
 
-FLUSH_INTERVAL_S = 0.2
-PENDING_BYTES_MAX = 32 * 1024 * 1024
+PART_BYTES = 4 * 1024 * 1024
+LOOK_INTERVAL_S = 0.1
+
+
+class _Part:
+    """A part of the file: its first offset, and its bytes in memory."""
+
+    def __init__(self, descriptor: int, start: int) -> None:
+        # A page of a file without space behind it would end the process when it is written.
+        os.posix_fallocate(descriptor, start, PART_BYTES)
+        self.start = start
+        self.end = start + PART_BYTES
+        self.bytes = mmap.mmap(descriptor, PART_BYTES, offset=start)
 
 
 class TraceFile:
-    """`write` takes lines, `run` appends them to the file at `path`, `close` appends the rest."""
+    """`open` comes first and `close` last, `write` takes lines, and `run` reserves parts of the file."""
 
     def __init__(self, path: str, threads: Threads) -> None:
         self._path = path
         self._threads = threads
-        self._lines: list[str] = []
-        self._pending_bytes = 0
+        self._descriptor = -1
+        self._end = 0
+        """Offset behind the newest line."""
+        self._parts: list[_Part] = []
+        """The part that is written, and the next."""
         self._dropped = 0
-        self._is_broken = False
+
+    async def open(self) -> None:
+        """Open the file, and reserve its first parts."""
+        await self._reserving(self._open)
 
     def write(self, line: str) -> None:
-        if self._is_broken:
-            return
-        if self._pending_bytes > PENDING_BYTES_MAX:
+        data = line.encode()
+        if self._parts and self._end + len(data) > self._parts[-1].end:
             self._dropped += 1
             return
-        self._lines.append(line)
-        self._pending_bytes += len(line)
+        while data and self._parts:
+            part = self._parts[0]
+            at = self._end - part.start
+            size = min(len(data), PART_BYTES - at)
+            part.bytes[at : at + size] = data[:size]
+            data, self._end = data[size:], self._end + size
+            if self._end == part.end:
+                del self._parts[0]
 
     async def run(self) -> None:
-        while not self._is_broken:
-            await trio.sleep(FLUSH_INTERVAL_S)
-            lines = self._take()
-            if lines:
-                await self._threads.run(self._append, lines)
+        """Reserve the next part when the last one is begun."""
+        while self._descriptor >= 0:
+            await trio.sleep(LOOK_INTERVAL_S)
+            if len(self._parts) < 2:
+                await self._reserving(self._reserve)
+            if self._dropped:
+                logger.warning("%d lines of the trace in %s are lost: the disk is too slow", self._dropped, self._path)
+                self._dropped = 0
 
     def close(self) -> None:
-        self._append(self._take())
+        """Cut the file behind the last line."""
+        if self._descriptor >= 0:
+            self._parts.clear()
+            os.truncate(self._descriptor, self._end)
+            os.close(self._descriptor)
+            self._descriptor = -1
 
-    def _take(self) -> str:
-        lines, self._lines = "".join(self._lines), []
-        self._pending_bytes = 0
-        if self._dropped:
-            logger.warning("%d lines of the trace in %s are lost: the disk is too slow", self._dropped, self._path)
-            self._dropped = 0
-        return lines
-
-    def _append(self, lines: str) -> None:
+    async def _reserving(self, work: Callable[[], None]) -> None:
         try:
-            with open(self._path, "a", encoding="utf-8", opener=without_waiting) as file:
-                file.write(lines)
-        except OSError as error:
-            self._is_broken = True
-            logger.error("the trace ends: cannot write %s: %s", self._path, error.strerror or error)
+            await self._threads.run(work)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else None
+            logger.error("the trace ends: cannot write %s: %s", self._path, reason or error)
+            self.close()
+
+    def _open(self) -> None:
+        self._descriptor = without_waiting(self._path, os.O_RDWR | os.O_CREAT)
+        self._end = _end_of_lines(self._descriptor)
+        start = self._end - self._end % mmap.ALLOCATIONGRANULARITY
+        self._parts = [_Part(self._descriptor, start), _Part(self._descriptor, start + PART_BYTES)]
+
+    def _reserve(self) -> None:
+        start = self._parts[-1].end if self._parts else self._end
+        self._parts.append(_Part(self._descriptor, start))
+
+
+def _end_of_lines(descriptor: int) -> int:
+    """Return the offset behind the last byte that is no zero."""
+    end = os.fstat(descriptor).st_size
+    while end:
+        start = max(0, end - PART_BYTES)
+        found = os.pread(descriptor, end - start, start).rstrip(b"\0")
+        if found:
+            return start + len(found)
+        end = start
+    return 0

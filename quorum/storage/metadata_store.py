@@ -21,6 +21,8 @@ The election state decides about the generation; without the file it is 0. Every
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..core.batch import KRaftVoters
 from ..core.effects import ElectionState
 from ..core.log_view import LogView
@@ -38,6 +40,14 @@ from .recovery import NEXT_STEP, Findings, analyse, apply_findings
 from .repair import Repair, begin_repair, continue_repair, end_repair, plan_repair, read_repair, remove_set_aside
 from .snapshot_file import SnapshotInvalid
 from .snapshot_store import PART, SnapshotStore
+
+Rule = Callable[[Findings], Findings]
+"""Another verdict on what was found: a rule of recovery that an experiment compares with this one. LogCorrupt: do not start."""
+
+
+def own_rule(found: Findings) -> Findings:
+    """Return the findings as they are: damage below a committed offset is repaired, a torn tail is cut."""
+    return found
 
 
 class MetadataStore:
@@ -79,12 +89,13 @@ class MetadataStore:
         segment_bytes: int = SEGMENT_BYTES,
         preallocate_bytes: int = PREALLOCATE_BYTES,
         cache_bytes: int = CACHE_BYTES,
+        rule: Rule = own_rule,
     ) -> MetadataStore:
         """Recover a metadata.log.dir (created if missing).
 
         `sole_voter`: the static configuration names this node as its only voter, so lost committed data cannot be fetched from
-        others (with dynamic voters the log itself says so). Raises LogCorrupt and WrongIdentity (both with the next step, and
-        nothing was changed) and StorageFull (a repair needs room; nothing is lost).
+        others (with dynamic voters the log itself says so). Only experiments set another `rule`. Raises LogCorrupt and
+        WrongIdentity (both with the next step, and nothing was changed) and StorageFull (a repair needs room; nothing is lost).
         """
         partition = partition_directory(directory)
         file_system.make_directory(partition)
@@ -93,7 +104,7 @@ class MetadataStore:
         election = election_store.load()
         identity = LogIdentity(cluster_id, directory_id, election_store.generation)
         bootstrap = _Bootstrap(file_system, directory, cluster_id)
-        found, repair = _settle(file_system, partition, identity, bootstrap, sole_voter)
+        found, repair = _settle(file_system, partition, identity, bootstrap, sole_voter, rule)
         recovered = apply_findings(file_system, partition, found)
         notes = recovered.notes
         if repair is not None and recovered.batches.end_offset >= repair.repair_until:
@@ -158,7 +169,7 @@ class _Bootstrap:
 
 
 def _settle(
-    file_system: FileSystem, partition: str, identity: LogIdentity, bootstrap: _Bootstrap, sole_voter: bool
+    file_system: FileSystem, partition: str, identity: LogIdentity, bootstrap: _Bootstrap, sole_voter: bool, rule: Rule
 ) -> tuple[Findings, Repair | None]:
     """Return findings without damage, after setting it aside, and the current repair."""
     repair = read_repair(file_system, partition, identity)
@@ -167,6 +178,7 @@ def _settle(
     while True:
         found = analyse(file_system, partition, identity)
         try:
+            found = rule(found)
             _check(found, repair, identity, bootstrap, sole_voter)
             if not found.repair_until:
                 return found, repair

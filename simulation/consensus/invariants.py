@@ -506,6 +506,12 @@ class Checkers(Checker):
             if getattr(type(checker), name) is not getattr(Checker, name):
                 hooks.append(getattr(checker, name))
 
+    def keep(self, kinds: tuple[type[Checker], ...]) -> None:
+        """Leave out all checkers but those of these kinds, for experiments on what a rule finds alone."""
+        self.all = [checker for checker in self.all if isinstance(checker, kinds)]
+        for hooks in self._hooks.values():
+            hooks[:] = [hook for hook in hooks if isinstance(getattr(hook, "__self__", None), kinds)]
+
     @property
     def watch_steps(self) -> bool:
         """True if a checker overrides `on_step`, which must then be called."""

@@ -17,6 +17,7 @@ from kraftlab.quorum.storage import DiskFailed, FsyncFailed, LogCorrupt, LogIden
 from kraftlab.quorum.storage.bootstrap import write_bootstrap
 from kraftlab.quorum.storage.identity import partition_directory
 from kraftlab.quorum.storage.metadata_log import FlushWork
+from kraftlab.quorum.storage.metadata_store import Rule, own_rule
 
 from .durable_log import DurableLog
 from .observed import Rot
@@ -74,6 +75,8 @@ class Machine:
         self.before_rot: DurableLog | None = None
         """During a repair, the log before the start that found the rot."""
         self.cut_at_boot: int | None = None
+        self.rule: Rule = own_rule
+        """The rule by which a start judges its disk. Experiments set another one."""
         self.is_gone = False
         """True if the machine never boots again."""
         self.disk_random = world.options.random(f"disk/{node_id}")
@@ -209,6 +212,7 @@ class Machine:
             segment_bytes=options.segment_bytes,
             preallocate_bytes=8192,
             cache_bytes=options.cache_bytes,
+            rule=self.rule,
         )
 
     def heal(self) -> None:

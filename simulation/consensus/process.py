@@ -113,7 +113,7 @@ class SimulatedProcess:
         self._timer_us = 0
         self._seen: object = None
         self._local: deque[Event] = deque()
-        self.raft = RaftNode(
+        self.raft = world.make_core(
             world.config_of(machine.node_id),
             store.log_view(),
             store.election,

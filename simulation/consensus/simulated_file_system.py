@@ -7,7 +7,7 @@ without a power cut (the process dies, the machine goes on) loses only open hand
 
 Faults on demand: a power cut at the n-th operation, a full disk, an fsync that fails and loses the dirty pages, a disk on which
 everything fails, a directory that refuses renames and removals. The fault atlas decides where bits rot (fault_atlas.py). Not
-modelled: misdirected writes, and sectors that keep an older unsynced version.
+modelled: sectors that keep an older unsynced version; only experiments direct writes elsewhere (`overwrite`).
 """
 
 from __future__ import annotations
@@ -225,6 +225,10 @@ class SimulatedFileSystem:
     def flip(self, path: str, position: int, bit: int) -> None:
         """Flip one bit of a file's data, in memory and on the disk."""
         self._names[path].data[position] ^= 1 << bit
+
+    def overwrite(self, path: str, position: int, data: bytes) -> None:
+        """Replace bytes of a file, in memory and on the disk: a write that went to another place than it should, or nowhere."""
+        self._names[path].data[position : position + len(data)] = data
 
     def snapshot(self) -> dict[str, bytes]:
         """Return the content of every file, as programs see it, for tests."""

@@ -17,6 +17,7 @@ from kraftlab.quorum.core.effects import Effects, ElectionState, Send
 from kraftlab.quorum.core.events import Event, RequestAbandoned, RequestFailed
 from kraftlab.quorum.core.messages import Request, Response
 from kraftlab.quorum.core.raft_config import RaftConfig
+from kraftlab.quorum.core.raft_node import RaftNode
 from kraftlab.quorum.storage import DiskFailed, LogCorrupt
 from kraftlab.quorum.storage.metadata_log import FlushWork
 
@@ -111,6 +112,9 @@ class Stage(ObservedWorld, Protocol):
     def note(self, text: str) -> None: ...
 
     def moved(self, source: str, target: str) -> None: ...
+
+    @property
+    def make_core(self) -> type[RaftNode]: ...
 
     @property
     def make_state_machine(self) -> Callable[[int], SimulatedStateMachine]: ...

@@ -15,6 +15,7 @@ import msgspec
 
 from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.quorum.core.raft_config import RaftConfig
+from kraftlab.quorum.core.raft_node import RaftNode
 from kraftlab.quorum.core.types import Voter, VoterSet
 from kraftlab.quorum.storage import LogCorrupt
 
@@ -52,6 +53,9 @@ StateMachineFactory = Callable[[int], SimulatedStateMachine]
 
 class World:
     """A simulated cluster. `run` plays the seed to its end, and raises an exception if a rule is broken."""
+
+    make_core: type[RaftNode] = RaftNode
+    """The consensus core of every node. A subclass of the world can play another one (docs/research/another-core.md)."""
 
     def __init__(
         self,

@@ -15,4 +15,4 @@ def test_a_caller_that_hangs_up_before_the_answer_is_forgotten(driven, key_of) -
         fetch = FetchRequest(epoch, key_of(2), end_offset, epoch, end_offset, 500, 1000)
         for event in (RequestReceived(correlation, key_of(2), fetch), RequestAbandoned(correlation)):
             writer.step(0, event, node.step(event, after_ms=1))
-    assert len(writer.senders) < 2
+    assert len(writer.inbound) < 2

@@ -12,6 +12,8 @@ from kraftlab.quorum.core.quorum_state import TRANSITIONS
 from kraftlab.quorum.trace import EVENTS, VERSION
 from kraftlab.simulation.consensus.runner import run_seed
 
+MORE = {"from", "peer", "message", "about", "offset", "step", "m", "asked", "awaited", "batches", "id", "why"}
+MORE |= {"ignored", "start", "crc", "directory", "repairing"}
 FIELDS = ["v", "time_us", "node", "event", "state", "epoch", "leader", "voted", "end", "hw", "durable", "config"]
 LEGAL = {(row.source.name, row.target.name) for row in TRANSITIONS}
 
@@ -33,7 +35,7 @@ def test_every_line_has_the_documented_fields_in_their_order(lines: list[dict[st
     for line in lines:
         assert list(line)[: len(FIELDS)] == FIELDS
         assert line["v"] == VERSION
-        assert set(list(line)[len(FIELDS) :]) <= {"from", "peer", "message", "about", "offset"}
+        assert set(list(line)[len(FIELDS) :]) <= MORE
 
 
 def test_every_event_occurs_but_those_of_snapshots(lines: list[dict[str, Any]]) -> None:

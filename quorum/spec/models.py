@@ -1,0 +1,81 @@
+"""The small models that TLC checks exhaustively (Model.tla): bounds, and what each is for."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from . import tlc
+
+INVARIANTS = (
+    "ElectionSafety",
+    "LeaderCompleteness",
+    "LogMatching",
+    "StateMachineSafety",
+    "CommittedNeverLost",
+    "OneUncommittedChange",
+    "LinearizableReads",
+)
+
+
+class Model(NamedTuple):
+    """Bounds of Model.tla. `voters` are the first voters among `nodes`; `parts` are the mechanisms that take part."""
+
+    name: str
+    about: str
+    nodes: int = 3
+    voters: int = 3
+    epochs: int = 2
+    batches: int = 2
+    restarts: int = 0
+    changes: int = 0
+    reads: int = 0
+    parts: tuple[str, ...] = ()
+
+
+MODELS = {
+    model.name: model
+    for model in (
+        Model("replication", "two leaderships of three voters: append, divergence, truncation, commit"),
+        Model(
+            "restarts", "crashes between any two operations of a disk, and in the middle of one", epochs=2, batches=1, restarts=1
+        ),
+        Model("pre-votes", "elections with pre-votes, and leaders that resign", batches=1, parts=("pre-votes", "resigning")),
+        Model("changes", "voters added and removed, one at a time", nodes=3, voters=2, epochs=2, batches=2, changes=1),
+        Model("snapshots", "a snapshot that replaces the log of a follower", epochs=2, batches=2, parts=("snapshots",)),
+        Model("reads", "a linearizable read while another leader is elected", epochs=2, batches=2, reads=1),
+    )
+}
+
+
+def check(model: Model, *, workers: int = 1, timeout_s: float | None = None) -> tlc.Run:
+    """Check all invariants in every state of the model. TlcMissing, TlcFailed."""
+    with tempfile.TemporaryDirectory(prefix="kraftlab-tlc-") as directory:
+        return tlc.run("Model", configuration(model), Path(directory), workers=workers, timeout_s=timeout_s)
+
+
+def configuration(model: Model) -> str:
+    names = [f"n{number}" for number in range(1, model.nodes + 1)]
+    return "\n".join(
+        [
+            "SPECIFICATION Spec",
+            "CONSTRAINT Small",
+            "SYMMETRY Symmetry",
+            "VIEW Seen",
+            "CHECK_DEADLOCK FALSE",
+            f"INVARIANTS {' '.join(INVARIANTS)}",
+            "CONSTANTS",
+            "Nobody = Nobody",
+            *(f"{name} = {name}" for name in names),
+            f"Node = {{{', '.join(names)}}}",
+            f"FirstVoters = {{{', '.join(names[: model.voters])}}}",
+            f"MaxEpoch = {model.epochs}",
+            f"MaxLog = {model.batches}",
+            f"MaxRestarts = {model.restarts}",
+            f"MaxChanges = {model.changes}",
+            f"MaxReads = {model.reads}",
+            "Parts = {" + ", ".join(f'"{part}"' for part in model.parts) + "}",
+            "",
+        ]
+    )

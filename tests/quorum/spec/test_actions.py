@@ -1,0 +1,111 @@
+"""Traces become actions of the specification, and odd ones are refused in words."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kraftlab.quorum.spec import actions, reading
+from kraftlab.quorum.spec.merge import merged
+from kraftlab.quorum.spec.traces import data
+from kraftlab.simulation.consensus.traced import traced
+
+MODULES = Path(actions.__file__).parent
+
+
+@pytest.fixture(scope="module")
+def lines() -> list[dict[str, Any]]:
+    return traced(3, 2400)
+
+
+def test_every_action_of_a_trace_is_in_the_specification(lines) -> None:
+    taken = Counter(action["do"] for action in actions.actions_of(lines))
+    trace, specification = (MODULES / "Trace.tla").read_text(), (MODULES / "Kraftlab.tla").read_text()
+    assert all(f'x.do = "{do}"' in trace for do in taken)
+    of_traces = {"Begin", "Arrive", "Appear", "Forget", "Refuse"}
+    assert not [do for do in taken.keys() - of_traces if f"\n{do}(" not in specification]
+    assert len(taken) > 25
+
+
+def test_the_module_of_a_trace_names_each_message_once(lines) -> None:
+    module = data([actions.actions_of(lines[:400])])
+    definitions = [line.partition(" == ")[2] for line in module.splitlines() if line.startswith("V")]
+    assert len(definitions) == len(set(definitions)) > 50
+
+
+def test_the_files_of_nodes_make_one_trace_in_which_nothing_arrives_before_it_left(lines) -> None:
+    files = [[line for line in lines if line["node"] == node] for node in range(5)]
+    skewed = [[{**line, "time_us": line["time_us"] + 10_000_000 * node} for line in file] for node, file in enumerate(files)]
+    for given_files in (files, skewed):
+        again = merged(given_files)
+        assert [[line for line in again if line["node"] == node] for node in range(5)] == given_files
+        left: set[Any] = set()
+        for line in again:
+            if line["event"] in ("send", "reply"):
+                left.add(actions.message_of(line["m"], line["node"], line["peer"]))
+            elif line["event"] in ("receive", "answer") and line["m"]["type"] != "Other" and line.get("asked", 0) is not None:
+                message = line["m"]
+                ways = {actions.message_of(message, line["peer"], to) for to in (line["node"], -1)}
+                assert ways & left, line
+
+
+@cache
+def beginning() -> list[dict[str, Any]]:
+    return traced(3, 300)
+
+
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3), lambda inner: st.lists(inner, max_size=3), max_leaves=4
+)
+
+
+@given(at=st.integers(0, 290), field=st.sampled_from(["node", "step", "event", "m", "id", "batches", "peer", "state"]), value=ODD)
+@settings(max_examples=60, deadline=None)
+def test_odd_values_are_refused_in_words(at: int, field: str, value: object) -> None:
+    odd = [dict(line) for line in beginning()]
+    odd[at][field] = value
+    try:
+        data([actions.actions_of(odd)])
+    except actions.BeyondSpecification as error:
+        assert str(error)
+
+
+def test_what_the_specification_does_not_know_is_named(lines) -> None:
+    boots = [dict(line) for line in lines if line["event"] == "boot"]
+    with pytest.raises(actions.BeyondSpecification, match="repairs a damaged log"):
+        actions.actions_of([{**boots[0], "repairing": True}])
+    with pytest.raises(actions.BeyondSpecification, match="another disk"):
+        actions.actions_of([boots[0], {**boots[0], "directory": "ff"}])
+    with pytest.raises(actions.BeyondSpecification, match="must begin on empty disks"):
+        actions.actions_of([{**boots[0], "end": 7}])
+    with pytest.raises(actions.BeyondSpecification, match="has not booted"):
+        actions.actions_of(line for line in lines if line["event"] != "boot")
+    with pytest.raises(actions.BeyondSpecification, match="older release"):
+        actions.actions_of([{"v": 1, "node": 1}])
+
+
+def test_files_that_are_no_traces_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a.ndjson").write_text('{"node": 1}\nnothing\n{"node": 1}\n')
+    with pytest.raises(actions.BeyondSpecification, match=r"line 2 of .*a\.ndjson is not a JSON object"):
+        reading.read([tmp_path / "a.ndjson"])
+    (tmp_path / "b.ndjson.gz").write_bytes(b"\x1f\x8bnothing")
+    with pytest.raises(actions.BeyondSpecification, match="damaged"):
+        reading.read([tmp_path / "b.ndjson.gz"])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(actions.BeyondSpecification, match="has no trace in it"):
+        reading.read([tmp_path / "empty"])
+
+
+def test_a_step_whose_last_line_is_cut_off_is_left_out(tmp_path: Path, lines) -> None:
+    text = "".join(json.dumps(line) + "\n" for line in lines[:20])
+    (tmp_path / "a.ndjson").write_text(text[:-30])
+    whole = reading.read([tmp_path / "a.ndjson"])
+    assert whole == lines[: len(whole)] and 15 < len(whole) < 20
+    assert (lines[len(whole)]["node"], lines[len(whole)]["step"]) != (whole[-1]["node"], whole[-1]["step"])
