@@ -60,10 +60,11 @@ class LargeQuorum:
         self._value = 0
 
     def write(self) -> None:
-        """Make one small write that needs no broker: a default of the whole cluster."""
+        """Make one small write that needs no broker, a default of the whole cluster, however long no controller is active."""
         self._value += 1
         values = {"leader.replication.throttled.rate": str(1 << 20 | self._value)}
-        self._admin.incremental_alter_configs([config_changes(ResourceType.BROKER, "", values)])
+        changes = [config_changes(ResourceType.BROKER, "", values)]
+        self._wait(lambda: self._admin.incremental_alter_configs(changes) is not None)
 
     def wait_loaded(self, *node_ids: int) -> None:
         """Wait until these controllers have loaded the metadata."""
@@ -90,7 +91,7 @@ class LargeQuorum:
             return next(int(line.split()[1]) / 1024 for line in file if line.startswith("VmRSS"))
 
     def is_fenced(self, broker_id: int) -> bool:
-        """Return True once no partition is led by the broker any more: the fence is the last of its records."""
+        """Return True once the broker leads no partition: its fence is written after the changes of its partitions."""
         brokers = self._admin.describe_cluster(include_fenced_brokers=True).brokers
         return any(broker.broker_id == broker_id and broker.is_fenced for broker in brokers)
 
