@@ -1,17 +1,9 @@
-<<<<<<< HEAD
 # make demo | pipeline-demo | test | interop | chaos | soak | nightly | lint | mutants | tla | experiments | proto | diagrams | reference | bench | clean. Everything is installed into .venv from pyproject.toml; nothing by hand.
-=======
-# make demo | pipeline-demo | test | interop | chaos | experiments | soak | nightly | lint | mutants | proto | diagrams | reference | bench | clean. Everything is installed into .venv from pyproject.toml; nothing by hand.
->>>>>>> wt-exp2
 PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-<<<<<<< HEAD
 .PHONY: demo pipeline-demo test interop chaos soak nightly mutants tla experiments lint proto proto-check diagrams reference bench clean
-=======
-.PHONY: demo pipeline-demo test interop chaos experiments soak nightly mutants lint proto proto-check diagrams reference bench clean
->>>>>>> wt-exp2
 
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 INSTALL := $(PIP) install --no-compile --editable
@@ -99,12 +91,10 @@ nightly: .venv/installed-dev
 	$(BIN)/python -m kraftlab.cli.main sim --metadata --refine --seeds 1000 --start $$(($(NIGHT) * 1000))
 	$(MAKE) mutants
 
-# Workloads on real processes under every fault that this machine can have, for an hour, five minutes more by kafka-python, and
-# every planted bug.
+# Workloads on real processes under every fault that this machine can have, for an hour, and five minutes more by kafka-python.
 chaos: .venv/installed-chaos
 	$(BIN)/python -m kraftlab.cli.main chaos test-all --matrix nightly --time 20 --within 3600 $(ARGS)
 	$(BIN)/python -m kraftlab.cli.main chaos test-all --matrix nightly --time 20 --within 300 --client kafka-python $(ARGS)
-	$(BIN)/python -m kraftlab.cli.main chaos mutants
 
 # Figures of published papers, in small: runs/experiments/index.html.
 experiments: .venv/installed-chaos
@@ -114,20 +104,15 @@ experiments: .venv/installed-chaos
 soak: .venv/installed
 	$(BIN)/python -m bench soak $(ARGS)
 
-# Plants bugs in consensus, storage and the controller, and sees that the simulator finds each.
 # Needs Java 11 and Maven.
 tla: .venv/installed-dev
 	$(BIN)/python -m kraftlab.cli.main trace models
 	$(BIN)/python -m kraftlab.cli.main trace simulate --seeds 200 --lines 300 $(ARGS)
 	$(BIN)/python -m pytest -n 0 -m nightly tests/quorum/spec
 
-# Every experiment in small.
-experiments: .venv/installed-chaos
-	$(BIN)/python -m kraftlab.cli.main experiment run --all --small $(ARGS)
-
+# Plants every known bug and sees that each is found.
 mutants: .venv/installed-dev
-	$(BIN)/python -m kraftlab.cli.main sim mutants $(ARGS)
-	$(BIN)/python -m kraftlab.cli.main sim mutants --metadata $(ARGS)
+	$(BIN)/python -m kraftlab.cli.main mutants $(ARGS)
 
 lint: .venv/installed-tools proto-check
 	$(BIN)/ruff check .

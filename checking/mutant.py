@@ -27,8 +27,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 Limits = TypeVar("Limits")
 Attempt = TypeVar("Attempt")
-Evidence = TypeVar("Evidence")
-Other = TypeVar("Other")
 Patch = TypeVar("Patch", bound=Callable[..., object])
 
 
@@ -98,31 +96,29 @@ def planted(*mutants: Mutant[Any] | None) -> Iterator[None]:
         yield
 
 
-class Shown(NamedTuple, Generic[Evidence]):
+class Shown(NamedTuple):
     """The outcome of one attempt: the rule that broke, and its checker's text; both are "" if no rule broke. `attempts` is the
-    number of smaller attempts in this one. `evidence` is a room's record of an attempt that shows the bug.
+    number of smaller attempts in this one, and `steps` the number of steps of the simulator, 0 if there is none.
     """
 
     rule: str = ""
     words: str = ""
     attempts: int = 1
-    evidence: Evidence | None = None
+    steps: int = 0
 
 
-class Finding(NamedTuple, Generic[Evidence]):
-    """The outcome of a hunt. If the mutant was `found`, the last of `attempts` showed it."""
+class Finding(NamedTuple):
+    """The outcome of a hunt. If the mutant was `found`, the last of `attempts` showed it. `found` None: this machine cannot hunt
+    it, and `words` says why.
+    """
 
     id: str
-    found: bool
-    attempts: int
-    rule: str
-    words: str
-    seconds: float
-    evidence: Evidence | None
-
-    def with_evidence(self, evidence: Other | None) -> Finding[Other]:
-        """Return the same finding with other evidence."""
-        return Finding(self.id, self.found, self.attempts, self.rule, self.words, self.seconds, evidence)
+    found: bool | None
+    attempts: int = 0
+    steps: int = 0
+    rule: str = ""
+    words: str = ""
+    seconds: float = 0.0
 
 
 def processor_s() -> float:
@@ -134,19 +130,20 @@ def processor_s() -> float:
 def hunt(
     id: str,
     attempts: Iterable[Attempt],
-    play: Callable[[Attempt], Shown[Evidence]],
+    play: Callable[[Attempt], Shown],
     *,
     budget_s: float = math.inf,
     clock: Callable[[], float] = processor_s,
-) -> Finding[Evidence]:
+) -> Finding:
     """Make attempts until one breaks a rule, until there are no more, or until `clock` says that the budget is spent.
 
     At least one attempt is made. The mutant must be planted, or `play` plants it.
     """
-    begun, made, shown = clock(), 0, Shown[Evidence]()
+    begun, made, steps, shown = clock(), 0, 0, Shown()
     for attempt in attempts:
         shown = play(attempt)
         made += shown.attempts
+        steps += shown.steps
         if shown.rule or clock() - begun >= budget_s:
             break
-    return Finding(id, bool(shown.rule), made, shown.rule, shown.words, clock() - begun, shown.evidence)
+    return Finding(id, bool(shown.rule), made, steps, shown.rule, shown.words, clock() - begun)

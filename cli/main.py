@@ -70,6 +70,7 @@ COMMANDS = {
         "kraftlab.cli.experiment.command:experiment",
         "Measure the figures of published papers again.",
     ),
+    "mutants": ("jepsen_lite.commands.mutants:mutants", "Plant known bugs, and check that each is found."),
     "pipeline": ("kraftlab.pipeline.command:pipeline", "Turn metadata logs into tables, audits and plans."),
     "chaos": ("jepsen_lite.command:chaos", "Run workloads against clusters under faults, and check every answer."),
     "completion": ("kraftlab.cli.completion.command:completion", "Print a shell's completion script."),

@@ -25,7 +25,7 @@ TOGETHER = 4
 CLIENTS_RULES, MODEL_RULE = ("S15", "S16"), "S19"
 
 
-class Hunted(NamedTuple):
+class Hunt(NamedTuple):
     """The outcome. `runs` are seeds, `steps` those of the core, lines of traces, or states of TLC."""
 
     applies: bool
@@ -36,22 +36,22 @@ class Hunted(NamedTuple):
     seconds: float
 
 
-def hunt(method: str, bug: str, seeds: int, seconds: float) -> Hunted:
+def hunt(method: str, bug: str, seeds: int, seconds: float) -> Hunt:
     """Play seeds 0, 1, 2, … until the method finds the bug, until there are no more, or until the time is over."""
     if method == "exhaustive":
         return _exhaustively(bug, seconds)
     return _by_traces(bug, seeds, seconds) if method == "traces" else _by_seeds(method, bug, seeds, seconds)
 
 
-def _exhaustively(bug: str, seconds: float) -> Hunted:
+def _exhaustively(bug: str, seconds: float) -> Hunt:
     if bug not in mutations.MUTATIONS:
-        return Hunted(False, False, 0, 0, "", 0.0)
+        return Hunt(False, False, 0, 0, "", 0.0)
     began = time.perf_counter()
     run = mutations.check(bug, timeout_s=seconds)
-    return Hunted(True, bool(run.violated), 1, run.distinct, run.violated, time.perf_counter() - began)
+    return Hunt(True, bool(run.violated), 1, run.distinct, run.violated, time.perf_counter() - began)
 
 
-def _by_seeds(method: str, bug: str, seeds: int, seconds: float) -> Hunted:
+def _by_seeds(method: str, bug: str, seeds: int, seconds: float) -> Hunt:
     began, steps = time.process_time(), 0
     for seed in range(seeds):
         options = options_for(MUTANTS[bug], seed, MUTANTS[bug].limits.faults)
@@ -59,13 +59,13 @@ def _by_seeds(method: str, bug: str, seeds: int, seconds: float) -> Hunted:
             result = play(options, make_world=None if method == "rules" else WORLDS[method], with_tail=False)
         steps, spent = steps + result.steps, time.process_time() - began
         if result.rule and (method == "rules" or result.rule in (CLIENTS_RULES if method == "history" else (MODEL_RULE,))):
-            return Hunted(True, True, seed + 1, steps, result.rule, spent)
+            return Hunt(True, True, seed + 1, steps, result.rule, spent)
         if spent > seconds:
             break
-    return Hunted(True, False, seed + 1, steps, "", spent)
+    return Hunt(True, False, seed + 1, steps, "", spent)
 
 
-def _by_traces(bug: str, seeds: int, seconds: float) -> Hunted:
+def _by_traces(bug: str, seeds: int, seconds: float) -> Hunt:
     began, steps, first = time.perf_counter(), 0, 0
     while first < seeds and time.perf_counter() - began < seconds:
         chosen = range(first, min(first + TOGETHER, seeds))
@@ -73,9 +73,9 @@ def _by_traces(bug: str, seeds: int, seconds: float) -> Hunted:
             steps += verdict.explained
             if not verdict.accepted:
                 rule = verdict.broken or verdict.action
-                return Hunted(True, True, seed + 1, steps, rule, time.perf_counter() - began)
+                return Hunt(True, True, seed + 1, steps, rule, time.perf_counter() - began)
         first += TOGETHER
-    return Hunted(True, False, first, steps, "", time.perf_counter() - began)
+    return Hunt(True, False, first, steps, "", time.perf_counter() - began)
 
 
 def _recorded(bug: str, seed: int) -> list[Line]:
@@ -89,7 +89,7 @@ def _recorded(bug: str, seed: int) -> list[Line]:
     return lines
 
 
-class _Alone(World):
+class _PlainWorld(World):
     """A world without the simulator's rules about nodes."""
 
     def __init__(self, options: SimulationOptions, transcript: Transcript) -> None:
@@ -97,7 +97,7 @@ class _Alone(World):
         self.checkers.keep((Clients, Operators, CommitsAreOneHistory))
 
 
-class _Modelled(_Alone):
+class _ModelWorld(_PlainWorld):
     """A world in which only the model judges."""
 
     def __init__(self, options: SimulationOptions, transcript: Transcript) -> None:
@@ -105,4 +105,4 @@ class _Modelled(_Alone):
         self.checkers.add(Refinement(self))
 
 
-WORLDS = {"history": _Alone, "model": _Modelled, "traces": _Alone}
+WORLDS = {"history": _PlainWorld, "model": _ModelWorld, "traces": _PlainWorld}

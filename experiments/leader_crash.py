@@ -71,7 +71,7 @@ def figures(rows: Rows) -> list[Figure]:
         names = [name + suffix for name in (*LONG, "150-300")]
         text = f"{axes}Marks: the median of 150-155 ms and the worst trial of 150-200 ms in the thesis."
         found.append(Figure(f"How much randomness, {mode}", plot(names, 50, long_marks), text))
-        text = f"{axes}Marks: mean and worst trial of 12-24 ms in the thesis."
+        text = f"{axes}Marks: mean and worst trial of 12-24 ms in the thesis; the height of a mean is ours."
         found.append(Figure(f"How short, {mode}", plot([name + suffix for name in SCALED], 10, short_marks), text))
     faster = plot([name + FAST for name in PUBLISHED_RANGES], 10, [*short_marks, *long_marks])
     found.append(

@@ -1,4 +1,4 @@
-"""Which method finds a bug of consensus, and how soon.
+"""Compare methods of checking by the bugs of consensus that they find, and how soon.
 
 Question. A bug is in the core. Does a method of checking find it, after how many steps, and in how much time?
 
@@ -98,7 +98,7 @@ EXPERIMENT = Experiment(
     name="planted-bugs",
     question="Which method finds a bug of consensus, and how soon?",
     method="Planted bugs of consensus and storage, one at a time. Five methods, each alone, play the same seeds.",
-    source="No paper has such a table of KRaft. CCF (NSDI 2025): six bugs by trace validation; MongoDB (2025): none in ten weeks.",
+    source="No paper has such a table of KRaft. CCF (NSDI 2025): six bugs by trace validation; MongoDB (2025): none.",
     published=(),
     trials=trials,
     run_trial=run_trial,

@@ -51,7 +51,7 @@ def figures(rows: Rows) -> list[Figure]:
     plot = cdf(
         Axis("time to a leader (ms)", 300, 6_000, is_log=True), [(name, column(rows, "ms", name)) for name in names], marks
     )
-    text = "The thesis gives means (drawn at the height where they stand in its plot only roughly) and the 99.9th percentiles."
+    text = "Marks: means and 99.9th percentiles of the thesis. Only their times are published; the heights are ours."
     return [Figure("Elections over a wide-area network", plot, text)]
 
 

@@ -17,7 +17,7 @@ from kraftlab.experiments.catalogue import MODULES, experiment_named
 from ..command_groups import CommandGroup, Endings
 from ..completion.values import offer_words
 from ..output import CommandFailed, Output, WrongUse, json_option, unknown_name
-from ..sim.text import progress
+from ..progress import progress
 from ..tables import aligned
 
 if TYPE_CHECKING:

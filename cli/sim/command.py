@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
-from click.core import ParameterSource
 
 from kraftlab.checking.workers import ends_with_its_workers
 from kraftlab.common.exit_codes import DONE, FAILED
 
-from ..command_groups import CommandGroup
 from ..completion.values import offer_words
-from ..output import CommandFailed, Output, WrongUse, json_option, print_json, unknown_name
+from ..output import CommandFailed, Output, WrongUse, json_option, unknown_name
+from ..progress import progress
 from . import text as sim_text
 
 if TYPE_CHECKING:
@@ -63,10 +62,8 @@ class Choice(NamedTuple):
     refine: bool
 
 
-@click.group(
+@click.command(
     "sim",
-    cls=CommandGroup,
-    invoke_without_command=True,
     epilog="""\b
 Examples:
   kraftlab sim --seeds 200
@@ -76,7 +73,7 @@ Examples:
   kraftlab sim --plan seed-17.json      # play such a plan again
   kraftlab sim --metadata --seeds 30    # controllers with administrators and brokers as clients
   kraftlab sim --seeds 100 --refine     # every step of every node must be legal in a small model of Raft
-  kraftlab sim mutants                  # plant bugs and check that they are found""",
+  kraftlab sim --seeds 9 --mutant vote-forgotten""",
 )
 @click.option("--seeds", type=click.IntRange(min=1), metavar="N", help="Number of seeds to play.")
 @click.option("--start", type=click.IntRange(min=0), default=0, metavar="S", show_default=True, help="The first seed.")
@@ -93,7 +90,7 @@ Examples:
     "--mutant",
     metavar="NAME",
     shell_complete=offer_words(_mutants),
-    help="Plant this known bug, which the seeds should find; see `kraftlab sim mutants`.",
+    help="Plant this known bug, which the seeds should find; see `kraftlab mutants --list`.",
 )
 @click.option(
     "--metadata",
@@ -114,9 +111,7 @@ Examples:
     "--write-test", type=click.Path(path_type=Path), metavar="FILE", help="With --shrink: write a pytest module to FILE."
 )
 @json_option
-@click.pass_context
 def sim(
-    context: click.Context,
     seeds: int | None,
     start: int,
     jobs: int | None,
@@ -137,9 +132,6 @@ def sim(
     """Play seeds of the deterministic simulator and check Raft's invariants after every step. Give --seeds, --seed or --plan.
 
     Exit code 1 if an invariant is violated. The violation and the command that replays it are printed."""
-    if context.invoked_subcommand is not None:
-        _refuse_misplaced(context)
-        return DONE
     if sum(given is not None for given in (seeds, seed, plan_file)) != 1:
         raise WrongUse(f"Error: give one of --seeds N, --seed S and --plan FILE\n{SEE}")
     single = {"--trace": trace, "--ndjson": ndjson, "--shrink": shrinks, "--write-plan": write_plan, "--write-test": write_test}
@@ -162,14 +154,6 @@ def sim(
         result = run_seed(seed, **choice._asdict(), **arguments)
     replay = sim_text.replay_command(result, chosen_faults=choice.faults)
     return _report_one(result, replay, out, with_coverage, trace, shrinks, write_plan, write_test)
-
-
-def _refuse_misplaced(context: click.Context) -> None:
-    """Refuse options before a subcommand, which has options of its own."""
-    name = context.invoked_subcommand
-    for option in context.command.params:
-        if option.name is not None and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
-            raise WrongUse(f"Error: options of {name} come after it, {option.opts[0]} too\nSee: kraftlab sim {name} --help")
 
 
 def _choose(metadata: bool, faults: str | None, mutant: str | None, refine: bool) -> Choice:
@@ -202,7 +186,7 @@ def _play_many(choice: Choice, seeds: range, jobs: int | None, with_coverage: bo
         return (f"{len(tally.failures)} FAILED, " if tally.failures else "") + runner.rates(tally)
 
     with ends_with_its_workers():
-        for result in sim_text.progress(results, len(seeds), describe):
+        for result in progress(results, len(seeds), describe):
             tally.add(result)
             tally.real_s = time.perf_counter() - started
             if not result.ok:
@@ -333,74 +317,3 @@ def _shrink(result: SeedResult, out: Output, write_plan: Path | None, write_test
         "plan": str(path),
         "replay": f"kraftlab sim --plan {path}",
     }
-
-
-# Planted bugs
-
-
-@sim.command(
-    "mutants",
-    short_help="Plant bugs one by one and check that each is found.",
-    epilog="""\b
-Examples:
-  kraftlab sim mutants
-  kraftlab sim mutants --only vote-forgotten --only half-flush
-  kraftlab sim mutants --metadata --jobs 2 --json""",
-)
-@click.option(
-    "--only",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=offer_words(_mutants),
-    help="Plant only this bug; repeatable (default: all).",
-)
-@click.option(
-    "--seeds-max", type=click.IntRange(min=1), metavar="N", help="Give up after N seeds (default: the limit of each bug)."
-)
-@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Number of processes (default: one per core).")
-@click.option("--metadata", is_flag=True, help="Plant bugs of the controller instead of consensus and storage.")
-@click.option(
-    "--write-plans", type=click.Path(path_type=Path), metavar="DIR", help="Shrink each failing seed, and write its plan to DIR."
-)
-@json_option
-def mutants(
-    only: tuple[str, ...], seeds_max: int | None, jobs: int | None, metadata: bool, write_plans: Path | None, as_json: bool
-) -> int:
-    """Plant bugs in consensus and storage, one function each, and play seeds until an invariant breaks.
-
-    Exit code 1 if a bug is not found."""
-    from kraftlab.simulation.consensus import mutation
-
-    world = _world(metadata)
-    planted = _mutants_of(world)
-    unknown = [name for name in only if name not in planted]
-    if unknown:
-        raise WrongUse("Error: " + unknown_name("mutant", unknown[0], planted))
-    names = only or tuple(planted)
-    out = Output(as_json)
-    processes = jobs or min(os.cpu_count() or 1, len(names))
-    hunted = mutation.hunt_all(names, world=world, seeds_max=seeds_max, processes=processes)
-    with ends_with_its_workers():
-        findings = list(sim_text.progress(hunted, len(names), lambda finding: finding.id))
-    abouts = {name: planted[name].why for name in names}
-    out.lines(sim_text.finding_lines(findings, abouts))
-    if write_plans is not None:
-        _write_plans(findings, write_plans, out)
-    if as_json:
-        rows = [{"id": f.id, "found": f.found, "seeds": f.attempts, "invariant": f.rule, "about": abouts[f.id]} for f in findings]
-        print_json({"mutants": rows})
-    return DONE if all(finding.found for finding in findings) else FAILED
-
-
-def _write_plans(findings: Iterable[Any], folder: Path, out: Output) -> None:
-    from kraftlab.simulation.consensus import plan as plans
-    from kraftlab.simulation.consensus.runner import run_plan
-    from kraftlab.simulation.consensus.shrink import shrink
-
-    folder.mkdir(parents=True, exist_ok=True)
-    for finding in findings:
-        if finding.evidence is not None:
-            shrunk = shrink(finding.evidence, partial(run_plan, with_tail=False))
-            path = folder / f"{finding.id}.json"
-            path.write_text(plans.encode(shrunk.plan).decode(), encoding="utf-8")
-            out.lines([f"{path}: {len(shrunk.plan.strikes)} strikes, {shrunk.result.violations[0]}"])

@@ -1,27 +1,18 @@
-"""Texts of `kraftlab sim`: tables of coverage and of planted bugs, failures, and commands that replay them."""
+"""Texts of `kraftlab sim`: tables of coverage, failures, and commands that replay them."""
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, TypeVar
-
-import click
+from typing import TYPE_CHECKING
 
 from ..tables import aligned
 
 if TYPE_CHECKING:
-    from kraftlab.checking.mutant import Finding
     from kraftlab.simulation.consensus.coverage import Coverage
     from kraftlab.simulation.consensus.runner import SeedResult
 
 TRACE_COLUMNS = (
     "# seconds  node (** is the world)  state, epoch e, leader L, log end/high watermark  event  => effects of the node"
 )
-Result = TypeVar("Result")
-QUIET_LINE_S = 10.0
-"""Interval of progress lines without a terminal."""
 
 
 def replay_command(result: SeedResult, *, chosen_faults: tuple[str, ...] | None = None) -> str:
@@ -83,44 +74,3 @@ def coverage_document(coverage: Coverage) -> dict[str, object]:
     for fault, state in POSSIBLE_PAIRS:
         faults.setdefault(fault, {})[state] = coverage.faults.get(fault, {}).get(state, 0)
     return {"transitions": {name: coverage.transitions.get(name, 0) for name in EPOCH_RELATIONS}, "faults": faults}
-
-
-def finding_lines(findings: list[Finding[SeedResult]], abouts: Mapping[str, str]) -> list[str]:
-    """Return the table of planted bugs; `abouts` has a line for each."""
-    rows = [["planted bug", "seeds", "invariant", "seconds"]]
-    for finding in findings:
-        seeds = f"{finding.attempts}" if finding.found else f"not in {finding.attempts}"
-        rows.append([finding.id, seeds, finding.rule or "NONE", f"{finding.seconds:.1f}"])
-    what = ["what it is", *(abouts[finding.id] for finding in findings)]
-    lines = [f"{line}  {about}" for line, about in zip(aligned(rows, numbers_from=1), what, strict=True)]
-    found = [finding for finding in findings if finding.found]
-    mean = sum(finding.attempts for finding in found) / len(found) if found else 0.0
-    return [*lines, f"{len(found)} of {len(findings)} found, after {mean:.1f} seeds on average"]
-
-
-def progress(results: Iterable[Result], total: int, describe: Callable[[Result], str]) -> Iterator[Result]:
-    """Yield the results in order, and show the progress on stderr: a bar on a terminal, otherwise occasional lines.
-
-    `describe` returns the text beside the bar from the newest result, after the caller has used that result.
-    """
-    if sys.stderr.isatty():
-        yield from _bar(results, total, describe)
-        return
-    shown = time.perf_counter()
-    for number, result in enumerate(results, start=1):
-        yield result
-        if number < total and time.perf_counter() - shown >= QUIET_LINE_S:
-            shown = time.perf_counter()
-            click.echo(f"{number:,} of {total:,}: {describe(result)}", err=True)
-
-
-def _bar(results: Iterable[Result], total: int, describe: Callable[[Result], str]) -> Iterator[Result]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (BarColumn(bar_width=30), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=total)
-        for result in results:
-            yield result
-            bar.update(task, advance=1, description=describe(result))

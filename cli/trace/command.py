@@ -16,7 +16,7 @@ from kraftlab.common.exit_codes import DONE, FAILED, MACHINE
 from ..command_groups import CommandGroup
 from ..completion.values import offer_words
 from ..output import CommandFailed, Output, WrongUse, json_option, unknown_name
-from ..sim.text import progress
+from ..progress import progress
 from ..tables import aligned
 
 if TYPE_CHECKING:

@@ -26,7 +26,6 @@ COMMANDS = {
     "check": "jepsen_lite.commands.check:check",
     "report": "jepsen_lite.commands.report:report",
     "serve": "jepsen_lite.commands.serve:serve",
-    "mutants": "jepsen_lite.commands.mutants:mutants",
     "clean": "jepsen_lite.commands.clean:clean",
 }
 """Command → "module:attribute", in the order of `--help`."""

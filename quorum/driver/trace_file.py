@@ -104,7 +104,7 @@ class TraceFile:
 
 
 def _end_of_lines(descriptor: int) -> int:
-    """Return the offset behind the last byte that is no zero."""
+    """Return the offset behind the last byte that is not zero."""
     end = os.fstat(descriptor).st_size
     while end:
         start = max(0, end - PART_BYTES)

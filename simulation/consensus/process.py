@@ -46,7 +46,6 @@ from kraftlab.quorum.core.events import (
 )
 from kraftlab.quorum.core.messages import Response, VoterChangeRequest, VoterChangeResponse
 from kraftlab.quorum.core.outbox import Outbox
-from kraftlab.quorum.core.raft_node import RaftNode
 from kraftlab.quorum.core.shell import Shell, ignore
 from kraftlab.quorum.storage import DiskFailed, FsyncFailed, LogCorrupt, MetadataStore, StorageFull
 from kraftlab.quorum.storage.metadata_log import FlushWork

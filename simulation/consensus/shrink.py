@@ -36,14 +36,11 @@ Simpler = Callable[[SimulationOptions], SimulationOptions]
 
 
 class Shrunk(NamedTuple):
-    """The smallest plan that was found, its result, and the number of runs that were played. `is_least`: nothing of the plan can
-    be left out alone; False if the search was ended early.
-    """
+    """The smallest plan that was found, its result, and the number of runs that were played."""
 
     plan: Plan
     result: SeedResult
     runs: int
-    is_least: bool
 
 
 def _network(**changes: object) -> Simpler:
@@ -64,7 +61,8 @@ def _rarely(name: str, interval_us: int) -> Simpler:
     return rarer
 
 
-CALMER: tuple[tuple[str, Simpler], ...] = (
+SIMPLER: tuple[tuple[str, Simpler], ...] = (
+    ("a good network", _options(network=CALM)),
     ("no message is replayed", _network(replays=0)),
     ("no message comes twice", _network(duplicates=0)),
     ("no request is lost", _network(loss=0)),
@@ -74,11 +72,6 @@ CALMER: tuple[tuple[str, Simpler], ...] = (
     ("no short reads", _options(short_reads=0)),
     ("everything heals", _options(heals_everything=True)),
     ("nothing rots in the end", _options(rots_in_the_end=False)),
-)
-"""The permanent troubles of a world, each with the change that ends it."""
-SIMPLER: tuple[tuple[str, Simpler], ...] = (
-    ("a good network", _options(network=CALM)),
-    *CALMER,
     ("a fast network", _network(delay_us=200)),
     ("usual timers and limits", _options(tuning=RaftTuning())),
     ("no clients", _options(clients=0)),
@@ -115,17 +108,11 @@ MILDER = {
 """The milder fault that can replace a fault."""
 
 
-def weather(options: SimulationOptions) -> tuple[str, ...]:
-    """Return the permanent troubles of a world, each by the name of its absence: "no request is lost"."""
-    return tuple(name for name, calmer in CALMER if calmer(options) != options)
-
-
 class _ShrinkRun:
-    def __init__(self, result: SeedResult, play: Play, report: Callable[[str], None], is_over: Callable[[], bool]) -> None:
+    def __init__(self, result: SeedResult, play: Play, report: Callable[[str], None]) -> None:
         self.rule = result.rule
         self.play = play
         self.report = report
-        self.is_over = is_over
         self.runs = 0
         self.asked = result.asked
         """The requests in the run of `plan`."""
@@ -135,7 +122,7 @@ class _ShrinkRun:
     def takes(self, candidate: Plan) -> bool:
         """Play the candidate, and keep it as the plan if it breaks the same rule."""
         key = msgspec.msgpack.encode(candidate)
-        if key in self._in_vain or self.is_over():
+        if key in self._in_vain:
             return False
         self.runs += 1
         result = self.play(candidate)
@@ -147,7 +134,6 @@ class _ShrinkRun:
         return True
 
     def run(self) -> Shrunk:
-        is_least = False
         for _ in range(ROUNDS_MAX):
             before = self.plan
             if self.plan.strikes and not self.takes(self._with(())):
@@ -158,11 +144,9 @@ class _ShrinkRun:
             self._make_smaller()
             self._ask_less()
             self.report(f"{len(self.plan.strikes)} strikes after {self.runs} runs")
-            if is_least := self.plan == before and not self.is_over():
+            if self.plan == before:
                 break
-            if self.is_over():
-                break
-        return self._trimmed(is_least)
+        return self._trimmed()
 
     def _with(self, strikes: Iterable[Strike]) -> Plan:
         return msgspec.structs.replace(self.plan, strikes=tuple(strikes))
@@ -212,12 +196,12 @@ class _ShrinkRun:
     def _asks(self, first: int, last: int) -> bool:
         return first <= last and self.takes(msgspec.structs.replace(self.plan, asks=(first, last)))
 
-    def _trimmed(self, is_least: bool) -> Shrunk:
+    def _trimmed(self) -> Shrunk:
         """Return the plan with its end at the time of the violation, and with only the faults that strike."""
         kinds = tuple(sorted({strike.fault for strike in self.plan.strikes}))
         result = self.play(_with_options(self.plan, faults=kinds))
         plan = msgspec.structs.replace(result.plan, until_us=result.ended_us + 1)
-        return Shrunk(plan, self.play(plan), self.runs + 2, is_least)
+        return Shrunk(plan, self.play(plan), self.runs + 2)
 
 
 def _cut_off(plan: Plan, ended_us: int) -> Plan:
@@ -262,14 +246,13 @@ def shrink(
     result: SeedResult,
     play: Play,
     report: Callable[[str], None] = lambda line: None,
-    is_over: Callable[[], bool] = lambda: False,
 ) -> Shrunk:
     """Return the smallest plan found that breaks the rule that `result` broke. `play` plays a plan, and `report` gets lines about
-    the progress. The search ends once `is_over` returns True.
+    the progress.
     """
     if result.ok:
         raise ValueError(f"seed {result.seed} breaks no rule: there is nothing to shrink")
-    return _ShrinkRun(result, play, report, is_over).run()
+    return _ShrinkRun(result, play, report).run()
 
 
 TEST = '''\

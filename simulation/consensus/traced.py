@@ -20,7 +20,7 @@ UNKNOWN_FAULTS = ("replace-disk", "rot")
 
 
 class _Enough(BaseException):
-    """A trace is long enough. Ends the run as Ctrl-C does, and is no violation."""
+    """A trace is long enough. Ends the run as Ctrl-C does, and is not a violation."""
 
 
 def traced(seed: int, most: int) -> list[Line]:

@@ -28,8 +28,7 @@ from kraftlab.broker.log.log_manager import LogManager
 from kraftlab.broker.log.partition_log import PartitionLog
 from kraftlab.broker.log.segment import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, Segment
 from kraftlab.broker.log.startup import AssignedReplica
-from kraftlab.checking.mutant import Finding, Mutant, Shown, Table, planted
-from kraftlab.checking.mutant import hunt as hunt_attempts
+from kraftlab.checking.mutant import Shown, Table
 from kraftlab.checking.scratch_directory import own_directory
 from kraftlab.records.errors import LogError
 from kraftlab.records.record_batch import BatchHeader, Record, build_batch, decode_records, validate
@@ -309,13 +308,7 @@ def C9(empty: object, header: BatchHeader) -> bytes | None:
     return kept
 
 
-def hunt(bug: Mutant[None]) -> Finding[str]:
-    """Judge the images with a planted bug, those of kills first, until one breaks a rule. MutantDoesNotApply."""
-    with planted(bug):
-        run = record()
-        return hunt_attempts(bug.id, EVERY_CRASH, lambda crash: _judged(run, crash))
-
-
-def _judged(run: Run, crash: str) -> Shown[str]:
-    broken = judge(run, [crash], limit=1)
-    return Shown(crash, broken[0], 1, "compaction") if broken else Shown()
+def judged(crash: str) -> Shown:
+    """Judge the images that crashes of that kind leave of the script."""
+    broken = judge(record(), [crash], limit=1)
+    return Shown(crash, broken[0]) if broken else Shown()

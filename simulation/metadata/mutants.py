@@ -61,6 +61,14 @@ def revert_forgotten(step_down: Callable[..., None], self: QuorumController, rea
     self._log.newest = newest
 
 
+@MUTANTS.row(QuorumController, "_step_down", Seeds("M8"))
+def no_state_after_control_batch(step_down: Callable[..., None], self: QuorumController, reason: str) -> None:
+    """A control batch moves the committed offset and no state is kept there, so a leader has none to revert to (KAFKA-17608)."""
+    if self._history and self._history[-1][1].provenance.offset != self._history[-1][0]:
+        self._halt(LookupError(f"no state is kept at offset {self._history[-1][0]}"))
+    step_down(self, reason)
+
+
 @MUTANTS.row(Purgatory, "fail_all", Seeds("M3", "M4"))
 def answers_forgotten(_: object, self: Purgatory, error: Callable[[int], ApiError]) -> None:
     """Answers that wait when leadership is lost wait for the next commit."""

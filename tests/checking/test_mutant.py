@@ -7,8 +7,9 @@ from itertools import count
 
 import pytest
 
-from jepsen_lite.mutants.table import TABLES
+from jepsen_lite.mutants.rooms import ROOMS
 from kraftlab.checking.mutant import Mutant, MutantDoesNotApply, Shown, Table, hunt, planted
+from kraftlab.simulation.metadata.mutants import FOR_TWO_PROCESSES
 
 
 class Light:
@@ -76,9 +77,10 @@ def test_a_bug_is_gone_though_another_one_does_not_fit() -> None:
     assert Light().is_on
 
 
-@pytest.mark.parametrize(
-    "mutant", [mutant for table in TABLES.values() for mutant in table.values()], ids=lambda mutant: mutant.id
-)
+PLANTED = dict.fromkeys(mutant for room in ROOMS.values() for bug in room.values() for mutant in bug.mutants)
+
+
+@pytest.mark.parametrize("mutant", (*PLANTED, *FOR_TWO_PROCESSES.values()), ids=lambda mutant: mutant.id)
 def test_every_bug_of_every_room_can_be_planted_and_is_gone_afterwards(mutant: Mutant[object]) -> None:
     before = [vars(owner)[mutant.attribute] for owner in mutant.owners]
     with planted(mutant):
@@ -88,13 +90,13 @@ def test_every_bug_of_every_room_can_be_planted_and_is_gone_afterwards(mutant: M
 
 
 def test_a_hunt_ends_with_the_attempt_that_shows_the_bug() -> None:
-    found = hunt("x", count(), lambda seed: Shown("S1", f"seed {seed}", evidence=seed) if seed == 4 else Shown())
-    assert (found.found, found.attempts, found.rule, found.words, found.evidence) == (True, 5, "S1", "seed 4", 4)
+    found = hunt("x", count(), lambda seed: Shown("S1", f"seed {seed}", steps=9) if seed == 4 else Shown(steps=1))
+    assert found[1:6] == (True, 5, 13, "S1", "seed 4")
 
 
 def test_a_hunt_ends_when_its_attempts_or_its_budget_are_spent() -> None:
     seconds = count()
-    missed = hunt("x", range(7), lambda seed: Shown[int](attempts=10))
-    assert (missed.found, missed.attempts, missed.rule, missed.evidence) == (False, 70, "", None)
-    assert hunt("x", count(), lambda seed: Shown[int](), budget_s=3, clock=lambda: next(seconds)).attempts == 3
-    assert hunt("x", (), lambda seed: Shown[int]()).attempts == 0
+    missed = hunt("x", range(7), lambda seed: Shown(attempts=10))
+    assert (missed.found, missed.attempts, missed.rule) == (False, 70, "")
+    assert hunt("x", count(), lambda seed: Shown(), budget_s=3, clock=lambda: next(seconds)).attempts == 3
+    assert hunt("x", (), lambda seed: Shown()).attempts == 0

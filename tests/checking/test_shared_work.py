@@ -38,7 +38,14 @@ def test_a_caller_that_leaves_early_sees_no_failed_thread(monkeypatch: pytest.Mo
 
 def test_sigterm_ends_workers_without_a_word() -> None:
     before = set(scratch_directory.place().glob(f"{scratch_directory.MARK}*"))
-    command = [sys.executable, "-m", "kraftlab.cli.main", "chaos", "mutants", "--ids", "R6,R18", "--jobs", "2"]
+    command = [
+        sys.executable,
+        "-m",
+        "kraftlab.cli.main",
+        "mutants",
+        *("--only=half-is-a-majority", "--only=broker-flaps"),
+        "--jobs=2",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline(), "its workers hunt"

@@ -17,7 +17,7 @@ from kraftlab.cli.command_groups import Endings
         ("reassign", "No such command 'reassign'. Did you mean 'reassign-partitions'?\nSee: kraftlab --help"),
         ("console", "No such command 'console'. Did you mean 'console-producer' or 'console-consumer'?\nSee: kraftlab --help"),
         ("xyzzy", "No such command 'xyzzy'.\nSee: kraftlab --help"),
-        ("sim mutant", "No such command 'mutant'. Did you mean 'mutants'?\nSee: kraftlab sim --help"),
+        ("mutant", "No such command 'mutant'. Did you mean 'mutants'?\nSee: kraftlab --help"),
         ("storage formt", "No such command 'formt'. Did you mean 'format'?\nSee: kraftlab storage --help"),
         ("cluster killl leader", "No such command 'killl'. Did you mean 'kill'?\nSee: kraftlab cluster --help"),
         ("chaos tst", "No such command 'tst'. Did you mean 'test'?\nSee: kraftlab chaos --help"),

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from xml.etree import ElementTree
 
+import click
 import pyarrow.parquet
 import pytest
 
@@ -199,3 +200,13 @@ def test_the_example_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.Monkey
     (svg,) = re.findall(r'<svg class="plot".*?</svg>', outcome.page.read_text(), re.DOTALL)
     ElementTree.fromstring(svg)
     assert len(outcome.rows) == 10
+
+
+def test_names_are_completed() -> None:
+    command = main.build().get_command(click.Context(main.build()), "experiment")
+    assert isinstance(command, click.Group)
+    names = next(parameter for parameter in command.commands["run"].params if parameter.name == "names")
+    assert [item.value for item in names.shell_complete(click.Context(command.commands["run"]), "lead")] == [
+        "leader-crash",
+        "leader-kill",
+    ]

@@ -1,4 +1,4 @@
-"""`kraftlab chaos mutants`: plant the field's classic bugs and measure how long each stays hidden."""
+"""`kraftlab mutants`: plant known bugs in the code under test, and see that each is found."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import click
 
-from kraftlab.checking.mutant import MutantDoesNotApply
-from kraftlab.cli.output import Output, json_option, unknown_name
+from kraftlab.checking.mutant import Finding
+from kraftlab.checking.workers import ends_with_its_workers
+from kraftlab.cli.completion.values import offer_words
+from kraftlab.cli.output import Output, WrongUse, json_option, unknown_name
+from kraftlab.cli.progress import progress
+from kraftlab.cli.tables import aligned
 from kraftlab.common.exit_codes import DONE, FAILED
 
-from ..command import HarnessError, WrongUse
-from ..mutants.hunt import KILLED, NOT_HERE, SURVIVED, HuntResult, hunt_all
-from ..mutants.smallest_example import Least, Size
-from ..mutants.table import CANARY, MUTATIONS, STRETCH, game_of
-from .mutant_pairs import hunt_chosen
+from ..mutants.rooms import ROOMS, hunt_all, room_of
 
 
 class Budget(click.ParamType):  # type: ignore[type-arg]
@@ -39,219 +38,126 @@ class Budget(click.ParamType):  # type: ignore[type-arg]
         return seconds
 
 
+def _ids(room: str | None) -> list[str]:
+    return [id for name, bugs in ROOMS.items() if room in (None, name) for id in bugs]
+
+
+def _offered(context: click.Context) -> Iterable[str]:
+    """Return the bugs of the room on the line: click keeps it among the arguments while it completes an option."""
+    return _ids(next((word for word in context.args if word in ROOMS), None))
+
+
 @click.command(
-    short_help="Plant bugs and check that they are found.",
     epilog="""\b
+Rooms:
+  consensus  elections, replication, voters, snapshots and storage: seeds of `kraftlab sim`
+  metadata   the controller, with an administrator and brokers as its clients: seeds
+  clients    what only clients see: a workload's history in the simulated world, a real node whose fsyncs do nothing
+  disks      moves between log directories, and compaction: every image that a crash can leave
+
+\b
 Examples:
-  kraftlab chaos mutants
-  kraftlab chaos mutants --ids R1,R8,C1 --budget 1m
-  kraftlab chaos mutants --ids canary
-  kraftlab chaos mutants --ids R8,C3 --shrink
-  kraftlab chaos mutants --ids M1,M2,M3,M4,M5,M6,M7,M8 --pairs
-  kraftlab chaos mutants --jobs 1 --json
+  kraftlab mutants
+  kraftlab mutants consensus --list
+  kraftlab mutants --only vote-forgotten --only answer-before-commit
+  kraftlab mutants metadata --seeds 10 --jobs 2
+  kraftlab mutants disks --budget 1m --json
 
 \b
 Exit code 1 if a bug was not found.""",
 )
-@click.option("--ids", metavar="ID[,…]", default="", help="Plant only these bugs, for example R1,canary (default: all).")
+@click.argument("room", required=False, type=click.Choice(tuple(ROOMS)))
 @click.option(
-    "--budget",
-    type=Budget(),
-    default="15s",
-    show_default=True,
-    help="Maximum processor time per planted bug, for example 15s or 2m.",
+    "--only",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=offer_words(_offered),
+    help="Plant only this bug; repeatable (default: all of the room, or of all rooms).",
 )
+@click.option("--list", "lists", is_flag=True, help="Show the planted bugs without hunting them.")
+@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Number of processes (default: one per core).")
+@click.option("--budget", type=Budget(), help="Maximum processor time per bug, for example 15s or 2m (default: none).")
 @click.option(
-    "--jobs",
-    type=click.IntRange(min=1),
-    default=lambda: os.cpu_count() or 1,
-    show_default="one per processor",
-    metavar="N",
-    help="Number of processes.",
-)
-@click.option("--shrink", "shrinks", is_flag=True, help="Shrink each failing seed, with another --budget of time.")
-@click.option(
-    "--pairs", "in_pairs", is_flag=True, help="Plant two bugs of the mover (M, X1 to X3) at once, and check all crash images."
+    "--seeds", type=click.IntRange(min=1), metavar="N", help="Give up after N seeds per bug (default: the limit of each bug)."
 )
 @json_option
-def mutants(ids: str, budget: float, jobs: int, shrinks: bool, in_pairs: bool, as_json: bool) -> int:
-    """Plant known bugs in the code under test, one at a time, and play seeds of the simulators until each is found.
+def mutants(
+    room: str | None,
+    only: tuple[str, ...],
+    lists: bool,
+    jobs: int | None,
+    budget: float | None,
+    seeds: int | None,
+    as_json: bool,
+) -> int:
+    """Plant known bugs in the code under test, one at a time, and make attempts until a rule breaks. ROOM: all without it.
 
-    Each line has the bug, the seeds and processor seconds that it took to find it, and what found it: a rule of the simulator, or
-    checkers of the clients' history. The canary is a real node whose fsyncs do nothing until its power is cut. With --shrink each
-    failing seed is made as small as possible: fewer faults, nodes and operations, less time.
+    Each line has the bug, the attempts (seeds, or crash images) and processor seconds until it was found, and the rule that
+    broke.
     """
-    chosen = _chosen(ids)
-    out = Output(as_json)
-    if in_pairs:
-        return hunt_chosen(chosen if ids else (), jobs, out)
-    hunted: list[HuntResult] = []
-    ended = DONE
-    begun = time.monotonic()
-    try:
-        for one in hunt_all(chosen, budget_s=budget, jobs=jobs, shrinks=shrinks):
-            hunted.append(one)
-            out.lines(lines_of(one))
-    except MutantDoesNotApply as error:
-        text = f"a planted bug no longer fits the code: {error}"
-        if not hunted:
-            raise HarnessError(text) from error
-        out.findings([f"Error: {text}"])
-        ended = FAILED
-    real_s = time.monotonic() - begun
-    out.lines(["", *score_lines(hunted, real_s)])
-    out.result(document(hunted, real_s))
-    return FAILED if any(one.status == SURVIVED for one in hunted) else ended
-
-
-def _chosen(ids: str) -> list[str]:
-    names = [name.strip().upper() for name in ids.split(",") if name.strip()]
-    unknown = sorted(set(names) - MUTATIONS.keys())
+    known = _ids(room)
+    unknown = [id for id in only if id not in known]
     if unknown:
-        raise WrongUse(unknown_name("mutation", unknown[0], MUTATIONS))
-    return names or list(MUTATIONS)
+        raise WrongUse("Error: " + unknown_name(f"planted bug{f' of {room}' if room else ''}", unknown[0], known))
+    chosen = list(dict.fromkeys(only)) or known
+    out = Output(as_json)
+    if lists:
+        out.lines(aligned([["planted bug", "room", "what it is"], *([id, room_of(id), _why(id)] for id in chosen)]))
+        out.result([{"id": id, "room": room_of(id), "why": _why(id)} for id in chosen])
+        return DONE
+    begun = time.monotonic()
+    processes = jobs or min(os.cpu_count() or 1, len(chosen))
+    hunted = hunt_all(chosen, seeds=seeds, budget_s=math.inf if budget is None else budget, processes=processes)
+    findings: list[Finding] = []
+    width = max(map(len, chosen))
+    out.lines([_row("planted bug".ljust(width), "room", "attempts", "rule", "seconds", "what it is")])
+    with ends_with_its_workers():
+        for finding in progress(hunted, len(chosen), lambda finding: finding.id):
+            findings.append(finding)
+            out.lines([line_of(finding, width)])
+    out.lines(summary(findings, time.monotonic() - begun))
+    out.result([_document(finding) for finding in findings])
+    return FAILED if any(finding.found is False for finding in findings) else DONE
 
 
-def lines_of(one: HuntResult) -> list[str]:
-    """Return the line of a mutation, and one line per bug if it has several."""
-    oracle = ", ".join(one.oracles) or one.status
-    lines = [f"{one.id:<4} {one.about:<62} {one.seeds:>5} seeds {one.seconds:>7.2f} s  {oracle}"]
-    for finding in one.findings:
-        if len(one.findings) > 1:
-            row = f"{finding.attempts:>5}       {finding.seconds:>7.2f} s  {finding.rule or 'not found'}"
-            lines.append(f"       {finding.id:<59} {row}")
-        if finding.evidence is not None:
-            lines.append(f"         {_least_line(finding.evidence)}")
-    if one.why:
-        lines.append(f"       {one.why}")
-    return lines
+def _why(id: str) -> str:
+    return ROOMS[room_of(id)][id].why
 
 
-def _least_line(least: Least) -> str:
-    size, of = least.size, least.of
-    kinds = f" ({', '.join(least.kinds)})" if least.kinds else ""
-    besides = f"; but not {', '.join(repr(name) for name in least.weather)}" if least.weather else ""
-    end = "" if least.is_least else ", not finished"
-    return (
-        f"{size.faults} of {of.faults} faults{kinds}, {size.operations} of {of.operations} operations, "
-        f"{size.nodes} of {of.nodes} nodes{besides}; {least.replays} replays in {least.seconds:.1f} s{end}"
-    )
+def line_of(finding: Finding, width: int) -> str:
+    """Return the line of a bug, with so many columns for names."""
+    attempts = f"{finding.attempts:,}" if finding.found else "-" if finding.found is None else f"not in {finding.attempts:,}"
+    seconds = f"{finding.seconds:.1f}"
+    return _row(finding.id.ljust(width), room_of(finding.id), attempts, finding.rule or "-", seconds, _why(finding.id))
 
 
-def score_lines(hunted: Sequence[HuntResult], real_s: float) -> list[str]:
-    """Return the number of mutations killed and the time it took."""
-    score = document(hunted, real_s)["score"]
-    lines = []
-    for name, what in (("core", "bugs of Raft, controllers and moves"), ("stretch", "other bugs (X)")):
-        if score[name]:
-            lines.append(f"{score[f'{name}_killed']} of {score[name]} {what} killed")
-    if score["median_s"] is not None:
-        lines.append(
-            f"a bug took {score['median_s']:.2f} processor s in the median, {score['worst_s']:.1f} s at most; "
-            f"all together {score['seconds']:.0f} processor s in {real_s:.0f} s"
-        )
-    shrunk = score["shrunk"]
-    if shrunk is not None:
-        lines.append(
-            f"{shrunk['bugs']} shrunk in {shrunk['seconds']:.0f} processor s and {shrunk['replays']} replays; "
-            f"{shrunk['not_ended']} not finished"
-        )
-        for name in Size._fields:
-            sizes = shrunk[name]
-            lines.append(
-                f"  {name:<10} {sizes['median']:g} in the median, {sizes['p90']} in 90 %, {sizes['worst']} at most; "
-                f"at most {sizes['goal']} in {sizes['within_goal_percent']:g} %"
-            )
-    for status, what in ((SURVIVED, "survived"), (NOT_HERE, "cannot be hunted here")):
-        ids = [one.id for one in hunted if one.status == status]
-        if ids:
-            lines.append(f"{what}: {', '.join(ids)}")
-    return lines
+def _row(name: str, room: str, attempts: str, rule: str, seconds: str, why: str) -> str:
+    return f"{name}  {room:<9}  {attempts:>10}  {rule:<24}  {seconds:>7}  {why}"
 
 
-def document(hunted: Sequence[HuntResult], real_s: float) -> dict[str, Any]:
-    """Return the document for --json."""
-    here = [one for one in hunted if one.status != NOT_HERE]
-    core = [one for one in here if one.id != CANARY and not one.id.startswith(STRETCH)]
-    stretch = [one for one in here if one.id.startswith(STRETCH)]
-    findings = [finding for one in hunted for finding in one.findings]
-    seconds = [finding.seconds for finding in findings if finding.found]
+def summary(findings: Sequence[Finding], real_s: float) -> list[str]:
+    """Return the number of bugs found and the effort, and what happened to the others."""
+    found = [finding for finding in findings if finding.found]
+    here = [finding for finding in findings if finding.found is not None]
+    effort = ""
+    if found:
+        attempts = statistics.median(finding.attempts for finding in found)
+        effort = f", after {attempts:g} attempts in the median"
+    seconds = sum(finding.seconds for finding in findings)
+    lines = [f"{len(found)} of {len(here)} found{effort}; {seconds:.0f} processor s in {real_s:.0f} s"]
+    lines += [f"not found: {each.id}{f': {each.words}' if each.words else ''}" for each in here if not each.found]
+    return [*lines, *(f"cannot be hunted here: {each.id}: {each.words}" for each in findings if each.found is None)]
+
+
+def _document(finding: Finding) -> dict[str, object]:
     return {
-        "score": {
-            "killed": sum(one.status == KILLED for one in here),
-            "hunted": len(here),
-            "core_killed": sum(one.status == KILLED for one in core),
-            "core": len(core),
-            "stretch_killed": sum(one.status == KILLED for one in stretch),
-            "stretch": len(stretch),
-            "survived": [one.id for one in hunted if one.status == SURVIVED],
-            "not_here": [one.id for one in hunted if one.status == NOT_HERE],
-            "median_s": round(statistics.median(seconds), 3) if seconds else None,
-            "worst_s": round(max(seconds), 3) if seconds else None,
-            "seconds": round(sum(one.seconds for one in hunted), 3),
-            "real_s": round(real_s, 3),
-            "shrunk": _shrunk_score([finding.evidence for finding in findings if finding.evidence is not None]),
-        },
-        "mutations": [
-            {
-                "id": one.id,
-                "mutation": one.about,
-                "status": one.status,
-                "why": one.why,
-                "bugs": [
-                    {
-                        "name": finding.id,
-                        "game": game_of(finding.id),
-                        "found": finding.found,
-                        "oracle": finding.rule,
-                        "words": finding.words,
-                        "seeds": finding.attempts,
-                        "seconds": round(finding.seconds, 3),
-                        "least": _least_document(finding.evidence) if finding.evidence is not None else None,
-                    }
-                    for finding in one.findings
-                ],
-            }
-            for one in hunted
-        ],
-    }
-
-
-GOALS = Size(faults=8, operations=10, nodes=5)
-"""The size of an example that a person can still read."""
-
-
-def _shrunk_score(least: Sequence[Least]) -> dict[str, Any] | None:
-    if not least:
-        return None
-    sizes = {name: _spread([getattr(one.size, name) for one in least], getattr(GOALS, name)) for name in Size._fields}
-    return {
-        "bugs": len(least),
-        "not_ended": sum(not one.is_least for one in least),
-        "replays": sum(one.replays for one in least),
-        "seconds": round(sum(one.seconds for one in least), 3),
-        **sizes,
-    }
-
-
-def _spread(numbers: Sequence[int], goal: int) -> dict[str, Any]:
-    ordered = sorted(numbers)
-    return {
-        "median": statistics.median(ordered),
-        "p90": ordered[-(-9 * len(ordered) // 10) - 1],
-        "worst": ordered[-1],
-        "goal": goal,
-        "within_goal_percent": round(100 * sum(number <= goal for number in ordered) / len(ordered), 1),
-    }
-
-
-def _least_document(least: Least) -> dict[str, Any]:
-    return {
-        **{name: getattr(least.size, name) for name in Size._fields},
-        "of": least.of._asdict(),
-        "kinds": list(least.kinds),
-        "weather": list(least.weather),
-        "replays": least.replays,
-        "seconds": round(least.seconds, 3),
-        "is_least": least.is_least,
+        "id": finding.id,
+        "room": room_of(finding.id),
+        "why": _why(finding.id),
+        "found": finding.found,
+        "attempts": finding.attempts,
+        "steps": finding.steps or None,
+        "rule": finding.rule,
+        "words": finding.words,
+        "seconds": round(finding.seconds, 3),
     }

@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 from contextlib import ExitStack
-from typing import Any
 
 from kraftlab.checking.mutant import Shown, planted
 from kraftlab.simulation.consensus.runner import METADATA, run_seed
@@ -23,7 +22,7 @@ SEEDS_AT_ONCE = 4
 _TIMEOUT_S = 300.0
 
 
-def compared(name: str, first: int, count: int = SEEDS_AT_ONCE) -> Shown[Any]:
+def compared(name: str, first: int, count: int = SEEDS_AT_ONCE) -> Shown:
     """Play so many seeds in both processes, with the bug of that name ("" for none), until one differs."""
     with ExitStack() as stack:
         playing = [stack.enter_context(started(name, first, count, hash_seed)) for hash_seed in PROCESSES]

@@ -1,7 +1,7 @@
 """Deliberate bugs of consensus and storage, to see that the simulator finds them.
 
 The bugs are the field's classics: a vote that a crash forgets, an acknowledgement ahead of the disk, a record of an older epoch
-committed by counting, a tail that is not cut. To add one, write its row into the module of its mechanism; `kraftlab sim mutants`
+committed by counting, a tail that is not cut. To add one, write its row into the module of its mechanism; `kraftlab mutants`
 and the tests find it there.
 """
 

@@ -60,6 +60,21 @@ def no_settled_gate(_: object, self: Reconfiguration, leader: Leader) -> bool:
     return True
 
 
+@MUTANTS.row(Reconfiguration, "on_request", Seeds("S12", faults=CHURN))
+def overdue_change_forgotten(
+    on_request: Callable[..., None], self: Reconfiguration, correlation: int, request: object, now_ms: int
+) -> None:
+    """A change whose time is up is forgotten although its record is not committed, and the next change begins (KAFKA-20740)."""
+    leader = self._quorum.state
+    if not isinstance(leader, Leader) or leader.change is not None or leader.high_watermark < 0:
+        on_request(self, correlation, request, now_ms)
+        return
+    high_watermark = leader.high_watermark
+    leader.high_watermark = max(high_watermark, self._quorum.membership.voters_offset + 1)
+    on_request(self, correlation, request, now_ms)
+    leader.high_watermark = high_watermark
+
+
 @MUTANTS.row(Reconfiguration, "on_request", Seeds("S12", most=100, faults=CHURN))
 def no_committed_in_epoch_gate(
     on_request: Callable[..., None], self: Reconfiguration, correlation: int, request: object, now_ms: int

@@ -126,5 +126,6 @@ def test_directories_are_offered_where_one_is_wanted(line: str) -> None:
 def test_faults_and_planted_bugs_are_offered_also_after_a_comma() -> None:
     assert offered("sim --faults", "kill,po") == ["kill,power-cut", "kill,power-cut-everywhere"]
     assert offered("sim --mutant", "vote-for") == ["vote-forgotten"]
-    assert offered("sim mutants --only", "vote-for") == ["vote-forgotten"]
-    assert offered("sim mutants --metadata --only", "answer-") == ["answer-before-commit"]
+    assert offered("mutants --only", "vote-for") == ["vote-forgotten"]
+    assert offered("mutants metadata --only", "answer-") == ["answer-before-commit"]
+    assert offered("mutants metadata --only", "vote-for") == []

@@ -1,5 +1,5 @@
-"""Plans that once broke a rule, played again. `kraftlab sim --shrink` and `kraftlab sim mutants --write-plans` make them. The
-plan of a planted bug must find that bug, and no violation without it. A plan without a mutant is of a bug that was fixed.
+"""Plans that once broke a rule, played again. `kraftlab sim --shrink` makes them. The plan of a planted bug must find that bug,
+and no violation without it. A plan without a mutant is of a bug that was fixed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ def test_a_planted_bug_is_found_again(path: Path) -> None:
     if plan.mutant is None:
         return
     assert run_plan(plan).rule == plan.rule, (
-        f"the world has changed under this plan, make it anew: kraftlab sim mutants --only {plan.mutant} --write-plans {FOLDER}"
+        f"the world has changed under this plan, make it anew from a seed of `kraftlab mutants --only {plan.mutant}`: "
+        f"kraftlab sim --seed S --mutant {plan.mutant} --shrink --write-plan {path}"
     )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kraftlab.simulation.crash_images.compaction import BUGS, EVERY_CRASH, Run, hunt, judge, record
+from jepsen_lite.mutants.rooms import hunt_bug
+from kraftlab.simulation.crash_images.compaction import BUGS, EVERY_CRASH, Run, judge, record
 from kraftlab.simulation.crash_images.recovery import KILL
 
 SHOWN_SOON = ("C3", "C5", "C9")
@@ -28,11 +29,11 @@ def test_a_crash_of_each_kind_at_each_step_leaves_every_record_that_counts(run: 
 
 @pytest.mark.parametrize("bug", SHOWN_SOON)
 def test_images_of_kills_show_a_planted_bug(bug: str) -> None:
-    finding = hunt(BUGS[bug])
+    finding = hunt_bug(bug)
     assert finding.found and finding.rule == KILL, finding
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("bug", BUGS)
 def test_the_images_show_each_planted_bug(bug: str) -> None:
-    assert hunt(BUGS[bug]).found
+    assert hunt_bug(bug).found

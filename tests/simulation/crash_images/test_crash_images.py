@@ -3,18 +3,14 @@ and that planted bugs are seen."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
+from jepsen_lite.mutants.rooms import hunt_bug
 from kraftlab.broker.log.files import write_durably
-from kraftlab.checking.mutant import Finding, planted
-from kraftlab.cli import main
-from kraftlab.common.exit_codes import DONE, FAILED, USAGE
-from kraftlab.simulation.crash_images import pairs as crash_pairs
-from kraftlab.simulation.crash_images.mutants import BUGS, IN_THE_RUN, hunt
-from kraftlab.simulation.crash_images.pairs import HIDE_EACH_OTHER, SHOW_TOGETHER, hunt_pair, pairs, shows
+from kraftlab.checking.mutant import hunt, planted
+from kraftlab.simulation.crash_images.mutants import BUGS, HUNTED, IN_THE_RUN, judged, scripts_of
 from kraftlab.simulation.crash_images.protocol import SCRIPTS, record
 from kraftlab.simulation.crash_images.recorder import Recorder
 from kraftlab.simulation.crash_images.recovery import IN_ORDER, KILL, cases, judge, quiet, recovering, sample
@@ -75,7 +71,7 @@ def test_the_replica_is_whole_after_a_second_crash_in_the_recovery_from_the_firs
 
 @pytest.mark.parametrize("name", QUICK)
 def test_a_planted_bug_is_found(name: str) -> None:
-    hunted = hunt(name)
+    hunted = hunt_bug(name)
     assert hunted.found
     assert hunted.rule == QUICK[name]
     assert hunted.words
@@ -84,43 +80,14 @@ def test_a_planted_bug_is_found(name: str) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found_among_all_images_unless_it_is_masked(name: str) -> None:
-    likely_first = dict.fromkeys((*BUGS[name].limits.scripts, *SCRIPTS))
-    assert hunt(name, tuple(likely_first)).found == (not BUGS[name].limits.masked_by)
+    likely_first = dict.fromkeys((*scripts_of(name), *SCRIPTS))
+    with planted(BUGS[name]):
+        assert hunt(name, likely_first, judged).found == (not BUGS[name].limits.masked_by)
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("pair", pairs())
-def test_two_bugs_together_are_found_if_one_is_alone_or_each_masked_the_other(pair: str) -> None:
-    hunted = hunt_pair(pair)
-    assert hunted.found == shows(pair), hunted
-
-
-def test_every_pair_is_listed_as_showing_or_not() -> None:
-    assert len(pairs()) == len(BUGS) * (len(BUGS) - 1) // 2
-    assert set(pairs()) >= SHOW_TOGETHER | HIDE_EACH_OTHER
-    assert all(all(BUGS[name].limits.masked_by for name in pair.split("+")) for pair in SHOW_TOGETHER)
-    assert not any(shows(pair) for pair in HIDE_EACH_OTHER)
-    assert len(pairs(f"M{number}" for number in range(1, 9))) == 45
-
-
-def test_the_command_reports_each_pair_and_fails_if_a_required_one_does_not_show(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def hunted(pair: str) -> Finding[str]:
-        is_found = pair in ("M1-swap+M1-ends", "M1-ends+M5")
-        return Finding(pair, is_found, 9, KILL if is_found else "", "gone" if is_found else "", 0.5, "busy")
-
-    monkeypatch.setattr(crash_pairs, "hunt_pair", hunted)
-    assert main.run(["chaos", "mutants", "--ids", "m1", "--pairs", "--jobs", "1"]) == DONE
-    assert "1 of 1 pairs show; 9 images" in capsys.readouterr().out
-    assert main.run(["chaos", "mutants", "--ids", "m1,m5,m7", "--pairs", "--jobs", "1", "--json"]) == FAILED
-    document = json.loads(capsys.readouterr().out)
-    assert (document["pairs"], document["shown"], document["images"]) == (6, 2, 54)
-    assert document["missed"] == ["M1-swap+M7", "M1-ends+M7", "M5+M7"]
-    assert document["news"] == ["M1-ends+M5"]
-    assert document["each"][0]["name"] == "M1-swap+M1-ends"
-    assert main.run(["chaos", "mutants", "--ids", "r1", "--pairs"]) == USAGE
-    assert "R1 has no two bugs that can be paired; only bugs of the mover can: M1, M2" in capsys.readouterr().err
+def test_every_bug_is_hunted_alone_or_with_one_that_unmasks_it() -> None:
+    assert {part for name in HUNTED for part in name.split("+")} == set(BUGS)
+    assert all(not BUGS[name].limits.masked_by for name in HUNTED if "+" not in name)
 
 
 def test_the_recorder_notes_what_is_really_done_and_notices_what_it_did_not_see(tmp_path: Path) -> None:
