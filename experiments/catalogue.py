@@ -11,6 +11,7 @@ MODULES = {
     "wan-elections": "wan_elections",
     "split-votes": "split_votes",
     "leader-kill": "leader_kill",
+    "failover-by-partitions": "failover_by_partitions",
     "partial-partitions": "partial_partitions",
     "storage-faults": "storage_faults",
     "planted-bugs": "planted_bugs",

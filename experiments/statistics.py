@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from math import ceil, sqrt
+from math import ceil, log10, sqrt
 from random import Random
+from statistics import linear_regression
 
 from .experiment import Estimate
 
@@ -59,3 +60,10 @@ def share_of(hits: int, trials: int) -> Estimate:
     middle = (share + z * z / (2 * trials)) / (1 + z * z / trials)
     half = z * sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials)) / (1 + z * z / trials)
     return Estimate(share, max(0.0, middle - half), min(1.0, middle + half))
+
+
+def log_slope(points: Mapping[int, float]) -> float:
+    """Return the slope of the line through (x, y) on axes with logarithms: 0 is flat, 1 grows with x."""
+    if len(points) < 2:
+        return 0.0
+    return float(linear_regression([log10(x) for x in points], [log10(y) for y in points.values()]).slope)

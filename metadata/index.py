@@ -27,7 +27,7 @@ from .delta import MetadataDelta, PartitionStep
 from .image import MetadataImage, PartitionImage
 from .maps import written
 from .moves import TopicPartition
-from .partition_sets import EMPTY_SET, FamilyChanges, PartitionSet, SetChanges, members
+from .partition_sets import EMPTY_SET, FamilyChanges, PartitionSet, SetChanges, members, size
 from .records import NO_LEADER
 
 K = TypeVar("K")
@@ -68,6 +68,13 @@ class MetadataIndex(msgspec.Struct, frozen=True):
     def partitions_in_elr(self, broker_id: int) -> list[TopicPartition]:
         """Partitions with the broker among their eligible leader replicas (KIP-966)."""
         return members(self.eligible.get(broker_id, EMPTY_SET))
+
+    def concerned_by(self, broker_id: int) -> int:
+        """Number of partitions that a broker's end or return may change: those with the broker in their in-sync set or among
+        their eligible leader replicas, and those without a leader.
+        """
+        sets = (self.in_sync.get(broker_id, EMPTY_SET), self.eligible.get(broker_id, EMPTY_SET), self.no_leader)
+        return sum(map(size, sets))
 
     def leads_any(self, broker_id: int) -> bool:
         return broker_id in self.leads

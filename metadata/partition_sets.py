@@ -57,6 +57,11 @@ def members(partitions: PartitionSet) -> list[tuple[Uuid, int]]:
     )
 
 
+def size(partitions: PartitionSet) -> int:
+    """Number of members. The cost is that of the topics."""
+    return sum(bits.bit_count() for bits in partitions.values())
+
+
 class SetChanges:
     """Joins and leaves of a set, topic by topic. The last change of a partition counts."""
 

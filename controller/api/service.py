@@ -373,6 +373,7 @@ class ControllerService(Service):
                 BrokerRegistrationRequest,
                 BrokerRegistrationResponse,
                 lambda state, request, context: brokers.register(state, self.controller.heartbeats, request, context),
+                lambda request: brokers.is_long(self.controller.newest, request.broker_id),
             ),
             Api.BROKER_HEARTBEAT: self._handler(BrokerHeartbeatRequest, BrokerHeartbeatResponse, self._heartbeat),
             Api.MOVE_PROGRESS: self._handler(MoveProgressRequest, MoveProgressResponse, self._move_progress),

@@ -50,6 +50,12 @@ logger = logging.getLogger("kraftlab.controller")
 ID_MAX = (1 << 31) - 1
 PORT_MAX = (1 << 16) - 1
 LEVEL_MAX = (1 << 15) - 1
+LONG_PARTITIONS = 1000
+
+
+def is_long(state: ControllerState, broker_id: int) -> bool:
+    """Return True if a broker's end or return may change very many partitions."""
+    return state.index.concerned_by(broker_id) > LONG_PARTITIONS
 
 
 def register(

@@ -22,9 +22,14 @@ logger = logging.getLogger("kraftlab.controller")
 
 FENCE_TAG = "fence stale brokers"
 FENCE_RETRY_MS = 100
-"""Pause after a fencing that failed. Most often the leadership is lost, and its notice follows."""
+"""Pause after a fencing that failed, or is computed on another thread. Most often the leadership is lost, and its notice
+follows.
+"""
 STALL_MS = 200
 """A check that is later than this means that this process was stopped; the delay fences nobody."""
+
+WriterFor = Callable[[int], RunWrite]
+"""Returns a function that runs an operation on this broker's partitions, now or on another thread if there are very many."""
 
 
 class Fencing:
@@ -36,7 +41,7 @@ class Fencing:
         clock: Callable[[], int],
         heartbeats: HeartbeatTable,
         session_timeout_ms: int,
-        run_write: RunWrite,
+        writer_for: WriterFor,
         newest: Callable[[], ControllerState],
         is_active: Callable[[], bool],
     ) -> None:
@@ -46,7 +51,7 @@ class Fencing:
         self._clock = clock
         self._heartbeats = heartbeats
         self._session_timeout_ms = session_timeout_ms
-        self._run_write = run_write
+        self._writer_for = writer_for
         self._newest = newest
         self._is_active = is_active
 
@@ -74,12 +79,10 @@ class Fencing:
         while oldest_contact is not None and oldest_contact[1] < now_ms and self._is_active():
             broker_id = oldest_contact[0]
             logger.info("fencing broker %d: no heartbeat for %d ms", broker_id, self._session_timeout_ms)
-            answer: Answer[None] = Answer()
-            self._run_write("fence", partial(self._fence, broker_id), answer)
-            if answer.error is not None:
+            self._writer_for(broker_id)("fence", partial(self._fence, broker_id), Answer())
+            if broker_id in self._unfenced():
                 pause_ms = FENCE_RETRY_MS
                 break
-            self.fenced += 1
             oldest_contact = self._heartbeats.oldest_contact(self._unfenced())
         if self._is_active():
             self.activate(pause_ms)
@@ -98,12 +101,18 @@ class Fencing:
 
         def done(answer: Answer[bool]) -> None:
             if answer.value:
-                self.fenced += 1
                 logger.info("fenced broker %d: it has no connection here and its port refuses, so its process is dead", broker_id)
 
         answer: Answer[bool] = Answer()
         answer.when_done(done)
-        self._queue.append(Event("fence", partial(self._run_write, "fence", generate, answer), answer.fail))
+        self._queue.append(Event("fence", partial(self._writer_for(broker_id), "fence", generate, answer), answer.fail))
 
     def _fence(self, broker_id: int, state: ControllerState, context: Context) -> Outcome[None]:
-        return brokers.fence(state, self._heartbeats, broker_id, context)
+        outcome = brokers.fence(state, self._heartbeats, broker_id, context)
+
+        def appended(end_offset: int) -> None:
+            self.fenced += bool(outcome.records)
+            if outcome.appended is not None:
+                outcome.appended(end_offset)
+
+        return outcome._replace(appended=appended)

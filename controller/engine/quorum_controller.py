@@ -14,9 +14,10 @@ Reads see committed state only, on any controller, and do not go through the que
 confirm the leadership, and waits until the committed state has caught up (`catch_up`). Heartbeats that change nothing do not
 go through the queue either.
 
-A long write, such as a plan of thousands of entries, is computed on a thread, from a state that never changes. The queue is
-paused meanwhile: no other write comes in between, and the event loop keeps serving the quorum and heartbeats. A leader that is
-busy for longer than its followers' fetch timeout would be deposed, and the next leader would fail at the same request.
+A long write, such as a plan of thousands of entries or the fence of a broker with thousands of partitions, is computed on a
+thread, from a state that never changes. The queue is paused meanwhile: no other write comes in between, and the event loop keeps
+serving the quorum and heartbeats. A leader that is busy for longer than its followers' fetch timeout would be deposed, and the
+next leader would fail at the same request.
 
 A manager that fails unexpectedly, or whose records cannot be replayed, has changed nothing: its caller gets
 UNKNOWN_SERVER_ERROR, and the controller goes on. Replay comes before the proposal because a committed record that cannot be
@@ -164,7 +165,7 @@ class QuorumController:
             clock,
             self.heartbeats,
             settings.session_timeout_ms,
-            self._run_write,
+            lambda broker_id: partial(self._change_broker, broker_id),
             lambda: self._log.newest,
             lambda: self.is_active,
         )
@@ -310,6 +311,13 @@ class QuorumController:
         self.queue.pause()
         self._offload(work, done)
 
+    def _change_broker(self, broker_id: int, name: str, generate: Generate[R], answer: Answer[R]) -> None:
+        """Run an operation that may change all partitions of a broker, on another thread if the broker has very many."""
+        if self._offload is not None and brokers.is_long(self._log.newest, broker_id):
+            self._offload_write(name, generate, partial(self._run_write, name, generate, answer), answer)
+        else:
+            self._run_write(name, generate, answer)
+
     def _abandon_offloaded(self) -> None:
         """Drop the long write that is being computed: the state that it starts from no longer holds."""
         if self._offloaded_write is not None:
@@ -354,7 +362,7 @@ class QuorumController:
             self._heartbeats_timed_out += error.code is ErrorCode.REQUEST_TIMED_OUT
             answer.fail(error)
 
-        run = partial(self._run_write, "BrokerHeartbeat", generate, answer)
+        run = partial(self._change_broker, request.broker_id, "BrokerHeartbeat", generate, answer)
         self.queue.append(Event("BrokerHeartbeat", run, expired, now_ms + self.settings.heartbeat_interval_ms // 2))
         return answer
 

@@ -64,6 +64,8 @@ def test_an_index_equals_loops_over_the_image(history: Callable[[int, int], list
         assert index.leads.get(broker_id, 0) == sum(p.leader == broker_id for _, p in partitions)
         assert index.leads_any(broker_id) == any(p.leader == broker_id for _, p in partitions)
         assert index.partitions_in_elr(broker_id) == sorted(key for key, p in partitions if broker_id in p.elr)
+        sets = (index.partitions_in_isr(broker_id), index.partitions_in_elr(broker_id), index.leaderless())
+        assert index.concerned_by(broker_id) == sum(map(len, sets))
     assert set(index.eligible) == {broker_id for _, p in partitions for broker_id in p.elr}
     assert index.led_by_others() == sorted(key for key, p in partitions if p.leader != p.replicas[0])
     assert index.leaderless() == sorted(key for key, p in partitions if p.leader == -1)

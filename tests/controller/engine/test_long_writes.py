@@ -14,6 +14,7 @@ from kraftlab.admin.v1 import admin_pb2
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.common.uuids import to_text
 from kraftlab.controller.api.apis import HANDLERS
+from kraftlab.controller.cluster import brokers
 from kraftlab.controller.engine import log_writer
 from kraftlab.controller.engine.purgatory import Answer
 from kraftlab.controller.engine.queue import NEVER_MS, RETRY_MS
@@ -276,3 +277,45 @@ async def test_a_change_of_more_than_a_thousand_partitions_is_long_in_every_call
     ]
     wrong = [(api, request) for api, request, is_long in rows if HANDLERS[api].is_long(sized.image, request) is not is_long]
     assert wrong == []
+
+
+@pytest.fixture
+async def large_brokers(cluster: Any, aside: list[Work], monkeypatch: pytest.MonkeyPatch) -> list[Work]:
+    """Brokers 1 and 2 have more partitions than the event loop may change at once."""
+    await cluster.start_brokers(1, 2)
+    await cluster.create("t", (1, 2), (1, 2))
+    monkeypatch.setattr(brokers, "LONG_PARTITIONS", 1)
+    return aside
+
+
+async def test_a_silent_broker_with_many_partitions_is_fenced_on_a_thread(cluster: Any, large_brokers: list[Work]) -> None:
+    """A controller that is busy for longer than the fetch timeout is deposed, and so is the next one, forever."""
+    for _ in range(5):
+        await cluster.pass_time(1900)
+        cluster.controller.heartbeat(cluster.beat(2))
+    await cluster.pass_time(1)
+    assert len(large_brokers) == 1
+    assert not cluster.broker(1).fenced
+    finish(large_brokers)
+    await cluster.commit()
+    await cluster.pass_time(1000)
+    assert cluster.broker(1).fenced
+    assert cluster.partition("t").leader == 2
+    assert not large_brokers, "once is enough"
+    assert cluster.controller.statistics().brokers_fenced == 1
+
+
+async def test_a_broker_with_many_partitions_shuts_down_on_a_thread(cluster: Any, large_brokers: list[Work]) -> None:
+    shutdown = cluster.controller.heartbeat(cluster.beat(1, want_shutdown=True))
+    await cluster.commit()
+    assert not shutdown.done
+    other = cluster.controller.heartbeat(cluster.beat(2))
+    assert other.done, "a heartbeat that changes nothing does not wait"
+    finish(large_brokers)
+    assert not (await cluster.done(shutdown)).should_shutdown
+    assert cluster.partition("t").leader == 2
+    cluster.controller.heartbeat(cluster.beat(2))
+    last = cluster.controller.heartbeat(cluster.beat(1, want_shutdown=True))
+    while large_brokers:
+        finish(large_brokers)
+    assert (await cluster.done(last)).should_shutdown
