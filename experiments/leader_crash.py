@@ -116,7 +116,8 @@ def remarks(rows: Rows) -> list[str]:
         "and a wider range costs more than in the paper.",
         f"12-24 ms without pre-votes kept a leader in {kept} of {len(short)} trials: a follower fetches again only after its "
         "flush, so on this disk two heartbeats can be further apart than the timer. Raft's heartbeats do not wait for a disk.",
-        "The faster disk is not in the paper. It was chosen after the first results, as the one of three that fits best: so it explains, and confirms nothing.",
+        "The faster disk is not in the paper. It was chosen after the first results, as the one of three that fits best: so it "
+        "explains, and confirms nothing.",
         "Our crash comes up to a third of the timeout after a heartbeat, the paper's up to half: ours has younger timers.",
         f"A killed process refuses connections, and then followers wait at most 50 ms more: {ours[REFUSED + ': median']} "
         f"instead of {ours[SILENT + ': median']} after silence.",
