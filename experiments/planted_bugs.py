@@ -11,7 +11,7 @@ Method. The planted bugs of `kraftlab mutants consensus`, one at a time, and fiv
 The first four play the same seeds 0, 1, 2, … in the weather that the bug needs. If an assertion of the core ends a
 run, only `rules` has found the bug. Bugs of storage are below the grain of the specification: they are there to show that.
 
-Parameters. Small: a dozen bugs, 8 seeds, 20 s for each bug and method. Full: all bugs, 40 seeds, 60 s. Traces of 1,500 lines.
+Parameters. Small: a dozen bugs, 8 seeds, 20 s for each bug and method. Full: all bugs, 40 seeds, 60 s. Traces of 8,000 lines.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -182,19 +181,8 @@ def _size(is_small: bool) -> Size:
 
 
 def _watch(name: str, finished: Iterable[Trial], left: int) -> Iterator[Trial]:
-    """Show the progress on stderr, with the time that the other trials will take."""
-    started, done = time.monotonic(), 0
-
-    def counted() -> Iterator[Trial]:
-        nonlocal done
-        for trial in finished:
-            done += 1
-            yield trial
-
-    def describe(trial: Trial) -> str:
-        return f"{name}, {trial.line}; about {(time.monotonic() - started) / done * (left - done):,.0f} s to go"
-
-    return progress(counted(), left, describe)
+    """Show the progress on stderr."""
+    return progress(finished, left, lambda trial: f"{name}, {trial.line}")
 
 
 def _lines(outcome: Outcome) -> list[str]:

@@ -46,4 +46,14 @@ def traced_options(
 
     with suppress(_Enough), planted(MUTANTS[mutant] if mutant else None):
         play(options, trace=take, make_world=make_world, with_tail=False)
-    return cut([msgspec.json.decode(line) for line in lines], most)
+    return _known_part(cut([msgspec.json.decode(line) for line in lines], most))
+
+
+def _known_part(lines: list[Line]) -> list[Line]:
+    """Return the lines before a node starts on another or a damaged disk: the end of a run replaces disks that are gone."""
+    directories: dict[int, str] = {}
+    for at, line in enumerate(lines):
+        is_known = line["event"] != "boot" or directories.setdefault(line["node"], line["directory"]) == line["directory"]
+        if not is_known or line.get("repairing"):
+            return lines[:at]
+    return lines
