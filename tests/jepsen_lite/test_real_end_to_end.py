@@ -96,7 +96,11 @@ def test_a_group_of_kafka_python_skips_nothing_and_loses_no_commit_while_nodes_a
 
 
 @pytest.mark.parametrize(
-    "client, workload, checker", [("kraftlab", "registers", "linearizable"), ("kafka-python", "records", "kept-records")]
+    "client, workload, checker",
+    [
+        ("kraftlab", "registers", "linearizable"),
+        pytest.param("kafka-python", "records", "kept-records", marks=pytest.mark.nightly),
+    ],
 )
 def test_a_secure_cluster_keeps_its_promises_to_clients_that_log_in(tmp_path, client, workload, checker):
     words = ("--time", "2", "--rate", "60", "--concurrency", "4", "--controllers", "1", "--brokers", "2", "--seed", "24")
