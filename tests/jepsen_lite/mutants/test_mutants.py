@@ -64,6 +64,7 @@ def test_without_a_bug_nothing_is_seen_and_the_budget_ends_the_hunt(monkeypatch:
     assert (missed.status, missed.seeds) == (SURVIVED, 1)
 
 
+@pytest.mark.nightly
 def test_two_processes_that_hash_strings_differently_show_that_a_set_of_strings_has_an_order():
     """Without the bug both processes do the same (test_simulated_world.py)."""
     finding = hunt_bug("answers-in-a-set", 30.0)
