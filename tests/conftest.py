@@ -219,6 +219,20 @@ def little_memory() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
+# --- disks ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def disks_without_waiting() -> Iterator[None]:
+    """Leave what this process writes to the page cache, for modules in which no disk loses its power. Tests about flushes
+    replace these functions themselves.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("fsync", "fdatasync"):
+            patch.setattr(os, name, lambda descriptor: None)
+        yield
+
+
 # --- fork servers of clusters ---------------------------------------------------------------------------------------------------
 
 

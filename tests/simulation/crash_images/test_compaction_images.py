@@ -7,6 +7,8 @@ import pytest
 from kraftlab.simulation.crash_images.compaction import BUGS, EVERY_CRASH, Run, hunt, judge, record
 from kraftlab.simulation.crash_images.recovery import KILL
 
+pytestmark = pytest.mark.usefixtures("disks_without_waiting")
+
 SHOWN_SOON = ("C3", "C5", "C9")
 """Bugs that one of the first images of kills shows."""
 

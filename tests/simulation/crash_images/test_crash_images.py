@@ -20,6 +20,8 @@ from kraftlab.simulation.crash_images.recorder import Recorder
 from kraftlab.simulation.crash_images.recovery import IN_ORDER, KILL, cases, judge, quiet, recovering, sample
 from kraftlab.simulation.crash_images.watched_disks import NotRecorded
 
+pytestmark = pytest.mark.usefixtures("disks_without_waiting")
+
 QUICK = {"M1-swap+M1-ends": IN_THE_RUN, "M4": KILL, "M6": KILL, "M8-epochs": IN_THE_RUN, "X3-cut+X3-align": IN_THE_RUN}
 
 
