@@ -4,8 +4,8 @@
 clusters of processes have deadlines in real time, so they are one group: a fixture that starts a cluster asks for the fixture
 `starts_clusters`, and a test without such a fixture has the mark `cluster`. Other tests have no ports for a cluster. Tests of
 Spark are a second group, and every other module is a group of its own. Groups start in this order: clusters, tests with deadlines
-within their own process, long modules, Spark, all other modules. The long ones last longer than the clusters, so Spark does not
-run beside clusters; short modules come last, so that no worker is alone at the end.
+within their own process, long modules, all other modules, Spark. All but the clusters last about as long as these, so Spark, which
+needs two processors, runs beside few clusters or none.
 
 Both workers collect the same tests, and most of that time rewrites assertions. The workers begin at opposite ends, and each finds
 the byte code of the other's half (`make test` allows byte code).
@@ -68,11 +68,11 @@ def group_of(item: pytest.Item) -> str:
 
 
 def rank(item: pytest.Item) -> int:
-    """Return the position of a test in the queue: clusters come first, Spark before the modules of no early or long folder."""
+    """Return the position of a test in the queue: clusters come first, Spark last."""
     group = group_of(item)
     if group in (CLUSTER, SPARK):
-        return -1 if group == CLUSTER else len(QUEUE)
-    return next((place for place, prefix in enumerate(QUEUE) if group.startswith(prefix)), len(QUEUE) + 1)
+        return -1 if group == CLUSTER else len(QUEUE) + 1
+    return next((place for place, prefix in enumerate(QUEUE) if group.startswith(prefix)), len(QUEUE))
 
 
 def module_of(item: pytest.Item) -> str:
@@ -217,6 +217,20 @@ def little_memory() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_AS, (used_bytes + MEMORY_BYTES, limits[1]))
     yield
     resource.setrlimit(resource.RLIMIT_AS, limits)
+
+
+# --- disks ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def disks_without_waiting() -> Iterator[None]:
+    """Leave what this process writes to the page cache, for modules in which no disk loses its power. Tests about flushes
+    replace these functions themselves.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("fsync", "fdatasync"):
+            patch.setattr(os, name, lambda descriptor: None)
+        yield
 
 
 # --- fork servers of clusters ---------------------------------------------------------------------------------------------------

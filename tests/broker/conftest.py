@@ -37,6 +37,11 @@ from kraftlab.simulation.crash_images import world as one_process
 from kraftlab.simulation.crash_images.world import broker_config, format_disks
 
 
+@pytest.fixture(scope="module", autouse=True)
+def flushes_are_free(disks_without_waiting: None) -> None:
+    """Flushes would be most of the time of these tests."""
+
+
 class World(one_process.World):
     """Its controller decides about ISR changes too, and remembers what it was asked."""
 

@@ -21,7 +21,7 @@ def test_a_configuration_that_is_wrong_is_refused_by_file_key_and_value(node_fil
     assert "num.partition, an unknown key; did you mean num.partitions?" in said
 
 
-@pytest.mark.parametrize(("role", "door"), [("controller", "peer"), ("broker", "grpc")])
+@pytest.mark.parametrize(("role", "door"), [("controller", "peer"), pytest.param("broker", "grpc", marks=pytest.mark.nightly)])
 def test_a_port_in_use_is_named(node_files: Any, role: str, door: str) -> None:
     node = node_files.node(role)
     port = node.peer_port if door == "peer" else node.grpc_port
@@ -32,7 +32,10 @@ def test_a_port_in_use_is_named(node_files: Any, role: str, door: str) -> None:
     assert "is another process using the port?" in said
 
 
-@pytest.mark.parametrize(("role", "fault"), [("broker", "unformatted"), ("controller", "another cluster")])
+@pytest.mark.parametrize(
+    ("role", "fault"),
+    [("broker", "unformatted"), pytest.param("controller", "another cluster", marks=pytest.mark.nightly)],
+)
 def test_a_metadata_directory_that_is_not_the_nodes_is_refused(node_files: Any, role: str, fault: str) -> None:
     directory = node_files.home(role) / "metadata"
     if fault == "unformatted":

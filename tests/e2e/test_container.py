@@ -127,7 +127,7 @@ def container(tmp_path: Path, new_port: Callable[[], int]) -> Container:
     return Container(tmp_path, new_port)
 
 
-@pytest.mark.parametrize("script", [JAVA, PYTHON], ids=["java", "python"])
+@pytest.mark.parametrize("script", [pytest.param(JAVA, marks=pytest.mark.nightly), PYTHON], ids=["java", "python"])
 def test_testcontainers_starts_it_and_clients_write_and_read(container: Container, script: str) -> None:
     with container.running(script):
         with KafkaProducer(bootstrap_servers=container.server) as producer:

@@ -107,6 +107,7 @@ def before_and_after_a_promotion(cluster: LocalCluster, lab: Workbench, kraftlab
     return places
 
 
+@pytest.mark.nightly
 def test_a_killed_leader_without_its_topic_id_is_filled_again_and_keeps_its_old_copy(kraftlab_here: Any) -> None:
     with scratch_directory("damaged-leader") as directory, LocalCluster(directory, 1, 3, 1, overrides=OVERRIDES) as cluster:
         lab = Workbench(cluster)

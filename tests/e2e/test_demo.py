@@ -114,6 +114,7 @@ def test_it_plays_another_recording_and_prints_one_json_report(
     assert not list(work.iterdir())
 
 
+@pytest.mark.nightly
 def test_ctrl_c_leaves_nothing_of_a_secure_cluster(scratch: pathlib.Path, processes: Processes) -> None:
     """Strangers have been refused by then."""
     command = [sys.executable, "-m", "kraftlab.cli.main", "demo", "--secure"]

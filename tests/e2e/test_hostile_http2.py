@@ -109,9 +109,10 @@ NO_CALLS = (
     ("DescribeCluster", b"\xff", grpc.StatusCode.INTERNAL),
     ("CreateTopics", b"\x12\x00" * 4_000_000, grpc.StatusCode.INTERNAL),
     ("CreateTopics", bytes(65 * 1024 * 1024), grpc.StatusCode.RESOURCE_EXHAUSTED),
-    ("CreateTopics", bytes(512 * 1024 * 1024), grpc.StatusCode.RESOURCE_EXHAUSTED),
 )
 """(method, message, status): calls that are none. Their messages are compressed on their way."""
+LARGEST_NO_CALL = ("CreateTopics", bytes(512 * 1024 * 1024), grpc.StatusCode.RESOURCE_EXHAUSTED)
+"""A message that takes seconds to compress."""
 
 
 CLUSTER = (1, 1, 1)
@@ -132,7 +133,11 @@ def test_a_stranger_at_the_port_for_grpc_does_no_harm(cluster: LocalCluster, nam
     assert not cluster.exited()
 
 
-@pytest.mark.parametrize(("method", "data", "status"), NO_CALLS, ids=range(len(NO_CALLS)))
+@pytest.mark.parametrize(
+    ("method", "data", "status"),
+    [*NO_CALLS, pytest.param(*LARGEST_NO_CALL, marks=pytest.mark.nightly)],
+    ids=range(len(NO_CALLS) + 1),
+)
 def test_a_call_that_is_none_gets_a_status(cluster: LocalCluster, method: str, data: bytes, status: grpc.StatusCode) -> None:
     options = (("grpc.max_send_message_length", -1),)
     for node in cluster.plan.nodes:

@@ -92,11 +92,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, bin_directory: Path) -> It
         assert process.wait(30) == 0
 
 
-def test_the_tour_plays_as_it_is_written(cluster: tuple[str, Path, dict[str, str]]) -> None:
-    said, directory, environment = cluster
+def test_the_tour_begins_with_a_cluster_that_prints_its_endpoints(cluster: tuple[str, Path, dict[str, str]]) -> None:
+    said, _, _ = cluster
     first, *others = steps()
     assert matches(masked(said), masked(first.output)), said
-    for step in others:
+    assert len(others) == 10
+
+
+@pytest.mark.nightly
+def test_the_tour_plays_as_it_is_written(cluster: tuple[str, Path, dict[str, str]]) -> None:
+    _, directory, environment = cluster
+    for step in steps()[1:]:
         command = step.command.replace("/tmp/", f"{directory}/")
         done = subprocess.run(
             ["bash", "-c", command], capture_output=True, text=True, timeout=60, cwd=ROOT, env=environment, check=False
@@ -104,7 +110,6 @@ def test_the_tour_plays_as_it_is_written(cluster: tuple[str, Path, dict[str, str
         assert done.returncode == 0, (step.command, done.stdout, done.stderr)
         assert PROGRESS.sub("", done.stderr) == "", step.command
         assert matches(masked(done.stdout), masked(step.output)), f"$ {step.command}\n{done.stdout}"
-    assert len(others) == 10
 
 
 def test_the_python_of_the_readme_runs(cluster: tuple[str, Path, dict[str, str]]) -> None:

@@ -69,6 +69,7 @@ def running_up(directory: pathlib.Path) -> Iterator[tuple[subprocess.Popen[str],
         process.communicate(timeout=20)
 
 
+@pytest.mark.nightly
 def test_a_second_up_on_the_same_directory_is_refused_while_the_first_runs_and_finds_its_data_after_it(
     scratch: pathlib.Path, processes: Callable[[pathlib.Path], dict[int, str]], listening: Callable[[int], bool], kraftlab: Any
 ) -> None:
@@ -90,6 +91,7 @@ def test_a_second_up_on_the_same_directory_is_refused_while_the_first_runs_and_f
         assert [topic.name for topic in admin.describe_topics().values()] == ["kept"]
 
 
+@pytest.mark.nightly
 def test_nodes_do_not_outlive_a_parent_that_is_killed(
     scratch: pathlib.Path, processes: Callable[[pathlib.Path], dict[int, str]], listening: Callable[[int], bool]
 ) -> None:

@@ -327,6 +327,7 @@ def up(directory: Path) -> Iterator[dict[str, Any]]:
             process.wait(30)
 
 
+@pytest.mark.nightly
 def test_a_second_start_has_the_same_certificates_and_password(tmp_path: Path) -> None:
     directory = tmp_path / "lab"
     with up(directory) as printed:

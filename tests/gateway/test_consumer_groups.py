@@ -78,7 +78,7 @@ def poll(consumer: Any) -> list[str]:
     return [record.value.decode() for records in consumer.poll(timeout_ms=200).values() for record in records]
 
 
-@pytest.mark.parametrize("make", [kafka_python, librdkafka])
+@pytest.mark.parametrize("make", [kafka_python, pytest.param(librdkafka, marks=pytest.mark.nightly)])
 def test_two_members_share_a_topic_and_one_takes_over(cluster: LocalCluster, make: Callable[..., Any]) -> None:
     consumers = [make(cluster, make.__name__) for _ in range(2)]
     seen: list[str] = []

@@ -169,7 +169,7 @@ def _directories(admin: KafkaAdminClient, broker: int) -> tuple[str, str]:
     return here[0], other[0]
 
 
-@pytest.mark.parametrize("client", ["kafka-python", "confluent-kafka"])
+@pytest.mark.parametrize("client", ["kafka-python", pytest.param("confluent-kafka", marks=pytest.mark.nightly)])
 def test_nothing_acknowledged_is_lost_while_a_controller_and_a_broker_are_killed(client: str, tmp_path: Path) -> None:
     """Produce all the time, kill the active controller, then a leader; read every acknowledged record once, in order."""
     settings = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "300"}

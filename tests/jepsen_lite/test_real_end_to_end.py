@@ -95,6 +95,7 @@ def test_a_group_of_kafka_python_skips_nothing_and_loses_no_commit_while_nodes_a
     assert [verdict.valid for verdict in record.verdicts if verdict.checker == "group-progress"] == [True]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "client, workload, checker", [("kraftlab", "registers", "linearizable"), ("kafka-python", "records", "kept-records")]
 )
@@ -109,6 +110,7 @@ def test_a_secure_cluster_keeps_its_promises_to_clients_that_log_in(tmp_path, cl
 SMALL = ("--brokers", "1", "--concurrency", "4", "--rate", "50")
 
 
+@pytest.mark.nightly
 def test_ctrl_c_stops_the_cluster_and_keeps_the_run_as_far_as_it_came(tmp_path):
     words = words_of(tmp_path, *SMALL, "--controllers", "1", "--time", "600", "-n", "partition")
     running = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=surroundings(tmp_path))
@@ -140,6 +142,7 @@ def test_a_cluster_in_a_network_of_its_own_keeps_its_promises_while_packets_are_
     assert "quorum on 198.18.0.1:" in (directory.nodes / "controller-3000.log").read_text()
 
 
+@pytest.mark.nightly
 def test_no_network_is_left_after_a_kill_of_the_harness_and_a_cleaning(tmp_path, netns):
     words, around = words_of(tmp_path, *SMALL, "--net", netns, "-n", "partition", "--time", "600"), surroundings(tmp_path)
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=around) as running:
@@ -167,6 +170,7 @@ def unprivileged() -> tuple[str, ...]:
     return ("setpriv", "--bounding-set=-all,+setfcap", "--inh-caps=-all", "--") if os.geteuid() == 0 else ()
 
 
+@pytest.mark.nightly
 def test_users_other_than_root_have_networks_with_user_namespaces(tmp_path):
     around = surroundings(tmp_path)
     doctor = (*unprivileged(), *COMMAND[:-1], "doctor", "--json")

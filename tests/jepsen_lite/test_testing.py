@@ -293,6 +293,7 @@ def test_a_fault_that_tls_rules_out_is_refused(nemesis):
 """
 
 
+@pytest.mark.nightly
 def test_a_secure_cluster_of_the_fixture_is_for_clients_that_log_in(tmp_path: Path) -> None:
     """A user's test file overrides the fixture `kraftlab_secure`."""
     (tmp_path / "test_secure.py").write_text(SECURE)

@@ -133,7 +133,10 @@ time.sleep(60)
 """
 
 
-@pytest.mark.parametrize(("victim", "paused"), [("parent", ("3000", "0")), ("fork server", ()), ("fork server", ("3000", "0"))])
+@pytest.mark.parametrize(
+    ("victim", "paused"),
+    [("parent", ("3000", "0")), pytest.param("fork server", (), marks=pytest.mark.nightly), ("fork server", ("3000", "0"))],
+)
 def test_no_node_outlives_its_parent_and_its_fork_server(tmp_path: Path, victim: str, paused: tuple[str, ...]) -> None:
     parent = subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path), *paused], stdout=subprocess.PIPE, text=True)
     try:

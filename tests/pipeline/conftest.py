@@ -33,6 +33,11 @@ from kraftlab.records.record_batch import CONTROL, Record, build_batch
 DATA = Path(__file__).parents[2] / "examples" / "metadata-log"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def flushes_are_free(disks_without_waiting: None) -> None:
+    """Flushes would be a large part of the time of lakes."""
+
+
 @pytest.fixture(scope="session")
 def kafka_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recorded log of Kafka's, segment and snapshots."""

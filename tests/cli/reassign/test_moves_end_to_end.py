@@ -270,6 +270,7 @@ def test_the_documented_moves_between_directories_go_as_documented(cluster: Loca
     assert len(blocks) == 7
 
 
+@pytest.mark.nightly
 def test_a_move_between_directories_is_in_progress_everywhere_until_it_ends_and_a_dead_broker_keeps_no_throttle(
     cluster: LocalCluster, admin: AdminClient, run: Run, reassign: Run, tmp_path: Path
 ) -> None:

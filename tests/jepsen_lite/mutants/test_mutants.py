@@ -129,6 +129,7 @@ def test_wrong_names_and_budgets_are_refused(capsys: pytest.CaptureFixture[str])
         hunt_bug("nonsense")
 
 
+@pytest.mark.nightly
 def test_two_processes_that_hash_strings_differently_show_that_a_set_of_strings_has_an_order() -> None:
     """Without the bug both processes do the same (test_simulated_world.py)."""
     finding = hunt_bug("answers-in-a-set")

@@ -128,6 +128,7 @@ def test_damaged_disks_of_brokers_lose_no_record() -> None:
     assert any("broker-0" in line and "cut short" in line for line in cut), "a torn batch"
 
 
+@pytest.mark.nightly
 def test_a_broker_that_trusts_its_disk_after_a_crash_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = on_brokers(("bit-rot", "broker:0", {}), ("kill", "broker:1", {}), for_ms=2_500)
     options = msgspec.structs.replace(with_seed(2), time_s=9, brokers=2, rate=60)
@@ -149,6 +150,7 @@ def test_a_batch_sent_again_is_stored_once_while_its_partition_moves_and_is_comp
     assert {line.split()[2] for line in played.log if "deleted by retention" in line} == {"records-2-0:"}
 
 
+@pytest.mark.nightly
 def test_a_broker_that_stores_every_batch_it_gets_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ProducerState, "find_duplicates", lambda *_: [])
     monkeypatch.setattr(ProducerState, "check", lambda *_: None)
@@ -214,6 +216,7 @@ def test_a_driver_that_answers_before_the_batch_is_on_the_disk_is_found(monkeypa
     assert "safety" in {verdict.kind for verdict in found}
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("short_patience")
 def test_a_log_whose_fsync_does_nothing_is_found_when_the_power_goes(monkeypatch: pytest.MonkeyPatch):
     sync = SimulatedFile.fdatasync
@@ -281,7 +284,7 @@ def test_a_run_is_kept_and_replayed(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "-> leader" in (first.nodes / LOG_NAME).read_text()
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", [pytest.param(signal.SIGTERM, marks=pytest.mark.nightly), signal.SIGKILL])
 def test_a_run_that_is_ended_leaves_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: signal.Signals):
     monkeypatch.setattr(scratch_directory, "BEING_MADE_S", 0.0)
     before = run_directories()

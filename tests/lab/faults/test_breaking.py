@@ -373,6 +373,7 @@ def test_the_socket_is_only_for_its_owner_and_refuses_invalid_orders(lab: Lab) -
             assert answer in json.loads(lines.readline())["error"]
 
 
+@pytest.mark.nightly
 def test_a_controller_that_joins_later_is_behind_a_proxy_too(tmp_path: Path) -> None:
     with LocalCluster(tmp_path, 1, 0, 1, allow_chaos=True) as cluster:
         added = cluster.add_controller()
@@ -477,6 +478,7 @@ CAN_MOUNT = sys.platform.startswith("linux") and os.geteuid() == 0 and Path("/de
 
 
 @pytest.mark.skipif(not (CAN_MOUNT and shutil.which("mkfs.ext4")), reason="needs root on Linux, loop devices and mkfs.ext4")
+@pytest.mark.nightly
 def test_a_loss_of_power_takes_what_was_not_synced_and_disks_go_with_the_cluster_however_it_ends(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -48,6 +48,13 @@ class DarkCluster(LocalCluster):
         assert node_id not in self.without_power
         self.up.add(node_id)
 
+    def in_doubt(self) -> tuple[str, ...]:
+        """No line: there is no controller to ask, and a client would wait for one until its timeout."""
+        return ()
+
+    def health(self) -> None:
+        """No answer, as of a cluster without controllers."""
+
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[DarkCluster]:

@@ -71,6 +71,7 @@ def rows_of(lake: Lake, table: str) -> list[Any]:
     return sorted(lake.arrow(table).to_pylist(), key=lambda row: (row["offset"], row["idx_in_batch"]))
 
 
+@pytest.mark.nightly
 def test_rows_off_a_quorum_are_those_of_its_log(spark: SparkSession, cluster: LocalCluster, tmp_path: Path) -> None:
     from kraftlab.pipeline.sources import register
 

@@ -1,5 +1,5 @@
 """The simulator finds planted bugs that are classics of the field, and names the broken rule. `kraftlab mutants` hunts all of
-them; these tests hunt the ones that are found quickly.
+them; these tests hunt the ones that are found quickly, and the slower ones of these at night.
 """
 
 from __future__ import annotations
@@ -11,9 +11,16 @@ from kraftlab.simulation.consensus.faults import FAULTS
 from kraftlab.simulation.consensus.mutants import MUTANTS
 
 QUICK = sorted(name for name, mutant in MUTANTS.items() if mutant.limits.is_quick)
+SLOWER = {
+    "epoch-outlives-its-records",
+    "higher-epoch-ignored",
+    "snapshot-named-by-the-last-epoch",
+    "snapshot-voters-ignored",
+    "voters-effective-on-commit",
+}
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.nightly] * (name in SLOWER)) for name in QUICK])
 def test_planted_bug_is_found(name: str) -> None:
     finding = hunt_bug(name)
     assert finding.found, f"{MUTANTS[name].why}: not found in {finding.attempts} seeds"

@@ -8,6 +8,8 @@ from jepsen_lite.mutants.rooms import hunt_bug
 from kraftlab.simulation.crash_images.compaction import BUGS, EVERY_CRASH, Run, judge, record
 from kraftlab.simulation.crash_images.recovery import KILL
 
+pytestmark = pytest.mark.usefixtures("disks_without_waiting")
+
 SHOWN_SOON = ("C3", "C5", "C9")
 """Bugs that one of the first images of kills shows."""
 

@@ -16,12 +16,19 @@ from kraftlab.simulation.crash_images.recorder import Recorder
 from kraftlab.simulation.crash_images.recovery import IN_ORDER, KILL, cases, judge, quiet, recovering, sample
 from kraftlab.simulation.crash_images.watched_disks import NotRecorded
 
+pytestmark = pytest.mark.usefixtures("disks_without_waiting")
+
 QUICK = {"M1-swap+M1-ends": IN_THE_RUN, "M4": KILL, "M6": KILL, "M8-epochs": IN_THE_RUN, "X3-cut+X3-align": IN_THE_RUN}
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
+SAMPLED = ("busy", "dead-target", "idle")
+
+
+@pytest.mark.parametrize(
+    "script", [pytest.param(script, marks=[pytest.mark.nightly] * (script not in SAMPLED)) for script in SCRIPTS]
+)
 def test_the_replica_is_whole_after_a_sample_of_every_kind_of_crash(script: str) -> None:
-    """The nightly tests judge all images."""
+    """The nightly tests judge all images, and samples of all scripts."""
     with quiet():
         recorded = record(script)
     assert recorded.faults == ()
