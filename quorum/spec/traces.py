@@ -96,13 +96,21 @@ def _run_to(actions: list[Action], done: int) -> str:
         found = tlc.run("Trace", _configuration(actions, ("Before",)), Path(directory), extra=extra)
     last = found.output.rpartition("\nState ")[2]
     variables = dict(re.findall(r"^/\\ (\w+) = (.*?)(?=^/\\ |\Z)", last, re.DOTALL | re.MULTILINE))
-    return "\n".join(f"{name}[{node}] = {_of_node(variables.get(name, ''), node)}" for name in ("node", "disk"))
+    return "\n".join(f"{name}[{node}] = {of_node(variables.get(name, ''), node)}" for name in ("node", "disk"))
 
 
-def _of_node(function: str, node: int) -> str:
+def of_node(function: str, node: int) -> str:
     """Return the value of a printed function from nodes at `node`: TLC prints a sequence if the nodes are 1, 2, 3 …"""
-    parts = re.split(r"(?:^\(|@@)\s*(-?\d+) :>\s", function.strip())
-    values = dict(zip(parts[1::2], parts[2::2], strict=False))
+    values: dict[str, str] = {}
+    part = ""
+    for piece in function.strip()[1:-1].split("@@"):
+        part += piece
+        if part.count("(") == part.count(")"):
+            key, _, value = part.partition(":>")
+            values[key.strip()] = value
+            part = ""
+        else:
+            part += "@@"  # it belongs to a function within the value
     return " ".join(values.get(str(node), function).split())
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kraftlab.quorum.spec import actions, reading
 from kraftlab.quorum.spec.merge import merged
-from kraftlab.quorum.spec.traces import data
+from kraftlab.quorum.spec.traces import data, of_node
 from kraftlab.simulation.consensus.traced import traced
 
 MODULES = Path(actions.__file__).parent
@@ -54,6 +54,22 @@ def test_the_files_of_nodes_make_one_trace_in_which_nothing_arrives_before_it_le
                 message = line["m"]
                 ways = {actions.message_of(message, line["peer"], to) for to in (line["node"], -1)}
                 assert ways & left, line
+
+
+def test_an_answer_to_a_client_is_not_taken_for_an_answer_to_a_node() -> None:
+    content = {"type": "View", "epoch": 1, "leader": 1}
+    to_client, to_node = (
+        {"node": 1, "event": "reply", "step": step, "time_us": 10 * step, "peer": peer, "m": content}
+        for step, peer in ((1, -1), (2, 2))
+    )
+    answer = {"node": 2, "event": "answer", "step": 1, "time_us": 15, "peer": 1, "m": content}
+    assert merged([[to_client, to_node], [answer]]) == [to_client, to_node, answer]
+
+
+def test_the_state_of_a_node_is_found_among_those_of_all_nodes() -> None:
+    printed = '( 0 :> [role |-> "a", acked |-> (0 :> -1 @@ 7 :> -1)] @@\n  7 :> [role |-> "b",\n acked |-> (0 :> 3 @@ 7 :> 4)] )'
+    assert of_node(printed, 7) == '[role |-> "b", acked |-> (0 :> 3 @@ 7 :> 4)]'
+    assert of_node("<<1, 2>>", 1) == "<<1, 2>>"
 
 
 @cache
