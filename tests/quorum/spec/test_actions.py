@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kraftlab.quorum.spec import actions, reading
 from kraftlab.quorum.spec.merge import merged
-from kraftlab.quorum.spec.traces import data, of_node
+from kraftlab.quorum.spec.traces import data
 from kraftlab.simulation.consensus.traced import traced
 
 MODULES = Path(actions.__file__).parent
@@ -29,7 +29,7 @@ def test_every_action_of_a_trace_is_in_the_specification(lines) -> None:
     taken = Counter(action["do"] for action in actions.actions_of(lines))
     trace, specification = (MODULES / "Trace.tla").read_text(), (MODULES / "Kraftlab.tla").read_text()
     assert all(f'x.do = "{do}"' in trace for do in taken)
-    of_traces = {"Begin", "Arrive", "Appear", "Forget", "Refuse"}
+    of_traces = {"Begin", "Arrive", "Appear", "Forget", "Refuse", "ServeClient"}
     assert not [do for do in taken.keys() - of_traces if f"\n{do}(" not in specification]
     assert len(taken) > 25
 
@@ -66,10 +66,11 @@ def test_an_answer_to_a_client_is_not_taken_for_an_answer_to_a_node() -> None:
     assert merged([[to_client, to_node], [answer]]) == [to_client, to_node, answer]
 
 
-def test_the_state_of_a_node_is_found_among_those_of_all_nodes() -> None:
-    printed = '( 0 :> [role |-> "a", acked |-> (0 :> -1 @@ 7 :> -1)] @@\n  7 :> [role |-> "b",\n acked |-> (0 :> 3 @@ 7 :> 4)] )'
-    assert of_node(printed, 7) == '[role |-> "b", acked |-> (0 :> 3 @@ 7 :> 4)]'
-    assert of_node("<<1, 2>>", 1) == "<<1, 2>>"
+def test_a_fetch_of_a_client_names_the_round_of_reads_too(lines) -> None:
+    leader = next(line for line in lines if line["event"] == "reply" and line["m"]["type"] == "FetchReply")
+    boots = [line for line in lines if line["event"] == "boot"][:5]
+    *_, last = actions.actions_of([*boots, {**leader, "peer": -1}])
+    assert last["do"] == "ServeClient"
 
 
 @cache
