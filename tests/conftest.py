@@ -3,9 +3,9 @@
 `make test` runs two workers (pytest-xdist). All tests of a group run in one worker, in the order of the folders. Tests with
 clusters of processes have deadlines in real time, so they are one group: a fixture that starts a cluster asks for the fixture
 `starts_clusters`, and a test without such a fixture has the mark `cluster`. Other tests have no ports for a cluster. Tests of
-Spark are a second group, and every other module is a group of its own. Groups start in this order: clusters, tests with deadlines
-within their own process, long modules, all other modules, Spark. All but the clusters last about as long as these, so Spark, which
-needs two processors, runs beside few clusters or none.
+Spark are a second group, and every other module is a group of its own. Groups start in this order: clusters, tests with
+deadlines within their own process, long modules, all other modules, Spark. All but the clusters last about as long as these, so
+Spark, which needs two processors, runs beside few clusters or none.
 
 Both workers collect the same tests, and most of that time rewrites assertions. The workers begin at opposite ends, and each finds
 the byte code of the other's half (`make test` allows byte code).

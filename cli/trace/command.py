@@ -171,6 +171,10 @@ def _tlc() -> Iterator[None]:
     except tlc.TlcMissing as error:
         raise CommandFailed(f"Error: {error}", exit_code=MACHINE) from error
     except tlc.TlcFailed as error:
+        if found := tlc.TOO_LONG.search(str(error)):
+            raise CommandFailed(
+                f"Error: this is too long for TLC ({found[0]}): check its beginning with --first N", exit_code=MACHINE
+            ) from error
         tail = "\n".join(str(error).splitlines()[-12:])
         raise CommandFailed(f"Error: TLC could not evaluate this:\n{tail}", exit_code=MACHINE) from error
 

@@ -51,6 +51,7 @@ class Trial(NamedTuple):
         words += ["--net", self.net] if self.net != LINKS else []
         words += ["--client", options.client] if options.client != OWN else []
         words += ["--secure"] if options.secure else []
+        words += ["--trace"] if options.trace else []
         return shlex.join(words)
 
 

@@ -10,6 +10,7 @@
         nodes/NAME.log                the logs of the nodes
         transcript.txt                the last steps of a simulated run that broke a rule
         trace.ndjson.gz               every transition and message of the quorum of a simulated run
+        traces/NODE.ndjson            the same of one node of a run on processes, with --trace
         report/index.html
         shrunk/                       after shrinking: the smallest plan, a test, and in least-run the path of its run
 
@@ -49,6 +50,8 @@ TRANSCRIPT = "transcript.txt"
 """The last steps of a simulated run before a rule broke."""
 TRACE = "trace.ndjson.gz"
 """The transitions and messages of the nodes of a simulated run, one JSON object per line (`kraftlab.quorum.trace`)."""
+NODE_TRACE = "traces/{node}.ndjson"
+"""The trace of one node of a run on processes, as its config kraftlab.trace.file has it."""
 _RECORD = "run.json"
 _NAME_BYTES = 200
 """Bytes of a seed in the name of a directory; file systems allow 255."""
@@ -129,6 +132,15 @@ class RunDirectory:
     def nodes(self) -> Path:
         """The directory of the node logs."""
         return self.path / "nodes"
+
+    def node_traces(self) -> str:
+        """Make the directory of the nodes' traces, and return their config kraftlab.trace.file. StoreError."""
+        path = self.path.resolve() / NODE_TRACE
+        try:
+            path.parent.mkdir(exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"cannot keep traces in {path.parent}: {error.strerror}") from error
+        return str(path)
 
     @property
     def report(self) -> Path:

@@ -133,7 +133,8 @@ class Client(Protocol):
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The options of a run. `concurrency` is the number of workers, `rate` the operations per second over all workers (0: no
     limit), `time_s` the duration of clients and faults before everything is healed and the final phase begins. `client` carries
-    out the operations. `secure`: the cluster is one of `kraftlab up --secure`, and all clients log in.
+    out the operations. `secure`: the cluster is one of `kraftlab up --secure`, and all clients log in. `trace`: each
+    node of a real cluster writes its trace.
     """
 
     seed: str = "0"
@@ -146,6 +147,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     timeout_ms: int = 5_000
     client: str = OWN
     secure: bool = False
+    trace: bool = False
 
     def random(self, stream: str) -> random.Random:
         """Return the random generator of one stream. Streams are independent: leaving one out changes no other."""

@@ -36,7 +36,10 @@ End(log) == IF log = <<>> THEN 0 ELSE Last(log).end
 LastEpoch(log) == IF log = <<>> THEN 0 ELSE Last(log).epoch
 
 \* The batches that end at `offset` or before.
-Cut(log, offset) == IF End(log) <= offset THEN log ELSE SelectSeq(log, LAMBDA batch : batch.end <= offset)
+\* (From the end on: offsets are mostly near it, and traces have long logs.)
+RECURSIVE Batches(_, _, _)
+Batches(log, offset, i) == IF i = 0 THEN 0 ELSE IF log[i].end <= offset THEN i ELSE Batches(log, offset, i - 1)
+Cut(log, offset) == IF End(log) <= offset THEN log ELSE SubSeq(log, 1, Batches(log, offset, Len(log)))
 UpToEpoch(log, e) == SelectSeq(log, LAMBDA batch : batch.epoch <= e)
 
 IsPrefix(a, b) == Len(a) <= Len(b) /\ SubSeq(b, 1, Len(a)) = a

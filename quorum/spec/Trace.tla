@@ -47,6 +47,7 @@ Take(x) ==
       [] x.do = "Fetch"         -> Fetch(n, x.m.to) /\ IsSent(n, x.m)
       [] x.do = "Acknowledge"   -> Known(x) # {} /\ Acknowledge(n, x.m)
       [] x.do = "Serve"         -> Serve(n, x.asked, x.to) /\ IsSent(n, x.m)
+      [] x.do = "ServeClient"   -> Set(n, [node[n] EXCEPT !.isNamed = TRUE]) /\ UNCHANGED <<disk, net, ghost>>
       [] x.do = "Hear"          -> Hear(n, x.m)
       [] x.do = "TakeRecords"   -> TakeRecords(n, x.m)
       [] x.do = "Truncate"      -> Truncate(n, x.m)
@@ -81,6 +82,6 @@ Spec == Start /\ [][Next]_<<vars, trace, line>>
 
 \* Tells how far each trace has come; always true.
 Progress == PrintT(<<"line", trace, line>>)
-\* Broken on purpose, to see the state before a line that no action explains.
-Before == ~(trace = 1 /\ line = StopAt)
+\* Tells the state of a node before a line that no action explains; always true.
+Before == trace = 1 /\ line = StopAt => PrintT(<<"before", node[StopNode], disk[StopNode]>>)
 ===============================================================================

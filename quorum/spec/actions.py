@@ -266,6 +266,8 @@ def _sent(line: Line) -> Iterator[Action]:
             yield _action(SENDS[content["type"]], line, m=message_of(content, line["node"], peer))
         return
     asked = line.get("asked")
+    if peer < 0 and content["type"] == "FetchReply":
+        yield _action("ServeClient", line)
     if peer < 0 or asked is None:
         return
     do = REPLIES[content["type"]]

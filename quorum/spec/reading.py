@@ -30,7 +30,10 @@ def _files(paths: Sequence[Path]) -> list[Path]:
     for path in paths:
         inside = sorted({file for name in NAMES for file in path.glob(f"**/{name}")}) if path.is_dir() else [path]
         if not inside:
-            raise BeyondSpecification(f"{path} has no trace in it: no file is called {' or '.join(NAMES)}")
+            raise BeyondSpecification(
+                f"{path} has no trace in it: no file is called {' or '.join(NAMES)}. Runs have one that were played with "
+                "`kraftlab chaos test --trace`, or with --world simulated"
+            )
         found += inside
     return found
 

@@ -27,6 +27,10 @@ class TlcFailed(Exception):
     """TLC could not read the specification, or evaluate it."""
 
 
+TOO_LONG = re.compile(r"OutOfMemoryError|StackOverflowError|ran out of memory", re.IGNORECASE)
+"""TLC's words for a trace, or a model, that does not fit into its memory."""
+
+
 class Run(NamedTuple):
     """The outcome of one run: the broken invariant or "", the numbers of states, and everything that TLC printed."""
 
@@ -85,6 +89,7 @@ def run(
         "-XX:+UseSerialGC" if workers == 1 else "-XX:+UseParallelGC",
         f"-Xmx{heap_mb}m",
         "-Xss64m",
+        f"-Djava.io.tmpdir={directory}",  # TLC unpacks its own modules there, and another run may remove them
         "-Dtlc2.TLC.progressInterval=5000",
         "-cp",
         str(jar()),

@@ -92,18 +92,10 @@ def _run_to(actions: list[Action], done: int) -> str:
     """Return TLC's words for the state after `done` actions: the memory and disk of the node that acts next."""
     node = actions[min(done, len(actions) - 1)]["n"]
     with tempfile.TemporaryDirectory(prefix="kraftlab-tlc-") as directory:
-        extra = {"TraceData.tla": data([actions], stop_at=done)}
+        extra = {"TraceData.tla": data([actions], stop_at=done, stop_node=node)}
         found = tlc.run("Trace", _configuration(actions, ("Before",)), Path(directory), extra=extra)
-    last = found.output.rpartition("\nState ")[2]
-    variables = dict(re.findall(r"^/\\ (\w+) = (.*?)(?=^/\\ |\Z)", last, re.DOTALL | re.MULTILINE))
-    return "\n".join(f"{name}[{node}] = {_of_node(variables.get(name, ''), node)}" for name in ("node", "disk"))
-
-
-def _of_node(function: str, node: int) -> str:
-    """Return the value of a printed function from nodes at `node`: TLC prints a sequence if the nodes are 1, 2, 3 …"""
-    parts = re.split(r"(?:^\(|@@)\s*(-?\d+) :>\s", function.strip())
-    values = dict(zip(parts[1::2], parts[2::2], strict=False))
-    return " ".join(values.get(str(node), function).split())
+    state = re.search(r'^<<\s*"before",(.*?)>>$(?=\n<< ?"line"|\n\w|\Z)', found.output, re.DOTALL | re.MULTILINE)
+    return f"node and disk {node}: {' '.join(state[1].split())}" if state else ""
 
 
 def _configuration(actions: list[Action], invariants: tuple[str, ...]) -> str:
@@ -132,7 +124,7 @@ def _strangers(actions: list[Action]) -> set[int]:
 # The data as a module
 
 
-def data(read: list[list[Action]], stop_at: int = -1) -> str:
+def data(read: list[list[Action]], stop_at: int = -1, stop_node: int = -1) -> str:
     """Return the module TraceData. Messages and batches are named once."""
     names: dict[Any, str] = {}
     definitions: list[str] = []
@@ -147,6 +139,7 @@ def data(read: list[list[Action]], stop_at: int = -1) -> str:
             "EXTENDS Integers, Sequences",
             "NoNode == -1",
             f"StopAt == {stop_at}",
+            f"StopNode == {stop_node}",
             *definitions,
             f"Traces == <<{', '.join(traces)}>>",
             "====",

@@ -16,6 +16,7 @@ import pytest
 from jepsen_lite.faults.networks.back_ends import NETNS
 from jepsen_lite.store import RunDirectory
 from kraftlab.lab import namespaces
+from kraftlab.quorum.spec import reading, tlc, traces
 
 pytestmark = pytest.mark.cluster
 
@@ -111,6 +112,19 @@ SMALL = ("--brokers", "1", "--concurrency", "4", "--rate", "50")
 
 
 @pytest.mark.nightly
+def test_the_specification_explains_the_traces_of_a_run_with_kills(tmp_path):
+    try:
+        tlc.jar()
+    except tlc.TlcMissing as error:
+        pytest.skip(str(error))
+    directory, _, _ = kept(tmp_path, "kill", "--trace", "--time", "6", *SMALL, "--rate", "20", "--seed", "8")
+    lines = reading.read([directory.path])
+    assert {line["node"] for line in lines} == {0, 3000, 3001, 3002}
+    assert sum(line["event"] == "boot" for line in lines) > 4
+    (verdict,) = traces.check([lines])
+    assert verdict.accepted, verdict
+
+
 def test_ctrl_c_stops_the_cluster_and_keeps_the_run_as_far_as_it_came(tmp_path):
     words = words_of(tmp_path, *SMALL, "--controllers", "1", "--time", "600", "-n", "partition")
     running = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=surroundings(tmp_path))

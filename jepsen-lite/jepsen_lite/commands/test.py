@@ -30,6 +30,7 @@ Examples:
   kraftlab chaos test -w registers -n partition,one-way,loss --net netns
   kraftlab chaos test -w records -n kill,isolate-leader --client kafka-python
   kraftlab chaos test -w registers -n kill,partition --secure
+  kraftlab chaos test -w registers -n kill,pause --trace && kraftlab trace check runs/latest
   kraftlab chaos test -w exactly-once -n all --world simulated --seeds 200
   kraftlab chaos test -w registers -n kill,partition --world shell --time 10 --seed 7
 

@@ -83,6 +83,11 @@ def shared_options(command: Callable[..., object]) -> Callable[..., object]:
                 help="Run on clusters as of `kraftlab up --secure`, with --world real: TLS on all links, and all clients log in.",
             ),
             click.option(
+                "--trace",
+                is_flag=True,
+                help="Keep each node's trace, with --world real, for `kraftlab trace check RUN`. Simulated runs always have one.",
+            ),
+            click.option(
                 "--rate",
                 type=FiniteRange(min=0),
                 default=200.0,
@@ -144,6 +149,7 @@ def new_trial(
     net: str,
     client: str = OWN,
     secure: bool = False,
+    trace: bool = False,
     leave_running: bool = False,
 ) -> Trial:
     """Return the trial. WrongUse if a name is unknown or the combination does not exist."""
@@ -163,6 +169,7 @@ def new_trial(
         ops_per_key=ops_per_key,
         client=client,
         secure=secure,
+        trace=trace,
     )
     if world in workload.not_in:
         others = ", ".join(sorted(set(WORLDS) - workload.not_in.keys()))
@@ -177,6 +184,9 @@ def new_trial(
         raise WrongUse(f"--client {client} is for real processes, not for --world {world}; leave it out")
     if secure and world != "real":
         raise WrongUse(f"--secure is for real processes, not for --world {world}, which has no connections; leave it out")
+    if trace and world != "real":
+        why = "which always keeps one" if world == "simulated" else "whose nodes write none"
+        raise WrongUse(f"--trace is for real processes, not for --world {world}, {why}; leave it out")
     unwanted = left_out(net, client=client, secure=secure)
     if refused_kinds := unwanted.keys() & {*nemeses}:
         reason = unwanted[min(refused_kinds)]

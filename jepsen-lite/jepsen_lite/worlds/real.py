@@ -97,6 +97,7 @@ def _played(assignment: Assignment) -> PlayedRun:
     plan = _plan(assignment)
     assignment.directory.write_plan(plan)
     properties = {**PROPERTIES, **assignment.workload.properties, **assignment.properties}
+    traces = {"kraftlab.trace.file": assignment.directory.node_traces()} if options.trace else {}
     ledger = Ledger()
     data = ledger.new_directory()
     cluster: LocalCluster | None = None
@@ -122,7 +123,7 @@ def _played(assignment: Assignment) -> PlayedRun:
             data,
             options.controllers,
             options.brokers,
-            overrides=properties,
+            overrides={**properties, **traces},
             allow_chaos=True,
             link_seed=seed,
             network=network,

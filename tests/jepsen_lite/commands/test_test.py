@@ -316,6 +316,20 @@ def test_secure_links_are_refused_what_they_cannot_do(words, reason, tmp_path):
     assert (code, error) == (64, f"Error: {reason}")
 
 
+def test_traces_are_asked_for_and_asked_for_again(world, tmp_path):
+    invoke(tmp_path, "test", "-w", "topics", "--trace")
+    assert world.given[0].options.trace
+    assert RunDirectory.find("latest", tmp_path).record().command.endswith("--trace")
+
+
+@pytest.mark.parametrize(
+    "name, reason", [("shell", "whose nodes write none"), ("simulated", "which always keeps one")], ids=["shell", "simulated"]
+)
+def test_traces_are_for_real_processes(name, reason, tmp_path):
+    code, _, error = invoke(tmp_path, "test", "-w", "topics", "--trace", "--world", name)
+    assert (code, error) == (64, f"Error: --trace is for real processes, not for --world {name}, {reason}; leave it out")
+
+
 def test_a_matrix_on_secure_links_names_the_faults_that_it_leaves_out(tmp_path):
     _, told, _ = invoke(tmp_path, "test-all", "--matrix", "nightly", "--secure", "--within", "0")
     assert [line.split()[2] for line in told.splitlines() if "not for --secure" in line] == ["loss", "duplicate", "reorder"]

@@ -29,7 +29,7 @@ def test_every_action_of_a_trace_is_in_the_specification(lines) -> None:
     taken = Counter(action["do"] for action in actions.actions_of(lines))
     trace, specification = (MODULES / "Trace.tla").read_text(), (MODULES / "Kraftlab.tla").read_text()
     assert all(f'x.do = "{do}"' in trace for do in taken)
-    of_traces = {"Begin", "Arrive", "Appear", "Forget", "Refuse"}
+    of_traces = {"Begin", "Arrive", "Appear", "Forget", "Refuse", "ServeClient"}
     assert not [do for do in taken.keys() - of_traces if f"\n{do}(" not in specification]
     assert len(taken) > 25
 
@@ -54,6 +54,23 @@ def test_the_files_of_nodes_make_one_trace_in_which_nothing_arrives_before_it_le
                 message = line["m"]
                 ways = {actions.message_of(message, line["peer"], to) for to in (line["node"], -1)}
                 assert ways & left, line
+
+
+def test_an_answer_to_a_client_is_not_taken_for_an_answer_to_a_node() -> None:
+    content = {"type": "View", "epoch": 1, "leader": 1}
+    to_client, to_node = (
+        {"node": 1, "event": "reply", "step": step, "time_us": 10 * step, "peer": peer, "m": content}
+        for step, peer in ((1, -1), (2, 2))
+    )
+    answer = {"node": 2, "event": "answer", "step": 1, "time_us": 15, "peer": 1, "m": content}
+    assert merged([[to_client, to_node], [answer]]) == [to_client, to_node, answer]
+
+
+def test_a_fetch_of_a_client_names_the_round_of_reads_too(lines) -> None:
+    leader = next(line for line in lines if line["event"] == "reply" and line["m"]["type"] == "FetchReply")
+    boots = [line for line in lines if line["event"] == "boot"][:5]
+    *_, last = actions.actions_of([*boots, {**leader, "peer": -1}])
+    assert last["do"] == "ServeClient"
 
 
 @cache
@@ -99,7 +116,7 @@ def test_files_that_are_no_traces_are_named(tmp_path: Path) -> None:
     with pytest.raises(actions.BeyondSpecification, match="damaged"):
         reading.read([tmp_path / "b.ndjson.gz"])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(actions.BeyondSpecification, match="has no trace in it"):
+    with pytest.raises(actions.BeyondSpecification, match=r"has no trace in it.*chaos test --trace"):
         reading.read([tmp_path / "empty"])
 
 
