@@ -12,6 +12,7 @@ import logging
 import mmap
 import os
 from collections.abc import Callable
+from contextlib import suppress
 
 import trio
 
@@ -80,7 +81,8 @@ class TraceFile:
         """Cut the file behind the last line."""
         if self._descriptor >= 0:
             self._parts.clear()
-            os.truncate(self._descriptor, self._end)
+            with suppress(OSError):  # a place that cannot hold a trace cannot be cut either
+                os.truncate(self._descriptor, self._end)
             os.close(self._descriptor)
             self._descriptor = -1
 

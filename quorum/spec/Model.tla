@@ -8,7 +8,7 @@
 (* 2. Nodes campaign without pre-votes, unless "pre-votes" is in Parts.     *)
 EXTENDS Kraftlab, TLC
 
-CONSTANTS MaxEpoch, MaxLog, MaxRestarts, MaxChanges, MaxReads, Parts
+CONSTANTS MaxEpoch, MaxLog, MaxCampaigns, MaxRestarts, MaxChanges, MaxReads, Parts
 
 VARIABLE used       \* how much of the bounds is used
 
@@ -95,7 +95,7 @@ Offsets(n) == 1..End(node[n].log)
 Reached(n) == LET held == {o \in Offsets(n) \cup {0} : o = 0 \/ IsHeld(n, o)} IN CHOOSE o \in held : \A p \in held : p <= o
 
 Free(n) ==
-    \/ IF "pre-votes" \in Parts THEN Stand(n) \/ Campaign(n) \/ StandDown(n) ELSE CampaignAtOnce(n)
+    \/ "pre-votes" \in Parts /\ (Stand(n) \/ StandDown(n))
     \/ Lead(n, Batch(n, {}))
     \/ Commit(n, Reached(n))
     \/ Durable(n, 1) \/ Stored(n, 1)
@@ -108,6 +108,7 @@ Uses(what, most) == used[what] < most /\ used' = [used EXCEPT ![what] = @ + 1]
 
 Step(n) ==
     \/ UNCHANGED used /\ Free(n)
+    \/ Uses("campaigns", MaxCampaigns) /\ IF "pre-votes" \in Parts THEN Campaign(n) ELSE CampaignAtOnce(n)
     \/ UNCHANGED used /\ Len(node[n].log) < MaxLog /\ Propose(n, Batch(n, {}))
     \/ Uses("restarts", MaxRestarts) /\ \E image \in Images(n), e \in Elections(n) :
           \E hw \in {-1, Min(node[n].hw, End(image))} : Restart(n, image, e, 0, hw)
@@ -115,7 +116,7 @@ Step(n) ==
     \/ Uses("reads", MaxReads) /\ AskRead(n, 0)
 
 Next == IF IsSettled THEN \E n \in Node : Step(n) ELSE Settle
-Start == Init /\ used = [restarts |-> 0, changes |-> 0, reads |-> 0]
+Start == Init /\ used = [campaigns |-> 0, restarts |-> 0, changes |-> 0, reads |-> 0]
 Spec == Start /\ [][Next]_all
 
 \* What no action of this model asks for.

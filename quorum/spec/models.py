@@ -28,6 +28,7 @@ class Model(NamedTuple):
     voters: int = 3
     epochs: int = 2
     batches: int = 2
+    campaigns: int = 2
     restarts: int = 0
     changes: int = 0
     reads: int = 0
@@ -72,6 +73,7 @@ def configuration(model: Model) -> str:
             f"FirstVoters = {{{', '.join(names[: model.voters])}}}",
             f"MaxEpoch = {model.epochs}",
             f"MaxLog = {model.batches}",
+            f"MaxCampaigns = {model.campaigns}",
             f"MaxRestarts = {model.restarts}",
             f"MaxChanges = {model.changes}",
             f"MaxReads = {model.reads}",

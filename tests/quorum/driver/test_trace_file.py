@@ -1,0 +1,66 @@
+"""The file of a trace keeps every line, also of a process that is killed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kraftlab.quorum.driver import trace_file
+from kraftlab.quorum.driver.trace_file import TraceFile
+
+
+class Inline:
+    """Threads that run work at once."""
+
+    async def run(self, work: Callable[[], None]) -> None:
+        work()
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace_file, "PART_BYTES", 4096)
+
+
+async def opened(path: Path) -> TraceFile:
+    file = TraceFile(str(path), Inline())  # type: ignore[arg-type]
+    await file.open()
+    return file
+
+
+async def test_lines_of_a_killed_process_stay_and_the_next_one_goes_on_behind_them(tmp_path: Path) -> None:
+    path = tmp_path / "trace.ndjson"
+    killed = await opened(path)
+    killed.write('{"life":1}\n')
+    assert path.read_bytes().rstrip(b"\0") == b'{"life":1}\n'
+    assert path.stat().st_size > 1000, "zeros are behind the line"
+    second = await opened(path)
+    second.write('{"life":2}\n')
+    second.close()
+    assert path.read_text() == '{"life":1}\n{"life":2}\n'
+
+
+async def test_a_line_can_cross_parts_and_lines_without_room_are_counted(small_parts: None, tmp_path: Path, caplog: Any) -> None:
+    path = tmp_path / "trace.ndjson"
+    file = await opened(path)
+    lines = ["x" * 2999 + "\n", "y" * 2999 + "\n", "z" * 2999 + "\n"]
+    for line in lines:
+        file.write(line)
+    assert file._dropped == 1, "two parts have room for two of these"
+    file._reserve()
+    file.write("end\n")
+    file.close()
+    assert path.read_text() == lines[0] + lines[1] + "end\n"
+
+
+async def test_what_cannot_hold_a_trace_costs_one_line_in_the_log(tmp_path: Path, caplog: Any) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for place in (tmp_path, tmp_path / "pipe", tmp_path / "no" / "such"):
+        caplog.clear()
+        file = await opened(place)
+        file.write("lost\n")
+        file.close()
+        assert [record.message.partition(":")[0] for record in caplog.records] == ["the trace ends"]
