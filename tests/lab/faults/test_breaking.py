@@ -60,6 +60,12 @@ class Lab:
             return -1, -1
         return answer.header.leader_id, answer.header.epoch
 
+    def controllers_known_to(self, node_id: int) -> set[int]:
+        """Ids of the controllers of which a node knows the address."""
+        with self.cluster.admin(timeout_ms=2000) as admin:
+            answer = admin.call_at(self.cluster.node(node_id).grpc, pb.DescribeClusterResponse, pb.DescribeClusterRequest())
+        return {controller.controller_id for controller in answer.controllers if controller.port}
+
     def wait_for_another(self, old: int) -> None:
         """Wait until all but the old leader see another one."""
         others = self.others(old)
@@ -159,6 +165,7 @@ def test_a_leader_that_gets_no_messages_is_replaced(lab: Lab, order: Order) -> N
 def test_a_client_that_knows_only_a_broker_names_the_silent_voters_of_a_lost_quorum(lab: Lab, order: Order) -> None:
     leader = lab.leader()
     survivor, *lost = lab.others(leader)
+    wait_until(lambda: lab.controllers_known_to(0) == set(lab.cluster.controller_ids), "the broker knows all controllers")
     order("kill", ",".join(map(lab.name, (leader, *lost))))
     said: list[str] = []
     broker = str(lab.cluster.node(0).grpc)
