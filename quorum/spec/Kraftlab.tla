@@ -543,9 +543,12 @@ StateMachineSafety ==
     /\ \A c \in ghost.commits : IsPrefix(c.log, Committed)
     /\ \A n \in Node : IsPrefix(Cut(node[n].log, node[n].hw), Committed)
 
-\* What is committed is on the disks of a majority, and no crash takes it away.
+\* What is committed is on the disks of a majority, and no crash takes it away. The voters are those of the committed log, or of a
+\* longer one: a change counts from its append on, also for what was appended before.
 CommittedNeverLost ==
-    IsMajority({n \in Node : \A image \in Images(n) : IsPrefix(Committed, image)}, Voters(Committed))
+    LET holders == {n \in Node : \A image \in Images(n) : IsPrefix(Committed, image)}
+        longer == {node[n].log : n \in {n \in Node : IsPrefix(Committed, node[n].log)}}
+    IN \E log \in {Committed} \cup longer : IsMajority(holders, Voters(log))
 
 \* A log has at most one change of the voters that is not committed.
 OneUncommittedChange ==

@@ -38,14 +38,13 @@ class Model(NamedTuple):
 MODELS = {
     model.name: model
     for model in (
-        Model("replication", "two leaderships of three voters: append, divergence, truncation, commit"),
-        Model(
-            "restarts", "crashes between any two operations of a disk, and in the middle of one", epochs=2, batches=1, restarts=1
-        ),
-        Model("pre-votes", "elections with pre-votes, and leaders that resign", batches=1, parts=("pre-votes", "resigning")),
-        Model("changes", "voters added and removed, one at a time", nodes=3, voters=2, epochs=2, batches=2, changes=1),
-        Model("snapshots", "a snapshot that replaces the log of a follower", epochs=2, batches=2, parts=("snapshots",)),
-        Model("reads", "a linearizable read while another leader is elected", epochs=2, batches=2, reads=1),
+        Model("replication", "three leaderships of three voters: append, divergence, truncation, commit", epochs=3, campaigns=3),
+        Model("restarts", "crashes between any two operations of a disk, and in the middle of one", batches=1, restarts=1),
+        Model("pre-votes", "elections with pre-votes", batches=1, parts=("pre-votes",)),
+        Model("resigning", "leaders that resign, and the epochs that follow", parts=("resigning",)),
+        Model("changes", "voters added and removed, one at a time", voters=2, batches=3, changes=2),
+        Model("snapshots", "a snapshot that replaces the log of an observer", voters=2, parts=("snapshots",)),
+        Model("reads", "a linearizable read while another leader is elected", reads=1),
     )
 }
 
