@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from kraftlab.quorum.driver import trace_file
 from kraftlab.quorum.driver.trace_file import TraceFile
@@ -43,17 +44,21 @@ async def test_lines_of_a_killed_process_stay_and_the_next_one_goes_on_behind_th
     assert path.read_text() == '{"life":1}\n{"life":2}\n'
 
 
-async def test_a_line_can_cross_parts_and_lines_without_room_are_counted(small_parts: None, tmp_path: Path, caplog: Any) -> None:
+async def test_a_line_can_cross_parts_and_lines_without_room_are_counted(
+    small_parts: None, tmp_path: Path, caplog: Any, autojump_clock: object
+) -> None:
     path = tmp_path / "trace.ndjson"
     file = await opened(path)
     lines = ["x" * 2999 + "\n", "y" * 2999 + "\n", "z" * 2999 + "\n"]
     for line in lines:
         file.write(line)
-    assert file._dropped == 1, "two parts have room for two of these"
-    file._reserve()
-    file.write("end\n")
-    file.close()
-    assert path.read_text() == lines[0] + lines[1] + "end\n"
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(file.run)
+        await trio.sleep(1)
+        file.write("end\n")
+        file.close()
+    assert path.read_text() == lines[0] + lines[1] + "end\n", "two parts have room for two of these"
+    assert "1 lines of the trace" in caplog.text
 
 
 async def test_what_cannot_hold_a_trace_costs_one_line_in_the_log(tmp_path: Path, caplog: Any) -> None:
