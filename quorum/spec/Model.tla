@@ -63,7 +63,8 @@ IsOfUse(m) ==
               [] m.type = "Fetch" -> from.epoch = m.epoch /\ m.offset = End(from.log) /\ m.round = from.round
               [] m.type = "FetchReply" -> to.role # "follower" \/ IsOfThisLog(m.to, m)
               [] OTHER -> TRUE
-    IN m.epoch >= OldestEpoch(m.to) /\ (used.restarts < MaxRestarts \/ m.epoch > to.epoch \/ IsAwaited)
+    IN \/ "all messages" \in Parts
+       \/ m.epoch >= OldestEpoch(m.to) /\ (used.restarts < MaxRestarts \/ m.epoch > to.epoch \/ IsAwaited)
 
 News(n, messages) == {m \in messages : IsOfUse(m) /\ m \notin net /\ \A i \in node[n].outbox : i.m # m}
 

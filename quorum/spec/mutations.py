@@ -30,10 +30,12 @@ ONE_EPOCH = Model("one-epoch", "", epochs=1, batches=1)
 ONE_EPOCH_RESTART = ONE_EPOCH._replace(restarts=1)
 TWO_EPOCHS = Model("two-epochs", "")
 TWO_EPOCHS_RESTART = TWO_EPOCHS._replace(restarts=1)
-LONG = Model("long", "", epochs=4, batches=3)
+LONG = Model("long", "", epochs=4, batches=3, campaigns=4)
 OBSERVED = Model("observed", "", nodes=3, voters=2)
-CHANGING = Model("changing", "", nodes=4, voters=3, epochs=3, batches=4, changes=2)
+CHANGING = Model("changing", "", nodes=4, voters=3, epochs=3, batches=4, campaigns=3, changes=2)
 READING = Model("reading", "", reads=1)
+EVERYTHING = ("all messages",)
+"""For bugs that look at messages which a sound node ignores, and which the models therefore drop."""
 
 MUTATIONS: dict[str, Mutation] = {
     # Elections
@@ -69,7 +71,7 @@ MUTATIONS: dict[str, Mutation] = {
         "lastEpoch > LastEpoch(log) \\/ (lastEpoch = LastEpoch(log) /\\ end >= End(log))",
         "lastEpoch >= LastEpoch(log)",
     ),
-    "second-vote": _one(ONE_EPOCH, "    /\\ s.voted = Nobody\n", ""),
+    "second-vote": _one(ONE_EPOCH._replace(parts=EVERYTHING), "    /\\ s.voted = Nobody\n", ""),
     "half-is-a-majority": _one(
         Model("pair", "", nodes=2, voters=2, epochs=1, batches=1),
         "    /\\ IsMajority(Granted(n, FALSE) \\cup {n}, Voters(s.log))\n",
@@ -83,9 +85,9 @@ MUTATIONS: dict[str, Mutation] = {
     "epoch-led-again": _one(
         ONE_EPOCH_RESTART._replace(batches=2), 'Start("resigned", e.epoch, n, e.voted)', 'Start("leader", e.epoch, n, e.voted)'
     ),
-    "old-leader-followed": _one(TWO_EPOCHS, "    /\\ m.epoch >= s.epoch\n", ""),
+    "old-leader-followed": _one(TWO_EPOCHS._replace(parts=EVERYTHING), "    /\\ m.epoch >= s.epoch\n", ""),
     "older-votes-count": _one(
-        TWO_EPOCHS,
+        TWO_EPOCHS._replace(parts=EVERYTHING),
         '/\\ m.type = "VoteReply" /\\ m.epoch = node[n].epoch',
         '/\\ m.type = "VoteReply" /\\ m.epoch <= node[n].epoch',
     ),
@@ -106,7 +108,7 @@ MUTATIONS: dict[str, Mutation] = {
         "IN IsMajority({v \\in Node : EndOn(v) >= offset}, Node)",
     ),
     "older-fetches-count": _one(
-        LONG,
+        TWO_EPOCHS._replace(epochs=3, campaigns=3, parts=EVERYTHING),
         'node[n].role = "leader" /\\ m.epoch = node[n].epoch\nAcknowledge',
         'node[n].role = "leader" /\\ m.epoch <= node[n].epoch\nAcknowledge',
     ),
