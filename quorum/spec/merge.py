@@ -64,7 +64,7 @@ def _steps(lines: Sequence[Line]) -> Iterator[_Step]:
                 stored = line["id"]
             elif event == "durable":
                 durable = line["id"]
-            elif event == "send" or (event == "reply" and line["peer"] >= 0):  # a reply to a client is no node's arrival
+            elif event == "send" or (event == "reply" and line["peer"] >= 0):  # not to a client
                 write = last_write if line["m"]["type"] == "Fetch" else 0
                 held.append((last_store, write, message_of(line["m"], line["node"], line["peer"])))
         step.leaving = [message for store, write, message in held if store <= stored and write <= durable]
