@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -12,6 +13,24 @@ from .actions import BeyondSpecification, Line, cut
 from .merge import merged
 
 NAMES = ("*.ndjson", "*.ndjson.gz")
+Number = Annotated[int, msgspec.Meta(ge=-1, lt=1 << 31)]
+
+
+class _Form(msgspec.Struct):
+    """The fields that every line has, with what TLC can count with."""
+
+    node: Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+    step: Annotated[int, msgspec.Meta(ge=0)]
+    time_us: int
+    event: str
+    state: str
+    epoch: Number
+    leader: Number
+    voted: Number
+    end: Number
+    hw: Number
+    durable: Number
+    config: list[Number]
 
 
 def read(paths: Sequence[Path]) -> list[Line]:
@@ -46,16 +65,20 @@ def _lines(path: Path) -> list[Line]:
         except (EOFError, OSError) as error:
             raise BeyondSpecification(f"{path} is damaged: {error}") from error
     written = data.rstrip(b"\0").splitlines()  # zeros are behind the lines of a node that was killed
-    lines = list(_decoded(path, written))
-    return lines if len(lines) == len(written) else cut(lines, len(lines) - 1)
-
-
-def _decoded(path: Path, lines: Sequence[bytes]) -> Iterable[Line]:
-    """Yield the lines as objects. The last may be cut off: its node was killed while it wrote."""
     decode = msgspec.json.Decoder(dict).decode
-    for number, line in enumerate(lines, 1):
+    lines: list[Line] = []
+    for number, text in enumerate(written, 1):
         try:
-            yield decode(line)
+            line = decode(text)
         except msgspec.MsgspecError as error:
-            if number < len(lines):
-                raise BeyondSpecification(f"line {number} of {path} is not a JSON object: {error}") from error
+            if number == len(written) > 1:  # cut off: its node was killed while it wrote
+                return cut(lines, len(lines) - 1)
+            raise BeyondSpecification(f"line {number} of {path} is not a JSON object: {error}") from error
+        try:
+            msgspec.convert(line, _Form)
+        except msgspec.ValidationError as error:
+            raise BeyondSpecification(f"line {number} of {path} is not what a node writes: {error}") from error
+        lines.append(line)
+    if not lines:
+        raise BeyondSpecification(f"{path} is empty: a trace begins with a node that boots")
+    return lines

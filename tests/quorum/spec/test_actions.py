@@ -109,9 +109,20 @@ def test_what_the_specification_does_not_know_is_named(lines) -> None:
 
 
 def test_files_that_are_no_traces_are_named(tmp_path: Path) -> None:
-    (tmp_path / "a.ndjson").write_text('{"node": 1}\nnothing\n{"node": 1}\n')
-    with pytest.raises(actions.BeyondSpecification, match=r"line 2 of .*a\.ndjson is not a JSON object"):
-        reading.read([tmp_path / "a.ndjson"])
+    whole = json.dumps(beginning()[0])
+    for text, words in (
+        (f"{whole}\nnothing\n{whole}\n", "line 2 of .* is not a JSON object"),
+        ("[]\n", "line 1 of .* is not a JSON object"),
+        ("", "is empty"),
+        ("\0\0", "is empty"),
+        ("{}\n", "line 1 of .* is not what a node writes: .* `node`"),
+        (whole.replace('"node": 0', '"node": "0"'), "not what a node writes: Expected `int`, got `str` - at `\\$.node`"),
+        (whole.replace('"node": 0', '"node": -1'), "not what a node writes: .* >= 0"),
+        (whole.replace('"epoch": 0', '"epoch": 1099511627776'), "not what a node writes: .* <= 2147483647"),
+    ):
+        (tmp_path / "a.ndjson").write_text(text)
+        with pytest.raises(actions.BeyondSpecification, match=words):
+            reading.read([tmp_path / "a.ndjson"])
     (tmp_path / "b.ndjson.gz").write_bytes(b"\x1f\x8bnothing")
     with pytest.raises(actions.BeyondSpecification, match="damaged"):
         reading.read([tmp_path / "b.ndjson.gz"])
