@@ -220,8 +220,8 @@ class TraceWriter:
         elif isinstance(event, StorageCompleted):
             self._durable = self._node.durable_end_offset
             self._line(now_us, "durable", id=event.append_id)
-        elif isinstance(event, ReadIndexAsked) and not any(isinstance(effect, ReadIndexRefused) for effect in effects):
-            self._line(now_us, "ask", id=event.token)
+        elif isinstance(event, ReadIndexAsked) and not isinstance(next(iter(effects), None), ReadIndexRefused):
+            self._line(now_us, "ask", id=event.token)  # one that is refused later in the step has begun all the same
         for effect in effects:
             self._effect(now_us, effect)
         state = self._node.quorum.state

@@ -26,6 +26,11 @@ def test_a_trace_is_accepted(lines) -> None:
     assert verdict.accepted and verdict.events == len(lines) and verdict.first_unexplained is None
 
 
+def test_a_read_that_ends_with_the_leadership_in_its_own_step_is_explained(lines) -> None:
+    (verdict,) = traces.check([traced(1032, 1400)])
+    assert verdict.accepted, verdict
+
+
 def _first(lines, event: str, after: int = 0, **more: Any) -> int:
     return next(
         at
