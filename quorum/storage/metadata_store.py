@@ -175,6 +175,7 @@ def _settle(
     repair = read_repair(file_system, partition, identity)
     if repair is not None:
         repair = continue_repair(file_system, partition, repair)
+    planned: list[tuple[str, int]] | None = None
     while True:
         found = analyse(file_system, partition, identity)
         try:
@@ -183,6 +184,12 @@ def _settle(
             if not found.repair_until:
                 return found, repair
             repair = plan_repair(file_system.names(partition), found, identity, repair)
+            last, planned = planned, [(step.source, step.position) for step in repair.pending]
+            if planned == last:
+                raise LogCorrupt(
+                    f"{found.damage}. It was set aside, and is still there: {partition} is on a file system that does not rename "
+                    "or write as it was told. Copy the directory to another disk, and start from there."
+                )
         except Exception:
             found.close()
             raise

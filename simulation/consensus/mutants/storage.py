@@ -11,7 +11,7 @@ from kraftlab.checking.mutant import Table
 from kraftlab.quorum.core import batch
 from kraftlab.quorum.core.batch import BatchHeader
 from kraftlab.quorum.core.effects import ElectionState
-from kraftlab.quorum.storage import recovery
+from kraftlab.quorum.storage import election_store, recovery
 from kraftlab.quorum.storage.batch_index import BatchIndex
 from kraftlab.quorum.storage.election_store import ElectionStateStore
 from kraftlab.quorum.storage.errors import FsyncFailed
@@ -94,8 +94,10 @@ def vote_file_not_synced(store: Callable[..., None], self: ElectionStateStore, s
 
 
 @MUTANTS.row(SimulatedFileSystem, "rename", Seeds("LogCorrupt", "S2"))
-def vote_written_in_place(_: object, self: SimulatedFileSystem, source: str, target: str) -> None:
+def vote_written_in_place(rename: Callable[..., None], self: SimulatedFileSystem, source: str, target: str) -> None:
     """The election state is overwritten instead of replaced."""
+    if not target.endswith(f"/{election_store.FILE_NAME}"):
+        return rename(self, source, target)
     data = self.open(source).pread(1 << 20, 0)
     file = self.open(target, create=True)
     file._inode.write(data, 0)

@@ -94,6 +94,14 @@ def test_a_repair_survives_restarts_and_ends_at_a_start_that_finds_everything(di
     assert store.notes == ["repaired: everything below offset 12 is here again"]
 
 
+def test_damage_that_cannot_be_set_aside_is_refused_and_not_tried_for_ever(disk, open_store, builder, monkeypatch):
+    _, written = fill(disk, open_store, builder)
+    flip(disk, *place_of(disk, written[0].data))
+    monkeypatch.setattr(SimulatedFileSystem, "rename", lambda self, source, target: self.open(target, create=True).close())
+    with pytest.raises(LogCorrupt, match="set aside, and is still there"):
+        open_store(disk)
+
+
 def test_more_damage_during_a_repair_never_lowers_its_end(disk, open_store, builder):
     _, written = fill(disk, open_store, builder)
     flip(disk, *place_of(disk, written[8].data))
