@@ -538,10 +538,11 @@ LogMatching ==
             y == node[b].log[j]
         IN x.end = y.end /\ x.epoch = y.epoch => SubSeq(node[a].log, 1, i) = SubSeq(node[b].log, 1, j)
 
-\* All commits are of one log, and everything that a node believes committed is a beginning of it.
+\* All commits are of one log, and everything that a node believes committed is a beginning of it, and is in its log or snapshot.
 StateMachineSafety ==
     /\ \A c \in ghost.commits : IsPrefix(c.log, Committed)
-    /\ \A n \in Node : IsPrefix(Cut(node[n].log, node[n].hw), Committed)
+    /\ \A n \in Node : LET s == node[n] IN
+        IsPrefix(Cut(s.log, s.hw), Committed) /\ s.start <= Max(0, s.hw) /\ s.hw <= End(s.log)
 
 \* What is committed is on the disks of a majority, and no crash takes it away. The voters are those of the committed log, or of a
 \* longer one: a change counts from its append on, also for what was appended before.

@@ -8,11 +8,16 @@
 (* 2. Nodes campaign without pre-votes, unless "pre-votes" is in Parts.     *)
 EXTENDS Kraftlab, TLC
 
-CONSTANTS MaxEpoch, MaxLog, MaxCampaigns, MaxRestarts, MaxChanges, MaxReads, Parts
+CONSTANTS MaxEpoch, MaxLog, MaxCampaigns, MaxProposals, MaxRestarts, MaxChanges, MaxReads, Parts
+                                        \* MaxProposals may be Nobody: as many as logs may hold
+CONSTANTS Turn1, Turn2, Turn3, Turn4    \* the node of each campaign; Nobody leaves the choice to TLC
+CONSTANTS Side1, Side2, Side3, Side4    \* the nodes that take part in an epoch; to others go vote requests alone
 
 VARIABLE used       \* how much of the bounds is used
 
 all == <<node, disk, net, ghost, used>>
+Turns == <<Turn1, Turn2, Turn3, Turn4>>
+Sides == <<Side1, Side2, Side3, Side4>>
 
 -------------------------------------------------------------------------------
 (* Settling.                                                                *)
@@ -28,6 +33,11 @@ Counted(n) ==
        THEN Fold(LAMBDA t, m : Acknowledged(t, n, m), s, {m \in Addressed(n) : IsFetchFor(n, m)})
        ELSE [s EXCEPT !.grants = @ \cup grants]
 
+Offsets(n) == 1..End(node[n].log)
+
+\* The ends of the answers that a leader gives: everything that it has, or less.
+Tos(n) == IF "short answers" \in Parts THEN Offsets(n) ELSE {End(node[n].log)}
+
 \* Everything that `n` can send now.
 Sendable(n) ==
     LET s == node[n]
@@ -35,7 +45,7 @@ Sendable(n) ==
         inbox == Addressed(n)
     IN CASE s.role = "leader" ->
               {Announcement(n, to) : to \in others}
-              \cup {Answer(n, m, End(s.log)) : m \in {m \in inbox : IsToServe(n, m) /\ m.offset >= s.start}}
+              \cup UNION {{Answer(n, m, to) : to \in Tos(n)} : m \in {m \in inbox : IsToServe(n, m) /\ m.offset >= s.start}}
               \cup IF "snapshots" \notin Parts THEN {} ELSE
                    {FetchReply(n, m, "snapshot", <<>>) : m \in {m \in inbox : IsToServe(n, m) /\ m.offset < s.start}}
                    \cup UNION {{SnapshotReply(n, m, o) : o \in {o \in {s.start} : MayServe(n, m, o)}} : m \in inbox}
@@ -63,8 +73,9 @@ IsOfUse(m) ==
               [] m.type = "Fetch" -> from.epoch = m.epoch /\ m.offset = End(from.log) /\ m.round = from.round
               [] m.type = "FetchReply" -> to.role # "follower" \/ IsOfThisLog(m.to, m)
               [] OTHER -> TRUE
-    IN \/ "all messages" \in Parts
-       \/ m.epoch >= OldestEpoch(m.to) /\ (used.restarts < MaxRestarts \/ m.epoch > to.epoch \/ IsAwaited)
+    IN /\ m.type # "Vote" /\ m.epoch \in 1..Len(Sides) => {m.from, m.to} \subseteq Sides[m.epoch]
+       /\ \/ "all messages" \in Parts
+          \/ m.epoch >= OldestEpoch(m.to) /\ (used.restarts < MaxRestarts \/ m.epoch > to.epoch \/ IsAwaited)
 
 News(n, messages) == {m \in messages : IsOfUse(m) /\ m \notin net /\ \A i \in node[n].outbox : i.m # m}
 
@@ -73,7 +84,7 @@ Settled(n) ==
         items == s.outbox \cup {Item(s, m) : m \in News(n, Sendable(n))}
         isNamed == s.isNamed \/ \E m \in News(n, Sendable(n)) : m.type = "FetchReply"
         t == [s EXCEPT !.outbox = items, !.isNamed = isNamed]
-    IN IF used.restarts < MaxRestarts THEN t
+    IN IF used.restarts < MaxRestarts \/ "slow disks" \in Parts THEN t
        ELSE [t EXCEPT !.outbox = Waiting(t, Len(s.storing), Len(s.writing)), !.storing = <<>>, !.writing = <<>>]
 
 IsSettled == (\A n \in Node : Settled(n) = node[n]) /\ \A m \in net : IsOfUse(m)
@@ -90,7 +101,6 @@ Settle ==
 -------------------------------------------------------------------------------
 
 Batch(n, voters) == [epoch |-> node[n].epoch, end |-> End(node[n].log) + 1, id |-> <<n, used.restarts>>, voters |-> voters]
-Offsets(n) == 1..End(node[n].log)
 
 \* The highest offset that a majority has reached.
 Reached(n) == LET held == {o \in Offsets(n) \cup {0} : o = 0 \/ IsHeld(n, o)} IN CHOOSE o \in held : \A p \in held : p <= o
@@ -109,15 +119,16 @@ Uses(what, most) == used[what] < most /\ used' = [used EXCEPT ![what] = @ + 1]
 
 Step(n) ==
     \/ UNCHANGED used /\ Free(n)
-    \/ Uses("campaigns", MaxCampaigns) /\ IF "pre-votes" \in Parts THEN Campaign(n) ELSE CampaignAtOnce(n)
-    \/ UNCHANGED used /\ Len(node[n].log) < MaxLog /\ Propose(n, Batch(n, {}))
+    \/ Uses("campaigns", MaxCampaigns) /\ Turns[used.campaigns + 1] \in {n, Nobody}
+       /\ IF "pre-votes" \in Parts THEN Campaign(n) ELSE CampaignAtOnce(n)
+    \/ (IF MaxProposals = Nobody THEN UNCHANGED used ELSE Uses("proposals", MaxProposals)) /\ Len(node[n].log) < MaxLog /\ Propose(n, Batch(n, {}))
     \/ Uses("restarts", MaxRestarts) /\ \E image \in Images(n), e \in Elections(n) :
           \E hw \in {-1, Min(node[n].hw, End(image))} : Restart(n, image, e, 0, hw)
     \/ Uses("changes", MaxChanges) /\ \E voters \in SUBSET Node : voters # Voters(node[n].log) /\ Propose(n, Batch(n, voters))
     \/ Uses("reads", MaxReads) /\ AskRead(n, 0)
 
 Next == IF IsSettled THEN \E n \in Node : Step(n) ELSE Settle
-Start == Init /\ used = [campaigns |-> 0, restarts |-> 0, changes |-> 0, reads |-> 0]
+Start == Init /\ used = [campaigns |-> 0, proposals |-> 0, restarts |-> 0, changes |-> 0, reads |-> 0]
 Spec == Start /\ [][Next]_all
 
 \* What no action of this model asks for.
@@ -126,5 +137,6 @@ Seen ==
     IN <<[n \in Node |-> Plain(node[n])], disk, net, ghost, used>>
 
 Small == \A n \in Node : node[n].epoch <= MaxEpoch /\ Len(node[n].log) <= MaxLog
-Symmetry == Permutations(FirstVoters) \cup Permutations(Node \ FirstVoters)
+Alike == {n \in Node : \A i \in 1..Len(Turns) : n # Turns[i] /\ n \in Sides[i]}
+Symmetry == Permutations(FirstVoters \cap Alike) \cup Permutations(Alike \ FirstVoters)
 ===============================================================================

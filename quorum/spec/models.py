@@ -20,7 +20,10 @@ INVARIANTS = (
 
 
 class Model(NamedTuple):
-    """Bounds of Model.tla. `voters` are the first voters among `nodes`; `parts` are the mechanisms that take part."""
+    """Bounds of Model.tla. `voters` are the first voters among `nodes`; `parts` are the mechanisms that take part. Without
+    `proposals`, leaders propose as much as logs may hold. `turns` are the numbers of the nodes that campaign, in their order;
+    `sides` are, for each epoch, the nodes that take part ("13": n1 and n3); others only hear of it.
+    """
 
     name: str
     about: str
@@ -29,10 +32,13 @@ class Model(NamedTuple):
     epochs: int = 2
     batches: int = 2
     campaigns: int = 2
+    proposals: int | None = None
     restarts: int = 0
     changes: int = 0
     reads: int = 0
     parts: tuple[str, ...] = ()
+    turns: tuple[int, ...] = ()
+    sides: tuple[str, ...] = ()
 
 
 MODELS = {
@@ -73,10 +79,18 @@ def configuration(model: Model) -> str:
             f"MaxEpoch = {model.epochs}",
             f"MaxLog = {model.batches}",
             f"MaxCampaigns = {model.campaigns}",
+            f"MaxProposals = {'Nobody' if model.proposals is None else model.proposals}",
             f"MaxRestarts = {model.restarts}",
             f"MaxChanges = {model.changes}",
             f"MaxReads = {model.reads}",
+            *(f"Turn{at + 1} = {f'n{model.turns[at]}' if at < len(model.turns) else 'Nobody'}" for at in range(4)),
+            *(f"Side{at + 1} = {_side(model, at, names)}" for at in range(4)),
             "Parts = {" + ", ".join(f'"{part}"' for part in model.parts) + "}",
             "",
         ]
     )
+
+
+def _side(model: Model, at: int, everybody: list[str]) -> str:
+    """Return the set of nodes that take part in epoch `at` + 1."""
+    return f"{{{', '.join([f'n{digit}' for digit in model.sides[at]] if at < len(model.sides) else everybody)}}}"

@@ -30,10 +30,45 @@ ONE_EPOCH = Model("one-epoch", "", epochs=1, batches=1)
 ONE_EPOCH_RESTART = ONE_EPOCH._replace(restarts=1)
 TWO_EPOCHS = Model("two-epochs", "")
 TWO_EPOCHS_RESTART = TWO_EPOCHS._replace(restarts=1)
-LONG = Model("long", "", epochs=4, batches=3, campaigns=4)
+LONGER = Model("longer", "", epochs=3, batches=3, proposals=1, campaigns=3, turns=(1, 2, 1), sides=("13", "23", "13"))
+FIGURE_8 = Model(
+    "figure-8",
+    "",
+    epochs=4,
+    campaigns=4,
+    proposals=0,
+    parts=("short answers",),
+    turns=(1, 2, 1, 2),
+    sides=("13", "23", "13", "23"),
+)
+TAKEN_OVER = Model("taken-over", "", batches=3, proposals=1, restarts=1, turns=(1, 2), sides=("12", "123"))
 OBSERVED = Model("observed", "", nodes=3, voters=2)
-CHANGING = Model("changing", "", nodes=4, voters=3, epochs=3, batches=4, campaigns=3, changes=2)
-READING = Model("reading", "", reads=1)
+CHANGING = Model(
+    "changing",
+    "",
+    nodes=4,
+    voters=4,
+    epochs=3,
+    batches=3,
+    campaigns=3,
+    proposals=0,
+    changes=2,
+    turns=(1, 2, 1),
+    sides=("134", "234", "13"),
+)
+READING = Model("reading", "", proposals=0, reads=1, turns=(1, 2), sides=("12", "23"))
+DEPOSED_TWICE = Model(
+    "deposed-twice",
+    "",
+    epochs=4,
+    batches=3,
+    campaigns=4,
+    proposals=0,
+    reads=2,
+    parts=("all messages",),
+    turns=(1, 2, 1, 2),
+    sides=("12", "2", "12", "23"),
+)
 EVERYTHING = ("all messages",)
 """For bugs that look at messages which a sound node ignores, and which the models therefore drop."""
 
@@ -64,7 +99,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "any-log-is-good-enough": _one(TWO_EPOCHS, "    /\\ IsUpToDate(m.lastEpoch, m.end, s.log)\n    /\\ Move", "    /\\ Move"),
     "only-length-counts": _one(
-        LONG, "lastEpoch > LastEpoch(log) \\/ (lastEpoch = LastEpoch(log) /\\ end >= End(log))", "end >= End(log)"
+        LONGER, "lastEpoch > LastEpoch(log) \\/ (lastEpoch = LastEpoch(log) /\\ end >= End(log))", "end >= End(log)"
     ),
     "only-the-last-epoch-counts": _one(
         TWO_EPOCHS,
@@ -87,13 +122,13 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "old-leader-followed": _one(TWO_EPOCHS._replace(parts=EVERYTHING), "    /\\ m.epoch >= s.epoch\n", ""),
     "older-votes-count": _one(
-        TWO_EPOCHS._replace(parts=EVERYTHING),
+        TWO_EPOCHS._replace(campaigns=3, batches=1, proposals=0, parts=EVERYTHING, turns=(1, 1, 3)),
         '/\\ m.type = "VoteReply" /\\ m.epoch = node[n].epoch',
         '/\\ m.type = "VoteReply" /\\ m.epoch <= node[n].epoch',
     ),
     # Replication
     "fetch-before-flush": _one(ONE_EPOCH_RESTART, 'IF m.type = "Fetch" THEN Len(s.writing) ELSE 0', "0"),
-    "older-epochs-by-counting": _one(LONG, "offset > Max(s.hw, s.epochStart)", "offset > s.hw /\\ offset >= s.epochStart"),
+    "older-epochs-by-counting": _one(FIGURE_8, "offset > Max(s.hw, s.epochStart)", "offset > s.hw /\\ offset >= s.epochStart"),
     "minority-commits": _one(
         ONE_EPOCH,
         "IN IsMajority({v \\in Node : EndOn(v) >= offset}, Voters(node[n].log))",
@@ -108,7 +143,7 @@ MUTATIONS: dict[str, Mutation] = {
         "IN IsMajority({v \\in Node : EndOn(v) >= offset}, Node)",
     ),
     "older-fetches-count": _one(
-        TWO_EPOCHS._replace(epochs=3, campaigns=3, parts=EVERYTHING),
+        DEPOSED_TWICE,
         'node[n].role = "leader" /\\ m.epoch = node[n].epoch\nAcknowledge',
         'node[n].role = "leader" /\\ m.epoch <= node[n].epoch\nAcknowledge',
     ),
@@ -117,23 +152,24 @@ MUTATIONS: dict[str, Mutation] = {
         TWO_EPOCHS, 'IF m.type = "Fetch" /\\ Holds(s.log, m.offset, m.lastEpoch) THEN', 'IF m.type = "Fetch" THEN'
     ),
     "own-end-is-committed": _one(TWO_EPOCHS, "!.hw = Max(@, Min(End(log), m.hw))", "!.hw = Max(@, End(log))"),
-    "committed-before-truncated": _one(
-        LONG,
-        "    LET s == Hears(node[n], m)\n        log == Cut(s.log, CutAt(n, m))\n",
-        "    LET s == [Hears(node[n], m) EXCEPT !.hw = Max(@, Min(End(node[n].log), m.hw))]\n"
-        "        log == Cut(s.log, CutAt(n, m))\n",
+    "committed-before-truncated": Mutation(
+        TWO_EPOCHS,
+        (
+            ("CutAt(n, m) >= s.hw /\\ CutAt(n, m)", "CutAt(n, m)"),
+            ("Writes(s, log, log))", "[Writes(s, log, log) EXCEPT !.hw = Max(@, Min(End(s.log), m.hw))])"),
+        ),
     ),
     "truncates-the-whole-epoch": _one(
-        LONG,
+        TAKEN_OVER._replace(batches=2),
         "IN IF LastEpoch(agree) = m.data[1] THEN Min(End(agree), m.data[2]) ELSE End(agree)",
         "IN End(UpToEpoch(node[n].log, m.data[1] - 1))",
     ),
     "one-flush-is-all": Mutation(
-        ONE_EPOCH_RESTART._replace(batches=2),
+        TAKEN_OVER._replace(restarts=0, parts=("slow disks",)),
         (("        items == Waiting(s, 0, count)\n", "        items == Waiting(s, 0, Len(s.writing))\n"),),
     ),
     # Reads
-    "arrival-is-an-echo": _one(READING, 'IF m.type = "Fetch" THEN Max(@, m.round) ELSE @', "s.round"),
+    "arrival-is-an-echo": _one(READING._replace(parts=EVERYTHING), 'IF m.type = "Fetch" THEN Max(@, m.round) ELSE @', "s.round"),
     "read-before-own-commit": _one(READING, "/\\ read \\in s.reads /\\ IsKnown(n)\n", "/\\ read \\in s.reads\n"),
     "read-without-a-round": _one(
         READING, "    /\\ IsMajority({v \\in Node : s.echoed[v] >= read.round} \\cup {n}, Voters(s.log))\n", ""

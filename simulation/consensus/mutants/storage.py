@@ -97,7 +97,8 @@ def vote_file_not_synced(store: Callable[..., None], self: ElectionStateStore, s
 def vote_written_in_place(rename: Callable[..., None], self: SimulatedFileSystem, source: str, target: str) -> None:
     """The election state is overwritten instead of replaced."""
     if not target.endswith(f"/{election_store.FILE_NAME}"):
-        return rename(self, source, target)
+        rename(self, source, target)
+        return
     data = self.open(source).pread(1 << 20, 0)
     file = self.open(target, create=True)
     file._inode.write(data, 0)
