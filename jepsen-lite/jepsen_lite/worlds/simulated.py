@@ -36,7 +36,7 @@ from ..scheduler import GeneratorStuck, Interpreter
 from ..store import TRANSCRIPT
 from ..verdicts import Verdict
 from ..workload import Options, Run, Workload
-from ..workloads.admin import SetupFailed
+from ..workloads.callers import SetupFailed
 from .simulated_drive import SimulatedDrive
 from .simulated_faults import ALL, NoSuchFault, blows_of, draw_plan, draw_world
 from .world import Assignment, PlayedRun, RunStatus, WorldFailed
