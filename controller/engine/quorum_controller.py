@@ -149,7 +149,7 @@ class QuorumController:
         self._leader_id = NO_LEADER
         self._leader_endpoints: dict[str, Endpoint] = {}
         self._committed = EMPTY_STATE
-        self._log = LogWriter(EMPTY_STATE)
+        self._log = LogWriter(EMPTY_STATE, settings.batch_records_max)
         self._applied_offset = 0
         self._first_high_watermark = -1
         self._history: deque[tuple[int, MetadataImage]] = deque(maxlen=HISTORY_LENGTH)
@@ -291,7 +291,10 @@ class QuorumController:
 
         def work() -> WriteResult:
             outcome = generate(state, context)
-            return outcome, prepare_write(state, context.next_offset, epoch, outcome, context.now_ms) if outcome.records else None
+            if not outcome.records:
+                return outcome, None
+            records_max = self.settings.batch_records_max
+            return outcome, prepare_write(state, context.next_offset, epoch, outcome, context.now_ms, records_max)
 
         def done(result: Result[WriteResult]) -> None:
             if self._offloaded_write is not token:
