@@ -145,6 +145,8 @@ class QuorumController:
         self._random = source
         self._quorum: MetadataQuorum | None = None
         self._claimed_epoch: int | None = None
+        self._lost_epoch = -1
+        """Epoch in which the log refused the rest of a change: the newest state may be in the middle of a transaction."""
         self._epoch = 0
         self._leader_id = NO_LEADER
         self._leader_endpoints: dict[str, Endpoint] = {}
@@ -448,11 +450,14 @@ class QuorumController:
         """Propose the rest of a large change. Return False if this node has lost the leadership. NotNow if the log takes no
         more yet.
         """
+        if epoch == self._lost_epoch:
+            return False
         if self._log.has_rest and self._claimed_epoch == epoch:
             planned = self._log.planned_end_offset
             try:
                 self._log.finish(quorum)
             except (LostLeadership, Misplaced) as error:
+                self._lost_epoch = epoch
                 self._interrupted(error)
                 text = "This controller lost the leadership during the change; a part of the change may survive."
                 self._purgatory.fail_last(planned, CommitUnknown(ErrorCode.NOT_CONTROLLER, text, planned))

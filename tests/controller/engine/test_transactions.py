@@ -269,6 +269,18 @@ async def test_a_change_that_lost_its_rest_is_not_acknowledged(cluster: Any) -> 
     assert isinstance(large.error, CommitUnknown), "two of its records may be committed"
 
 
+async def test_after_a_lost_rest_every_change_is_refused_until_the_resignation(cluster: Any) -> None:
+    """The newest state is in the middle of a transaction, so no other can begin."""
+    one_batch(cluster)
+    cluster.controller.write("large", keys(5, "1", transaction="five keys"))
+    cluster.quorum.leads = False
+    await cluster.pass_time(100)
+    await cluster.commit()
+    for count in (1, 5):
+        refused = cluster.controller.write("set", keys(count, "2", transaction="others"))
+        assert refused.error.code is ErrorCode.NOT_CONTROLLER
+
+
 async def test_no_broker_is_fenced_while_the_rest_of_a_change_waits(five: Any) -> None:
     take_all = one_batch(five)
     large = five.controller.write("large", keys(5, "1", transaction="five keys"))
