@@ -74,15 +74,19 @@ class Caller:
             port, api, request, self.sequence, node=self._target(port) if node is None and anywhere else node
         )
 
-    async def send_as(self, port: Port, api: str, request: Any, sequence: int, *, node: int | None = None) -> WriteOutcome:
-        """Send a write once under that sequence."""
+    async def send_as(
+        self, port: Port, api: str, request: Any, sequence: int, *, node: int | None = None, timeout_ms: int | None = None
+    ) -> WriteOutcome:
+        """Send a write once under that sequence; 0: without an id."""
+        timeout_ms = self.options.timeout_ms if timeout_ms is None else timeout_ms
         header = request.header
-        header.request_id.client_id = self.client_id
-        header.request_id.sequence = sequence
-        header.timeout_ms = self.options.timeout_ms
-        reply = await port.call(api, request, node=node, timeout_ms=self.options.timeout_ms)
+        if sequence:
+            header.request_id.client_id = self.client_id
+            header.request_id.sequence = sequence
+        header.timeout_ms = timeout_ms
+        reply = await port.call(api, request, node=node, timeout_ms=timeout_ms)
         self.newest = max(self.newest, reply.offset)
-        return WriteOutcome(reply, f"{self.client_id.hex()}:{sequence}")
+        return WriteOutcome(reply, f"{self.client_id.hex()}:{sequence}" if sequence else "")
 
     async def read(self, port: Port, api: str, request: Any, *, local: bool = False, node: int | None = None) -> Reply:
         """Send a read once: linearizable, or with `local` to any node, with a minimum offset of `newest`."""

@@ -167,7 +167,11 @@ class _SeedRun:
     ) -> None:
         drawn = draw_world(options, nemeses)
         self._options = options
-        self.world = ClientWorld(drawn, transcript, options.brokers, dict(workload.properties), is_judged=is_judged)
+        records_max = options.random("batches").choice(workload.batch_records)
+        properties = dict(workload.properties)
+        self.world = ClientWorld(
+            drawn, transcript, options.brokers, properties, is_judged=is_judged, batch_records_max=records_max
+        )
         self.plan = draw_plan(options, self.world.options) if plan is None else plan
         self.world.strikes = blows_of(self.plan)
         self.world.play = self._play
