@@ -88,7 +88,7 @@ nightly: .venv/installed-dev
 	$(BIN)/python -m pytest -n 2 -m hypothesis --rounds 50
 	$(BIN)/python -m pytest -m nightly
 	$(BIN)/python -m kraftlab.cli.main sim --refine --seeds 5000 --start $$(($(NIGHT) * 5000))
-	$(BIN)/python -m kraftlab.cli.main sim --metadata --refine --seeds 1000 --start $$(($(NIGHT) * 1000))
+	$(BIN)/python -m kraftlab.cli.main chaos test -w admin -n all --world simulated --brokers 5 --time 5 --seeds 600 --seed $$(($(NIGHT) * 600))
 	$(MAKE) mutants
 
 # Workloads on real processes under every fault that this machine can have, for an hour, and five minutes more by kafka-python.

@@ -68,6 +68,7 @@ from .moves.mover import Mover
 from .replica_manager import ReplicaManager, assigned_replicas
 from .replication.fetch_service import FetchService
 from .replication.fetcher import Fetchers
+from .replication.partition import LeaderRole
 from .upkeep.cleaner import Cleaner
 from .upkeep.directory_returns import DirectoryReturns
 from .upkeep.disk_space import DiskSpace
@@ -270,6 +271,7 @@ class BrokerNode:
             registration,
             channel,
             lambda: self.publisher.offset,
+            self._leaderships,
         )
         self.disks = Disks(self.failed, self._in_thread)
         self.isr_changes = AlterPartitionManager(channel, config.node_id, self.broker_epoch)
@@ -392,6 +394,10 @@ class BrokerNode:
             self.lifecycle.begin_shutdown()
             await self.lifecycle.stopped.wait()
         await self.driver.stop()
+
+    def _leaderships(self) -> int:
+        """Number of partitions that the broker leads."""
+        return sum(isinstance(partition.role, LeaderRole) for partition in self.replicas.partitions.values())
 
     async def _close_logs(self) -> None:
         if self.is_built:

@@ -7,6 +7,8 @@ trials per line. Full: 1,000 trials per line, 100 for lines that hardly ever hav
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from .experiment import Estimate, Experiment, Figure, Published, Row, Rows, Size, Trial, Value, column, trial
 from .plots import Axis, Mark, cdf
 from .statistics import mean_of, median_of, quantile_of, worst_of
@@ -59,26 +61,26 @@ def times(rows: Rows, line: str) -> list[float]:
 def figures(rows: Rows) -> list[Figure]:
     """Return the paper's two plots without and with pre-votes, and one of kraftlab's defaults."""
 
-    def plot(names: list[str], low: float, marks: list[Mark]) -> str:
+    def plot(ranges: Iterable[str], suffix: str, low: float, marks: list[Mark]) -> str:
         axis = Axis("time without a leader (ms)", low, 30_000 if low > 10 else 3_000, is_log=True)
-        return cdf(axis, [(name, found) for name in names if (found := times(rows, name))], marks)
+        own = [mark._replace(of=mark.of + suffix) for mark in marks]
+        return cdf(axis, [(name + suffix, times(rows, name + suffix)) for name in ranges], own)
 
-    long_marks = [Mark(287, 0.5, "median 287"), Mark(513, 1, "worst 513")]
-    short_marks = [Mark(35, 0.5, "mean 35"), Mark(152, 1, "worst 152")]
-    axes = "Axes of figure 16: the share of trials with a new leader. "
+    long_marks = [Mark(287, 0.5, "median 287", "150-155"), Mark(513, 1, "worst 513", "150-200")]
+    short_marks = [Mark(35, 0.5, "mean 35", SHORT), Mark(152, 1, "worst 152", SHORT)]
+    axes = "Axes of figure 16: the share of trials with a new leader. A line is a range of timers in ms. "
     found = []
     for suffix, mode in (("", "without pre-votes, as in the paper"), (PRE_VOTES, "with pre-votes, as kraftlab runs")):
-        names = [name + suffix for name in (*LONG, "150-300")]
         text = f"{axes}Marks: the median of 150-155 ms and the worst trial of 150-200 ms in the thesis."
-        found.append(Figure(f"How much randomness, {mode}", plot(names, 50, long_marks), text))
+        found.append(Figure(f"How much randomness, {mode}", plot((*LONG, "150-300"), suffix, 50, long_marks), text))
         text = f"{axes}Marks: mean and worst trial of 12-24 ms in the thesis; the height of a mean is ours."
-        found.append(Figure(f"How short, {mode}", plot([name + suffix for name in SCALED], 10, short_marks), text))
-    faster = plot([name + FAST for name in PUBLISHED_RANGES], 10, [*short_marks, *long_marks])
+        found.append(Figure(f"How short, {mode}", plot(SCALED, suffix, 10, short_marks), text))
+    faster = plot(PUBLISHED_RANGES, FAST, 10, [*short_marks, *long_marks])
     found.append(
         Figure("Without pre-votes, on a faster disk", faster, "A disk of 0 to 3 ms: a broadcast takes about 5 ms, not 15.")
     )
     text = "Defaults of kraftlab: fetch timeout 600 to 750 ms, election timeout 300 to 599 ms, pre-votes."
-    return [*found, Figure("A leader that is silent, and one that refuses", plot(list(OWN), 11, []), text)]
+    return [*found, Figure("A leader that is silent, and one that refuses", plot(OWN, "", 11, []), text)]
 
 
 def measured(rows: Rows) -> dict[str, Estimate]:

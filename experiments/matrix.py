@@ -57,18 +57,22 @@ def _cell(x: float, y: float, look: Look) -> str:
     at = f'x="{x + (SIDE - 1) / 2:g}" y="{y + 10:g}"'
     return (
         f'<rect x="{x:g}" y="{y:g}" width="{SIDE - 1}" height="{SIDE - 1}" style="fill:{look.colour}"/>'
-        f'<text {at} text-anchor="middle" style="fill:var(--card);font-size:9px">{look.letter}</text>'
+        f'<text {at} text-anchor="middle" style="fill:var(--card);font-size:10px">{look.letter}</text>'
     )
 
 
 def table(head: Iterable[str], rows: Iterable[tuple[str, Iterable[float | str]]]) -> str:
-    """Return a table. Each row has a name and a value for each column of the head."""
-    columns = "".join(f'<th scope="col" class="n wrap">{escape(label)}</th>' for label in head)
-    lines = "".join(
-        f'<tr><th scope="row">{escape(name)}</th>{"".join(f"<td class=n>{_text(value)}</td>" for value in values)}</tr>\n'
-        for name, values in rows
+    """Return a table. Each row has a name and a value for each column of the head. A phone shows a line for each value."""
+    labels = [escape(label) for label in head]
+    columns = "".join(f'<th scope="col" class="n">{label}</th>' for label in labels)
+    lines = "".join(f'<tr><th scope="row">{escape(name)}</th>{_row(labels, values)}</tr>\n' for name, values in rows)
+    return (
+        f'<div class="scroll"><table class="stack"><thead><tr><th></th>{columns}</tr></thead><tbody>{lines}</tbody></table></div>'
     )
-    return f'<div class="scroll"><table><thead><tr><th></th>{columns}</tr></thead><tbody>{lines}</tbody></table></div>'
+
+
+def _row(labels: Sequence[str], values: Iterable[float | str]) -> str:
+    return "".join(f'<td class="n" data-of="{label}">{_text(value)}</td>' for label, value in zip(labels, values, strict=True))
 
 
 def _text(value: float | str) -> str:

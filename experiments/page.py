@@ -14,6 +14,7 @@ import jinja2
 import msgspec
 
 from kraftlab.common.pages import replace_file, shared_assets, write_assets
+from kraftlab.common.templates import template_of
 
 from .experiment import Estimate, Experiment, Published, Rows, Size
 
@@ -107,12 +108,4 @@ def estimate(ours: Estimate) -> str:
 
 @cache
 def _template(name: str) -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader(__package__, package_path="."),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(number=number, estimate=estimate)
-    return environment.get_template(name)
+    return template_of(__package__, name, {"number": number, "estimate": estimate})

@@ -1,13 +1,13 @@
 """Plots as inline SVG: distributions, curves with intervals, bars. Pure functions from numbers to markup.
 
 Colours are variables of page.css, so a plot is light or dark with its page. A plot is 400 units wide and its text 11 units high,
-which can be read on a screen of 360 pixels. Every curve has a colour and a dash, and the legend names it. Published numbers are
-diamonds with a text.
+which can be read on a screen of 360 pixels. Every curve has a colour and a dash, and the legend names it. A theory has the colour
+of the curve that it predicts, thinner and dashed. Published numbers are diamonds with a text, in the colour of their curve.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from math import ceil, floor, log10
 from typing import NamedTuple
@@ -19,6 +19,8 @@ LEFT, RIGHT, TOP, BOTTOM = 46, 10, 12, 40
 BAR_HEIGHT = 34
 DASHES = ("", "6 3", "2 3", "8 3 2 3")
 COLOURS = 8
+HALO = "fill:var(--ink);paint-order:stroke;stroke:var(--card);stroke-width:3px;stroke-linejoin:round"
+"""The style of a text that stands on curves."""
 POINTS_MAX = 500
 """Points of a curve of a distribution. More cannot be seen."""
 
@@ -63,11 +65,15 @@ class Point(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """A curve through points. A drawn-through theory has `is_thin` and no dots."""
+    """A curve through points. A drawn-through theory has `is_thin` and no dots, and `of` names the curve that it predicts.
+
+    A curve without points is left out, and the others keep their colours.
+    """
 
     name: str
     points: Sequence[Point]
     is_thin: bool = False
+    of: str = ""
 
 
 class Bar(NamedTuple):
@@ -79,11 +85,12 @@ class Bar(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A published number. `text` stands beside its diamond."""
+    """A published number. `text` stands beside its diamond, and `of` names the curve that it belongs to."""
 
     x: float
     y: float
     text: str
+    of: str = ""
 
 
 def cdf(x: Axis, lines: Sequence[tuple[str, Sequence[float]]], marks: Iterable[Mark] = ()) -> str:
@@ -94,6 +101,8 @@ def cdf(x: Axis, lines: Sequence[tuple[str, Sequence[float]]], marks: Iterable[M
 
 def steps(numbers: Sequence[float]) -> list[Point]:
     """Return the corners of a cumulative distribution, at most POINTS_MAX steps."""
+    if not numbers:
+        return []
     ordered, points = sorted(numbers), [Point(min(numbers), 0.0)]
     stride = max(1, len(ordered) // POINTS_MAX)
     for place in sorted({*range(0, len(ordered), stride), len(ordered) - 1}):
@@ -103,11 +112,16 @@ def steps(numbers: Sequence[float]) -> list[Point]:
 
 def curves(x: Axis, y: Axis, lines: Sequence[Curve], marks: Iterable[Mark] = ()) -> str:
     """Return curves with their intervals, published numbers, and a legend below."""
+    places = {name: place for place, name in enumerate(curve.name for curve in lines if not curve.of)}
+    drawn = [curve for curve in lines if curve.points]
+    strokes = {curve.name: _theory(places[curve.of]) if curve.of else _stroke(places[curve.name]) for curve in drawn}
     parts = [*_grid(x, y), *_labels(x, y)]
-    for place, curve in enumerate(lines):
-        parts += _curve(x, y, curve, place)
-    parts += [_mark(_x(x, mark.x), _y(y, mark.y), mark.text) for mark in marks]
-    return _svg(parts, HEIGHT, ", ".join(curve.name for curve in lines)) + legend([curve.name for curve in lines])
+    for curve in drawn:
+        parts += _curve(x, y, curve, strokes[curve.name], _colour(places[curve.of or curve.name]))
+    published = [
+        _mark(_x(x, mark.x), _y(y, mark.y), mark.text, _colour(places[mark.of]) if mark.of else "var(--ink)") for mark in marks
+    ]
+    return _svg([*parts, *published], HEIGHT, ", ".join(strokes)) + legend(strokes, has_marks=bool(published))
 
 
 def bars(x: Axis, entries: Sequence[Bar]) -> str:
@@ -123,7 +137,7 @@ def bars(x: Axis, entries: Sequence[Bar]) -> str:
         top, colour = TOP + place * BAR_HEIGHT, f"var(--c{place % COLOURS})"
         middle, left = top + 23, _x(x, x.low, 10)
         parts.append(f'<text class="inked" x="{_n(left)}" y="{top + 12}" style="fill:var(--ink)">{escape(bar.name)}</text>')
-        width = _x(x, bar.ours.value, 10) - left
+        width = max(_x(x, bar.ours.value, 10) - left, 1)
         parts.append(f'<rect x="{_n(left)}" y="{top + 17}" width="{_n(width)}" height="12" style="fill:{colour}"/>')
         ends = f'x1="{_n(_x(x, bar.ours.low, 10))}" x2="{_n(_x(x, bar.ours.high, 10))}" y1="{middle}" y2="{middle}"'
         parts.append(f'<line {ends} style="stroke:var(--ink);stroke-width:1.5"/>')
@@ -132,14 +146,14 @@ def bars(x: Axis, entries: Sequence[Bar]) -> str:
     return _svg(parts, height, ", ".join(bar.name for bar in entries))
 
 
-def legend(names: Sequence[str]) -> str:
-    """Return the legend of curves, as HTML that wraps."""
-    keys = (
-        f'<span><svg width="26" height="8" aria-hidden="true"><line x1="0" x2="26" y1="4" y2="4" style="{_stroke(place)}"/></svg>'
+def legend(strokes: Mapping[str, str], has_marks: bool) -> str:
+    """Return the legend of curves and published numbers, as HTML that wraps."""
+    keys = [
+        f'<span><svg width="26" height="8" aria-hidden="true"><line x1="0" x2="26" y1="4" y2="4" style="{stroke}"/></svg>'
         f"{escape(name)}</span>"
-        for place, name in enumerate(names)
-    )
-    return f'<div class="legend">{"".join(keys)}</div>'
+        for name, stroke in strokes.items()
+    ]
+    return f'<div class="legend">{"".join(keys)}{"<span>◇ published</span>" if has_marks else ""}</div>'
 
 
 def number(value: float) -> str:
@@ -166,23 +180,23 @@ def _labels(x: Axis, y: Axis) -> Iterable[str]:
     yield f'<text transform="translate(11 {middle:.0f}) rotate(-90)" text-anchor="middle">{escape(y.label)}</text>'
 
 
-def _curve(x: Axis, y: Axis, curve: Curve, place: int) -> Iterable[str]:
+def _curve(x: Axis, y: Axis, curve: Curve, stroke: str, colour: str) -> Iterable[str]:
     corners = " ".join(f"{_n(_x(x, point.x))},{_n(_y(y, point.y))}" for point in curve.points)
-    yield f'<polyline points="{corners}" style="fill:none;{_stroke(place)}"/>'
+    yield f'<polyline points="{corners}" style="fill:none;{stroke}"/>'
     for point in () if curve.is_thin else curve.points:
         at = _n(_x(x, point.x))
         if point.low is not None and point.high is not None:
             ends = f'y1="{_n(_y(y, point.low))}" y2="{_n(_y(y, point.high))}"'
-            yield f'<line x1="{at}" x2="{at}" {ends} style="stroke:{_colour(place)};stroke-width:1.5"/>'
-        yield f'<circle cx="{at}" cy="{_n(_y(y, point.y))}" r="2.5" style="fill:{_colour(place)}"/>'
+            yield f'<line x1="{at}" x2="{at}" {ends} style="stroke:{colour};stroke-width:1.5"/>'
+        yield f'<circle cx="{at}" cy="{_n(_y(y, point.y))}" r="2.5" style="fill:{colour}"/>'
 
 
-def _mark(x: float, y: float, text: str) -> str:
-    is_right = x > WIDTH * 0.7
+def _mark(x: float, y: float, text: str, colour: str = "var(--ink)") -> str:
+    is_right = x + 8 + 7 * len(text) > WIDTH
     anchor = ' text-anchor="end"' if is_right else ""
     return (
-        f'<path d="M{_n(x)} {_n(y - 5)}l5 5l-5 5l-5 -5z" style="fill:var(--card);stroke:var(--bad);stroke-width:1.5"/>'
-        f'<text x="{_n(x - 8 if is_right else x + 8)}" y="{_n(y + 4)}"{anchor} style="fill:var(--bad)">{escape(text)}</text>'
+        f'<path d="M{_n(x)} {_n(y - 5)}l5 5l-5 5l-5 -5z" style="fill:var(--card);stroke:{colour};stroke-width:1.5"/>'
+        f'<text x="{_n(x - 8 if is_right else x + 8)}" y="{_n(y + 4)}"{anchor} style="{HALO}">{escape(text)}</text>'
     )
 
 
@@ -198,6 +212,10 @@ def _colour(place: int) -> str:
 def _stroke(place: int) -> str:
     dash = DASHES[place // COLOURS % len(DASHES)]
     return f"stroke:{_colour(place)};stroke-width:2" + (f";stroke-dasharray:{dash}" if dash else "")
+
+
+def _theory(place: int) -> str:
+    return f"stroke:{_colour(place)};stroke-width:1.5;stroke-dasharray:4 3"
 
 
 def _x(axis: Axis, value: float, left: int = LEFT) -> float:

@@ -73,21 +73,24 @@ def figures(rows: Rows) -> list[Figure]:
     """Return the rates with their curves, and the epochs that an election needs."""
     x, places = Axis("latency / range of timers", 0, 0.3), [place / 200 for place in range(61)]
     lines = [
-        Curve(line, [Point(at, rate.value, rate.low, rate.high) for at, rate in rates(rows, line).items()]) for line in QUORUMS
+        Curve(line, [Point(at, *(100 * value for value in rate)) for at, rate in rates(rows, line).items()]) for line in QUORUMS
     ]
     theory = [
-        Curve(f"curve, {line}", [Point(at, split_rate(*QUORUMS[line], at)) for at in places], is_thin=True)
+        Curve(f"{line}: derived", [Point(at, 100 * split_rate(*QUORUMS[line], at)) for at in places], is_thin=True, of=line)
         for line in (FIVE, FIVE_TWO, NINE)
     ]
-    marks = [Mark(0.1, 0.052, "5.2 %"), Mark(0.2, 0.181, "18.1 %"), Mark(0.2, 0.5, "50 %"), Mark(0.2, 0.7, "70 %")]
-    text = "The share of elections without a leader in their first epoch, with 95 % intervals, and the curves that were derived."
-    plot = curves(x, Axis("rate of split votes", 0, 1), lines + theory, marks)
+    marks = [Mark(latency, value, f"{value:g} %", line) for (line, latency), value in PUBLISHED.items()]
+    text = "The share of elections without a leader in their first epoch, with 95 % intervals, and the derived curves, dashed."
+    plot = curves(x, Axis("split votes (%)", 0, 100), lines + theory, marks)
     needed = [
         Curve(line, [Point(at, 1 / (1 - rate.value)) for at, rate in rates(rows, line).items() if rate.value < 1])
         for line in QUORUMS
     ]
     more = "1 / (1 - rate): the mean number of epochs until a vote is not split, if each is a new draw (thesis)."
-    return [Figure("Split votes", plot, text), Figure("Epochs per election", curves(x, Axis("epochs", 1, 8), needed), more)]
+    return [
+        Figure("Split votes", plot, text),
+        Figure("Epochs per election", curves(x, Axis("epochs per election", 1, 8), needed), more),
+    ]
 
 
 def measured(rows: Rows) -> dict[str, Estimate]:

@@ -22,7 +22,7 @@ LOOKS: dict[str, Look] = {
     Outcome.LOST: Look("var(--bad)", "x"),
 }
 """The outcomes from good to bad. A cell shows its worst."""
-ENDS = ("safe", "answers", "comes_back")
+ENDS = {"safe": "safe (%)", "answers": "answers (%)", "comes_back": "comes back (%)"}
 COMBINATION = "combinations, "
 ANSWERS = f"{COMBINATION}repair"
 CLAIMED = {(ANSWERS, "answers"): 100 * 7**4 / 16**3}
@@ -80,13 +80,13 @@ def figures(rows: Rows) -> list[Figure]:
         ),
         Figure(
             "By fault and rule",
-            table(ENDS, [(line, [_share(rows, line, end).value for end in ENDS]) for line in lines]),
+            table(ENDS.values(), [(line, [_share(rows, line, end).value for end in ENDS]) for line in lines]),
             "In percent of the cells above. Torn tail: half of the entry is there, and nothing that was written later. Lost "
             "write: nothing of the entry, but all that was written later. Misdirected write: a neighbour in the entry's place.",
         ),
         Figure(
             "Combinations of rotten entries",
-            "\n".join(bars(Axis(f"{end}, %", 0, 100), [_bar(rows, line, end) for line in combined]) for end in ENDS),
+            "\n".join(bars(Axis(text, 0, 100), [_bar(rows, line, end) for line in combined]) for end, text in ENDS.items()),
             "Any of the entries 1 to 4 rots on any of the three nodes, which all start at once.",
         ),
     ]

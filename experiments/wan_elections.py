@@ -42,10 +42,10 @@ def run_trial(of: Trial) -> list[Row]:
 def figures(rows: Rows) -> list[Figure]:
     """Return the distributions."""
     marks = [
-        Mark(475, 0.6, "mean 475"),
-        Mark(650, 0.7, "mean 650"),
-        Mark(1_500, 0.999, "99.9 %"),
-        Mark(3_000, 0.95, "99.9 %: 3 s"),
+        Mark(475, 0.6, "mean 475", ONE),
+        Mark(650, 0.7, "mean 650", TWO),
+        Mark(1_500, 0.999, "99.9 %", ONE),
+        Mark(3_000, 0.999, "99.9 %", TWO),
     ]
     names = [name + suffix for suffix in ("", PRE_VOTES) for name in LINES]
     plot = cdf(

@@ -53,7 +53,8 @@ if TYPE_CHECKING:
 _POLL_S = 0.02
 HEALTH_TIMEOUT_MS = 2000
 """Time limit of each call about the cluster's health."""
-_STOP_TIMEOUT_S = 10.0
+_STOP_TIMEOUT_S = 30.0
+"""Longer than a session: a broker may wait to stop until the controller has fenced another that does not answer."""
 
 
 class _LogLine(msgspec.Struct):

@@ -23,6 +23,8 @@ from .image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from .quotas import QuotasImage, quota_entity
 from .records import NO_LEADER, RECOVERING, RESOURCE_BROKER, AnyRecord, Partition, PartitionChange, ProducerIds, RegisterBroker
 
+NOT_SHUTTING_DOWN = "the leader is not shutting down"
+"""The rule that does not hold in the middle of a controlled shutdown of several batches."""
 _PARTITION_RULES: tuple[tuple[str, Callable[[PartitionImage], bool]], ...] = (
     ("there are replicas, each once", lambda p: bool(p.replicas) and _distinct(p.replicas)),
     ("each replica has a directory entry", lambda p: len(p.directories) == len(p.replicas)),
@@ -214,9 +216,9 @@ def _check_in_its_place(image: MetadataImage, topic: TopicImage, number: int, pa
     if partition.elr and eligible_leaders.are_on(image):
         least = eligible_leaders.partition_min_isr(partition, eligible_leaders.min_insync_replicas(image, topic.name))
         has_few = len(partition.isr) < least
-    is_led = partition.leader == NO_LEADER or (leader is not None and leader.is_active)
     rules = (
-        ("the leader is registered, unfenced and not shutting down", is_led),
+        ("the leader is registered and unfenced", partition.leader == NO_LEADER or (leader is not None and not leader.fenced)),
+        (NOT_SHUTTING_DOWN, leader is None or not leader.in_controlled_shutdown),
         ("only a partition below its min ISR has an ELR", has_few),
     )
     yield from _violated(rules, place, partition)

@@ -4,7 +4,7 @@ Theory of operation. A broker registers (the record's offset becomes its epoch),
 at `broker.heartbeat.interval.ms`. It asks to stay fenced until its logs are loaded and it has published an image that contains
 its own registration. Heartbeats go to the leader of the metadata quorum; when the leader changes, the next one leaves at once. To
 stop, the broker asks for a controlled shutdown. It may go when the controller answers that its leaderships have moved and every
-broker has seen that, or after a timeout.
+broker has seen that, or when it has waited long enough (`controlled_shutdown.py`).
 
 A registration that was written while the cluster's metadata.version had no directories is repeated, by the same incarnation, once
 the version has them; and so it is when a failed directory has come back. A broker whose registration the controller does not know
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import enum
 import logging
+import math
 import random
 from collections.abc import Callable
 from typing import Protocol
@@ -35,6 +36,7 @@ from kraftlab.metadata.peer_rpc import (
     BrokerRegistrationResponse,
 )
 
+from .controlled_shutdown import ControlledShutdown
 from .controller_channel import NO_ANSWER, Requests
 
 logger = logging.getLogger("kraftlab.broker.lifecycle")
@@ -42,7 +44,6 @@ logger = logging.getLogger("kraftlab.broker.lifecycle")
 STARTING_INTERVAL_S = 0.01
 REGISTRATION_BACKOFF_S = 0.1
 HEARTBEAT_BACKOFF_S = 0.05
-CONTROLLED_SHUTDOWN_TIMEOUT_S = 5.0
 
 _encode = msgspec.msgpack.encode
 _registration = Decoder(BrokerRegistrationResponse)
@@ -63,7 +64,7 @@ class BrokerEvent(enum.Enum):
     CAUGHT_UP = "the broker knows its own registration"
     UNFENCED = "the broker is ready and unfenced"
     SHUTDOWN_ASKED = "a controlled shutdown is wanted"
-    SHUTDOWN_ALLOWED = "the controller allows the shutdown, or its timeout is over"
+    SHUTDOWN_ALLOWED = "the controller allows the shutdown, or the broker waits no longer"
 
 
 _S, _E = BrokerState, BrokerEvent
@@ -98,6 +99,9 @@ _FINAL = (
 )
 """Errors of a registration that a second attempt cannot fix."""
 
+_OF_ACTIVE = (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT)
+"""Answers to a heartbeat that only a working active controller gives. The second: it is busy with an earlier change."""
+
 
 class Lifecycle:
     """Registers and heartbeats. The registration is fixed but for directories and the previous epoch."""
@@ -108,6 +112,7 @@ class Lifecycle:
         registration: BrokerRegistrationRequest,
         channel: Channel,
         published_offset: Callable[[], int],
+        leaderships: Callable[[], int],
     ) -> None:
         self.state = BrokerState.NOT_RUNNING
         self.broker_epoch = -1
@@ -118,13 +123,14 @@ class Lifecycle:
         self._registration = registration
         self._channel = channel
         self._published_offset = published_offset
+        self._leaderships = leaderships
         self._is_ready = False
         self._must_register_again = False
         self._is_fenced = True
         self._offline: dict[Uuid, float] = {}
         self._cordoned: tuple[Uuid, ...] = ()
         self._changed = trio.Event()
-        self._shutdown_deadline = float("inf")
+        self._shutdown: ControlledShutdown | None = None
 
     def ready(self) -> None:
         """Allow the broker to be unfenced: the first image is published and the logs are loaded."""
@@ -170,9 +176,11 @@ class Lifecycle:
         self._must_register_again = True
         self._wake()
 
-    def begin_shutdown(self, timeout_s: float = CONTROLLED_SHUTDOWN_TIMEOUT_S) -> None:
-        """Ask for a controlled shutdown; `run` returns when it is granted, or after the timeout."""
-        self._shutdown_deadline = min(self._shutdown_deadline, trio.current_time() + timeout_s)
+    def begin_shutdown(self) -> None:
+        """Ask for a controlled shutdown; `run` returns when it is granted, or when the broker waits no longer."""
+        if self._shutdown is None:
+            interval_s = self._config.broker_heartbeat_interval_ms / 1000
+            self._shutdown = ControlledShutdown(interval_s, self._published_offset, self._leaderships)
         self._on(BrokerEvent.SHUTDOWN_ASKED)
         self._wake()
 
@@ -187,6 +195,10 @@ class Lifecycle:
                 await self._pause(pause_s)
                 self._check_deadlines()
         self.stopped.set()
+
+    @property
+    def _shutdown_deadline(self) -> float:
+        return math.inf if self._shutdown is None else self._shutdown.deadline_s
 
     def _may_stop(self) -> bool:
         return self.state is BrokerState.SHUTTING_DOWN
@@ -218,8 +230,7 @@ class Lifecycle:
 
     def _check_deadlines(self) -> None:
         now = trio.current_time()
-        if now >= self._shutdown_deadline:
-            logger.warning("the controlled shutdown was not granted in time; stopping anyway")
+        if self._shutdown is not None and self._shutdown.is_over():
             self._on(BrokerEvent.SHUTDOWN_ALLOWED)
         overdue = min(self._offline.values(), default=now) + self._config.log_dir_failure_timeout_ms / 1000
         if self._offline and now > overdue:
@@ -288,7 +299,8 @@ class Lifecycle:
             offline_log_dirs=offline,
             cordoned_log_dirs=self._cordoned,
         )
-        timeout_ms = min(self._config.broker_session_timeout_ms // 2, self._config.broker_heartbeat_interval_ms * 2)
+        intervals = 1 if wants_shutdown else 2
+        timeout_ms = min(self._config.broker_session_timeout_ms // 2, self._config.broker_heartbeat_interval_ms * intervals)
         try:
             with trio.move_on_at(self._shutdown_deadline):
                 body = await self._channel.request(Api.BROKER_HEARTBEAT, _encode(request), timeout_ms=max(timeout_ms, 100))
@@ -298,6 +310,8 @@ class Lifecycle:
         return HEARTBEAT_BACKOFF_S
 
     async def _answered(self, response: BrokerHeartbeatResponse) -> float:
+        if self._shutdown is not None and response.error in _OF_ACTIVE:
+            self._shutdown.controller_works()
         if response.error in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
             if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
                 self._on(BrokerEvent.SHUTDOWN_ALLOWED)

@@ -1,11 +1,11 @@
-"""`kraftlab sim`: the consensus code in a simulated world with faults, alone or under controllers with clients."""
+"""`kraftlab sim`: the consensus code in a simulated world with faults."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,6 @@ from ..progress import progress
 from . import text as sim_text
 
 if TYPE_CHECKING:
-    from kraftlab.checking.mutant import Mutant
     from kraftlab.simulation.consensus.plan import Plan
     from kraftlab.simulation.consensus.runner import SeedResult
 
@@ -39,24 +38,14 @@ def _faults(context: click.Context) -> Iterable[str]:
 
 
 def _mutants(context: click.Context) -> Iterable[str]:
-    return _mutants_of(_world(bool(context.params.get("metadata"))))
+    from kraftlab.simulation.consensus.mutants import MUTANTS
 
-
-def _world(metadata: bool) -> str:
-    return "metadata" if metadata else "consensus"
-
-
-def _mutants_of(world: str) -> Mapping[str, Mutant[Any]]:
-    """Return the bugs that can be planted in a world."""
-    from kraftlab.simulation.consensus.runner import game_of
-
-    return game_of(world).mutants
+    return MUTANTS
 
 
 class Choice(NamedTuple):
-    """Game, faults and bug of the command line."""
+    """Faults and bug of the command line."""
 
-    world: str
     faults: tuple[str, ...] | None
     mutant: str | None
     refine: bool
@@ -71,7 +60,6 @@ Examples:
   kraftlab sim --seed 17 --trace        # one seed's transcript; the same seed gives the same trace, always
   kraftlab sim --seed 17 --shrink       # a failing seed: the fewest faults that still fail, as a plan in a file
   kraftlab sim --plan seed-17.json      # play such a plan again
-  kraftlab sim --metadata --seeds 30    # controllers with administrators and brokers as clients
   kraftlab sim --seeds 100 --refine     # every step of every node must be legal in a small model of Raft
   kraftlab sim --seeds 9 --mutant vote-forgotten""",
 )
@@ -91,11 +79,6 @@ Examples:
     metavar="NAME",
     shell_complete=offer_words(_mutants),
     help="Plant this known bug, which the seeds should find; see `kraftlab mutants --list`.",
-)
-@click.option(
-    "--metadata",
-    is_flag=True,
-    help="Also run controllers with clients, and check their answers; --mutant then takes bugs of the controller.",
 )
 @click.option("--refine", is_flag=True, help="Also check every step against a separate model of Raft; slower.")
 @click.option(
@@ -119,7 +102,6 @@ def sim(
     plan_file: Path | None,
     faults: str | None,
     mutant: str | None,
-    metadata: bool,
     refine: bool,
     with_coverage: bool,
     trace: bool,
@@ -146,7 +128,7 @@ def sim(
         return _play_plan(plan, replay, out, with_coverage, trace, ndjson, shrinks, write_plan, write_test)
     from kraftlab.simulation.consensus.runner import run_seed
 
-    choice = _choose(metadata, faults, mutant, refine)
+    choice = _choose(faults, mutant, refine)
     if seeds is not None:
         return _play_many(choice, range(start, start + seeds), jobs, with_coverage, out)
     assert seed is not None, "one of the three is given"
@@ -156,20 +138,19 @@ def sim(
     return _report_one(result, replay, out, with_coverage, trace, shrinks, write_plan, write_test)
 
 
-def _choose(metadata: bool, faults: str | None, mutant: str | None, refine: bool) -> Choice:
+def _choose(faults: str | None, mutant: str | None, refine: bool) -> Choice:
     from kraftlab.simulation.consensus.faults import FAULTS
+    from kraftlab.simulation.consensus.mutants import MUTANTS
 
-    world = _world(metadata)
-    mutants = _mutants_of(world)
-    if mutant is not None and mutant not in mutants:
-        raise WrongUse("Error: " + unknown_name("mutant", mutant, mutants))
+    if mutant is not None and mutant not in MUTANTS:
+        raise WrongUse("Error: " + unknown_name("mutant", mutant, MUTANTS))
     if faults is None:
-        return Choice(world, None, mutant, refine)
+        return Choice(None, mutant, refine)
     names = () if faults == "none" else tuple(name.strip() for name in faults.split(","))
     unknown = [name for name in names if name not in FAULTS]
     if unknown:
         raise WrongUse(f"Error: unknown fault {', '.join(unknown)}; known: {', '.join(FAULTS)}, or none")
-    return Choice(world, names, mutant, refine)
+    return Choice(names, mutant, refine)
 
 
 # Many seeds
@@ -248,11 +229,11 @@ def _load(path: Path, refine: bool) -> Plan:
 
 
 def _play_plan(plan: Plan, replay: str, out: Output, with_coverage: bool, trace: bool, ndjson: Path | None, *rest: Any) -> int:
+    from kraftlab.simulation.consensus.mutants import MUTANTS
     from kraftlab.simulation.consensus.runner import run_plan
 
-    mutants = _mutants_of(plan.world)
-    if plan.mutant is not None and plan.mutant not in mutants:
-        raise CommandFailed(f"Error in the plan: {unknown_name('mutant', plan.mutant, mutants)}")
+    if plan.mutant is not None and plan.mutant not in MUTANTS:
+        raise CommandFailed(f"Error in the plan: {unknown_name('mutant', plan.mutant, MUTANTS)}")
     with _trace(ndjson, trace and not out.as_json) as arguments:
         result = run_plan(plan, **arguments)
     return _report_one(result, replay, out, with_coverage, trace, *rest)

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.peer_rpc import ForwardingBroker
 from kraftlab.rpc.versions import version_of
 
@@ -55,14 +54,14 @@ class Handler(NamedTuple):
     """Adds the fields of Kafka's response to an empty write, which any controller answers at once."""
     strict_from: int | None = None
     """The call counts against the client's mutation quota, strictly from this version on."""
-    is_long: Callable[[MetadataImage, Any], bool] = lambda image, request: False
+    is_long: Callable[[ControllerState, Any], bool] = lambda state, request: False
     """True for an answer that takes long. It is computed on a thread, so its handler sees nothing that is changed in place."""
     sees_changes: bool = False
     """True for a handler that reads what is changed in place: no thread may run it."""
 
-    def takes_long(self, image: MetadataImage, request: Message) -> bool:
+    def takes_long(self, state: ControllerState, request: Message) -> bool:
         """Return True for a call that a thread has to compute: one with a long answer, or with very many entries."""
-        return not self.sees_changes and (request.ByteSize() > LARGE_BYTES or self.is_long(image, request))
+        return not self.sees_changes and (request.ByteSize() > LARGE_BYTES or self.is_long(state, request))
 
     def is_empty_request(self, request: object) -> bool:
         """Return True if there is nothing to do and nothing to refuse."""
@@ -138,7 +137,7 @@ HANDLERS: dict[str, Handler] = {
         is_long=reassignments.is_long,
     ),
     "CancelReassignments": Handler(reassignments.cancel, is_long=reassignments.is_long_cancel),
-    "RollbackPlan": Handler(reassignments.roll_back, prepare=reassignments.name_initiator, is_long=lambda image, request: True),
+    "RollbackPlan": Handler(reassignments.roll_back, prepare=reassignments.name_initiator, is_long=lambda state, request: True),
     "ForgetPlans": Handler(reassignments.forget_plans, "plan_ids"),
     "ListPartitionReassignments": Handler(_list_reassignments, is_long=is_long_listing),
     "AlterReplicationFactors": Handler(
@@ -147,7 +146,7 @@ HANDLERS: dict[str, Handler] = {
     "AlterPartitionCounts": Handler(kip_179.alter_partition_counts, "topics", strict_from=0, is_long=partition_counts.is_long),
     "AlterInterBrokerThrottle": Handler(kip_179.alter_inter_broker_throttle),
     "DescribeCluster": Handler(_describe_cluster, sees_changes=True),
-    "UnregisterBroker": Handler(brokers.unregister),
+    "UnregisterBroker": Handler(brokers.unregister, is_long=lambda state, request: brokers.is_long(state, request.broker_id)),
     "AllocateProducerIds": Handler(producer_ids.allocate),
     "CreateAcls": Handler(acls.create, "creations"),
     "DeleteAcls": Handler(acls.delete, "filters"),

@@ -252,7 +252,7 @@ class ControllerService(Service):
             return self.answered(admission.completed(await self._of_node(row, admission.request)))
         offset, handler = self.controller.applied_offset, HANDLERS[row.name]
         run = partial(handler.run, HandlerContext(self.controller, self.now_ms, call.broker), admission.request)
-        is_long = handler.takes_long(self.controller.committed.image, admission.request)
+        is_long = handler.takes_long(self.controller.committed, admission.request)
         return self.answered(admission.completed(await self._waits.offload(run) if is_long else run()), offset)
 
     async def _of_node(self, row: Row, request: Any) -> Message:
@@ -274,7 +274,7 @@ class ControllerService(Service):
 
     def _write(self, ready: Ready) -> Answer[Any]:
         run = partial(self._run_write if ready.identity is None else self._once, ready)
-        is_long = HANDLERS[ready.row.name].takes_long(self.controller.committed.image, ready.admission.request)
+        is_long = HANDLERS[ready.row.name].takes_long(self.controller.committed, ready.admission.request)
         return self.put(ready.call.api, run, ready.deadline_ms, is_long)
 
     def put(

@@ -39,7 +39,7 @@ Described = tuple[str, ConfigKey | None, Effective]
 """(name of the key, its definition if known, its value)."""
 
 
-def is_long(image: MetadataImage, request: admin_pb2.DescribeConfigsRequest) -> bool:
+def is_long(state: ControllerState, request: admin_pb2.DescribeConfigsRequest) -> bool:
     """Return True for a description of very many resources."""
     return len(request.resources) >= LONG_FROM_RESOURCES
 

@@ -81,11 +81,12 @@ class PreparedWrite(NamedTuple):
 
 class LogWriter:
     """`newest` is the state that the next operation starts from: the committed state, or the state after the last batch in
-    flight. The owner resets it while nothing is in flight (`reset_to`).
+    flight. The owner resets it while nothing is in flight (`reset_to`). A batch gets at most `records_max` records.
     """
 
-    def __init__(self, state: ControllerState) -> None:
+    def __init__(self, state: ControllerState, records_max: int = MAX_RECORDS) -> None:
         self.newest = state
+        self._records_max = records_max
         self.batches_written = 0
         self._in_flight: deque[tuple[int, ControllerState]] = deque()
         self._rest: deque[_Batch] = deque()
@@ -122,7 +123,7 @@ class LogWriter:
         """
         assert not self._rest, "finish comes first"
         if prepared is None or not prepared.holds(outcome, epoch, quorum.end_offset):
-            prepared = prepare_write(self.newest, quorum.end_offset, epoch, outcome, now_ms)
+            prepared = prepare_write(self.newest, quorum.end_offset, epoch, outcome, now_ms, self._records_max)
         batches = prepared.batches
         self._epoch = epoch
         self._propose(quorum, batches[0])
@@ -185,11 +186,16 @@ class LogWriter:
         self.batches_written += 1
 
 
-def prepare_write(state: ControllerState, base_offset: int, epoch: int, outcome: Outcome[Any], now_ms: int) -> PreparedWrite:
-    """Prepare an outcome that starts from `state`. ApiError (too large), and exceptions of replay."""
-    bodies = _encoded(list(outcome.records))
+def prepare_write(
+    state: ControllerState, base_offset: int, epoch: int, outcome: Outcome[Any], now_ms: int, records_max: int = MAX_RECORDS
+) -> PreparedWrite:
+    """Prepare an outcome that starts from `state`. A change that needs a batch of its own gets one of up to MAX_RECORDS records,
+    whatever `records_max` is. ApiError (too large), and exceptions of replay.
+    """
+    records_max = MAX_RECORDS if outcome.atomic and outcome.transaction is None else records_max
+    bodies = _encoded(list(outcome.records), records_max)
     if len(bodies) > 1 and outcome.atomic:
-        bodies = _encoded(_as_transaction(state, outcome))
+        bodies = _encoded(_as_transaction(state, outcome, records_max), records_max)
     batches: list[_Batch] = []
     for body, records in bodies:
         end_offset = base_offset + len(records)
@@ -199,19 +205,19 @@ def prepare_write(state: ControllerState, base_offset: int, epoch: int, outcome:
     return PreparedWrite(outcome, epoch, batches)
 
 
-def _as_transaction(state: ControllerState, outcome: Outcome[Any]) -> list[AnyRecord]:
+def _as_transaction(state: ControllerState, outcome: Outcome[Any], records_max: int) -> list[AnyRecord]:
     if outcome.transaction is None or metadata_version(state.image) < TRANSACTIONS:
         raise ApiError(
             ErrorCode.POLICY_VIOLATION,
-            f"The change has {len(outcome.records)} metadata records; at most {MAX_RECORDS} records and {BODY_BYTES_MAX} "
+            f"The change has {len(outcome.records)} metadata records; at most {records_max} records and {BODY_BYTES_MAX} "
             "bytes fit one atomic batch. Nothing was changed. Split the request.",
         )
     return [BeginTransaction(0, outcome.transaction), *outcome.records, EndTransaction(0)]
 
 
-def _encoded(records: list[AnyRecord]) -> list[tuple[bytes, list[AnyRecord]]]:
+def _encoded(records: list[AnyRecord], records_max: int) -> list[tuple[bytes, list[AnyRecord]]]:
     """(body, records) of as few batches as possible. ApiError POLICY_VIOLATION if a single record does not fit a batch."""
-    if len(records) <= MAX_RECORDS:
+    if len(records) <= records_max:
         body, _ = codec.encode(records)
         if len(body) <= BODY_BYTES_MAX:
             return [(body, records)]
@@ -220,5 +226,7 @@ def _encoded(records: list[AnyRecord]) -> list[tuple[bytes, list[AnyRecord]]]:
                 ErrorCode.POLICY_VIOLATION,
                 f"A metadata record of {len(body)} bytes does not fit one batch of {BODY_BYTES_MAX}; nothing was changed.",
             )
-        return _encoded(records[: len(records) // 2]) + _encoded(records[len(records) // 2 :])
-    return [batch for start in range(0, len(records), MAX_RECORDS) for batch in _encoded(records[start : start + MAX_RECORDS])]
+        half = len(records) // 2
+        return _encoded(records[:half], records_max) + _encoded(records[half:], records_max)
+    starts = range(0, len(records), records_max)
+    return [batch for start in starts for batch in _encoded(records[start : start + records_max], records_max)]

@@ -145,11 +145,13 @@ class QuorumController:
         self._random = source
         self._quorum: MetadataQuorum | None = None
         self._claimed_epoch: int | None = None
+        self._lost_epoch = -1
+        """Epoch in which the log refused the rest of a change: the newest state may be in the middle of a transaction."""
         self._epoch = 0
         self._leader_id = NO_LEADER
         self._leader_endpoints: dict[str, Endpoint] = {}
         self._committed = EMPTY_STATE
-        self._log = LogWriter(EMPTY_STATE)
+        self._log = LogWriter(EMPTY_STATE, settings.batch_records_max)
         self._applied_offset = 0
         self._first_high_watermark = -1
         self._history: deque[tuple[int, MetadataImage]] = deque(maxlen=HISTORY_LENGTH)
@@ -291,7 +293,10 @@ class QuorumController:
 
         def work() -> WriteResult:
             outcome = generate(state, context)
-            return outcome, prepare_write(state, context.next_offset, epoch, outcome, context.now_ms) if outcome.records else None
+            if not outcome.records:
+                return outcome, None
+            records_max = self.settings.batch_records_max
+            return outcome, prepare_write(state, context.next_offset, epoch, outcome, context.now_ms, records_max)
 
         def done(result: Result[WriteResult]) -> None:
             if self._offloaded_write is not token:
@@ -445,11 +450,14 @@ class QuorumController:
         """Propose the rest of a large change. Return False if this node has lost the leadership. NotNow if the log takes no
         more yet.
         """
+        if epoch == self._lost_epoch:
+            return False
         if self._log.has_rest and self._claimed_epoch == epoch:
             planned = self._log.planned_end_offset
             try:
                 self._log.finish(quorum)
             except (LostLeadership, Misplaced) as error:
+                self._lost_epoch = epoch
                 self._interrupted(error)
                 text = "This controller lost the leadership during the change; a part of the change may survive."
                 self._purgatory.fail_last(planned, CommitUnknown(ErrorCode.NOT_CONTROLLER, text, planned))

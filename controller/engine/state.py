@@ -50,6 +50,8 @@ class Settings(msgspec.Struct, frozen=True):
     first_levels: dict[str, int] | None = None
     """Feature levels of a new cluster; None: the newest."""
     first_credentials: tuple[UserScramCredential, ...] = ()
+    batch_records_max: int = MAX_RECORDS
+    """Largest number of records in a batch. Only simulations set it, so that small changes take several batches."""
 
     def first_records(self) -> list[AnyRecord]:
         """Bootstrap records of a new cluster."""

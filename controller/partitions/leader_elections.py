@@ -90,14 +90,14 @@ def elect_leaders(
     return Outcome(list(changes.values()), response, atomic=False)
 
 
-def is_long(image: MetadataImage, request: admin_pb2.ElectLeadersRequest) -> bool:
+def is_long(state: ControllerState, request: admin_pb2.ElectLeadersRequest) -> bool:
     """Return True for a request of many elections. For all partitions, every partition counts: the image does not say which
     need one.
     """
     if request.HasField("topic_partitions"):
         requested = sum(len(topic.partitions) for topic in request.topic_partitions.values)
     else:
-        requested = sum(len(topic.partitions) for topic in image.topics.by_id.values())
+        requested = sum(len(topic.partitions) for topic in state.image.topics.by_id.values())
     return requested > LONG_PARTITIONS
 
 

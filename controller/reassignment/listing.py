@@ -25,13 +25,13 @@ LONG_FROM_MOVES = 1000
 """Listing this many takes a few hundredths of a second."""
 
 
-def is_long(image: MetadataImage, request: admin_pb2.ListPartitionReassignmentsRequest) -> bool:
+def is_long(state: ControllerState, request: admin_pb2.ListPartitionReassignmentsRequest) -> bool:
     """Return True for a listing of very many moves, or of a long queue that has to be sorted."""
-    queued = sum(map(len, image.moves.queued.values()))
+    queued = sum(map(len, state.image.moves.queued.values()))
     if request.HasField("topics"):
         listed = sum(len(topic.partition_indexes) for topic in request.topics.topics)
     else:
-        listed = sum(map(len, image.topics.reassigning.values()))
+        listed = sum(map(len, state.image.topics.reassigning.values()))
     return listed + queued >= LONG_FROM_MOVES
 
 

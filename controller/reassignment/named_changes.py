@@ -13,7 +13,6 @@ from kraftlab.admin.v1 import admin_pb2
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.config.resources import ConfigOperation
 from kraftlab.config.throttled_replicas import FOLLOWER_RATE, LEADER_RATE
-from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.records import RESOURCE_BROKER
 
 from ..configs import configs
@@ -63,9 +62,9 @@ def alter_replication_factors(
     return Outcome(outcome.records, response, transaction=outcome.transaction)
 
 
-def are_long_factors(image: MetadataImage, request: admin_pb2.AlterReplicationFactorsRequest) -> bool:
+def are_long_factors(state: ControllerState, request: admin_pb2.AlterReplicationFactorsRequest) -> bool:
     """Return True if the request moves very many partitions."""
-    topics = [image.topics.get(entry.name) for entry in request.topics]
+    topics = [state.image.topics.get(entry.name) for entry in request.topics]
     return sum(len(topic.partitions) for topic in topics if topic is not None) > reassignments.LONG_PARTITIONS
 
 

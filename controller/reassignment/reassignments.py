@@ -32,7 +32,7 @@ from kraftlab.admin.v1 import admin_pb2
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.common.uuids import to_text
 from kraftlab.metadata.eligible_leaders import min_isr_if_on
-from kraftlab.metadata.image import MetadataImage, PartitionImage, TopicImage
+from kraftlab.metadata.image import PartitionImage, TopicImage
 from kraftlab.metadata.moves import QueuedMoveImage
 from kraftlab.metadata.partitions import partition_after
 from kraftlab.metadata.records import NO_LEADER, AnyRecord, PartitionChange
@@ -134,17 +134,15 @@ def answer_empty_request(
     response.header.error_message = ""
 
 
-def is_long(image: MetadataImage, request: admin_pb2.AlterPartitionReassignmentsRequest) -> bool:
+def is_long(state: ControllerState, request: admin_pb2.AlterPartitionReassignmentsRequest) -> bool:
     """Return True for a request of many partitions."""
     return sum(len(topic.partitions) for topic in request.topics) > LONG_PARTITIONS
 
 
-def is_long_cancel(image: MetadataImage, request: admin_pb2.CancelReassignmentsRequest) -> bool:
+def is_long_cancel(state: ControllerState, request: admin_pb2.CancelReassignmentsRequest) -> bool:
     """Return True if many partitions move or are queued."""
-    return (
-        sum(len(numbers) for each in (image.topics.reassigning, image.moves.queued) for numbers in each.values())
-        > LONG_PARTITIONS
-    )
+    concerned = (state.image.topics.reassigning, state.image.moves.queued)
+    return sum(len(numbers) for each in concerned for numbers in each.values()) > LONG_PARTITIONS
 
 
 def _check_entries(request: admin_pb2.AlterPartitionReassignmentsRequest) -> None:

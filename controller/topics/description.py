@@ -28,11 +28,11 @@ LONG_FROM_PARTITIONS = 5000
 """Describing this many partitions takes about a tenth of a second."""
 
 
-def is_long_description(image: MetadataImage, request: admin_pb2.DescribeTopicPartitionsRequest) -> bool:
+def is_long_description(state: ControllerState, request: admin_pb2.DescribeTopicPartitionsRequest) -> bool:
     """Return True if an answer without a limit describes very many partitions."""
     if request.HasField("response_partition_limit"):
         return False
-    return _are_many(image, request.topics.names if request.HasField("topics") else image.topics.by_name)
+    return _are_many(state.image, request.topics.names if request.HasField("topics") else state.image.topics.by_name)
 
 
 def _are_many(image: MetadataImage, names: Iterable[str]) -> bool:

@@ -57,9 +57,9 @@ def create_partitions(
     return Outcome([] if request.validate_only else records, response)
 
 
-def is_long(image: MetadataImage, request: admin_pb2.CreatePartitionsRequest | admin_pb2.AlterPartitionCountsRequest) -> bool:
+def is_long(state: ControllerState, request: admin_pb2.CreatePartitionsRequest | admin_pb2.AlterPartitionCountsRequest) -> bool:
     """Return True if the request adds very many partitions."""
-    added = sum(max(0, entry.count - _partition_count(image.topics.get(entry.name))) for entry in request.topics)
+    added = sum(max(0, entry.count - _partition_count(state.image.topics.get(entry.name))) for entry in request.topics)
     return added > LONG_PARTITIONS
 
 

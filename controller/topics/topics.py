@@ -72,14 +72,14 @@ def create(
     return Outcome([] if request.validate_only else records, response)
 
 
-def is_long(image: MetadataImage, request: admin_pb2.CreateTopicsRequest) -> bool:
+def is_long(state: ControllerState, request: admin_pb2.CreateTopicsRequest) -> bool:
     """Return True if the request places very many partitions."""
     return sum(len(topic.assignments) or topic.num_partitions for topic in request.topics) > LONG_PARTITIONS
 
 
-def is_long_deletion(image: MetadataImage, request: admin_pb2.DeleteTopicsRequest) -> bool:
+def is_long_deletion(state: ControllerState, request: admin_pb2.DeleteTopicsRequest) -> bool:
     """Return True if the request removes very many partitions."""
-    topics = [_named(image, entry) for entry in request.topics]
+    topics = [_named(state.image, entry) for entry in request.topics]
     return sum(len(topic.partitions) for topic in topics if topic is not None) > LONG_PARTITIONS
 
 

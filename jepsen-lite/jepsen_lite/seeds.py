@@ -18,7 +18,7 @@ from .runs import Trial, checkers_of
 from .scheduler import GeneratorStuck
 from .verdicts import HARNESS, Ending, Verdict, ending, worst
 from .workloads import workload_named
-from .workloads.admin import SetupFailed
+from .workloads.callers import SetupFailed
 from .worlds.simulated import run_simulated
 from .worlds.simulated_faults import NoSuchFault
 

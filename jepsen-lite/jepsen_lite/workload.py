@@ -14,6 +14,7 @@ import msgspec
 
 from kraftlab.checking.facts import Observation, Strike
 from kraftlab.common.endpoint import Endpoint
+from kraftlab.quorum.core.batch import MAX_RECORDS
 
 from .committed_log import CommittedLog
 from .generators import Invocation, Source
@@ -214,6 +215,8 @@ class Workload(NamedTuple):
     """World → why the workload does not run there. It runs in all others."""
     properties: Mapping[str, str] = {}
     """Keys of server.properties for all nodes."""
+    batch_records: Sequence[int] = (MAX_RECORDS,)
+    """Largest numbers of records in a batch of the log; a seed of the simulated world has one of them."""
     controllers: int = 3
     """The default number of controllers."""
     summary: str = ""

@@ -11,6 +11,8 @@ from typing import Any
 
 import jinja2
 
+from kraftlab.common.templates import template_of
+
 from ..audits.life_cycles import OPEN
 from .content import LISTED, ReassignmentReport
 from .figures import COLOURS, figures
@@ -63,15 +65,9 @@ def write(report: ReassignmentReport, path: Path) -> None:
 
 @cache
 def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader(__package__, package_path="."),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    return template_of(
+        __package__, "page.html.j2", {"number": _number, "moment": moment, "replicas": _replicas, "duration": duration}
     )
-    environment.filters.update(number=_number, moment=moment, replicas=_replicas, duration=duration)
-    return environment.get_template("page.html.j2")
 
 
 def _number(value: Any) -> str:

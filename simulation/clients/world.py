@@ -1,10 +1,9 @@
 """The simulated cluster for clients: controllers, brokers, and faults that begin with the clients' calls.
 
-Theory of operation. It is the world of `kraftlab sim --metadata` with all its rules, but without the administrator. Brokers
-register, report and follow as they do there, and go on after the heal. Controllers register as real processes do, so that clients
-can make voters of observers. One coroutine (`Play`) is the script of the run: the cluster starts on a calm network and the
-clients prepare it; then faults strike while clients call; then everything heals, the cluster has to converge, and the clients
-call once more. Liveness is not checked before the heal.
+Theory of operation. Controllers register as real processes do, so that clients can make voters of observers. One coroutine
+(`Play`) is the script of the run: the cluster starts on a calm network and the clients prepare it; then faults strike while
+clients call; then everything heals, the cluster has to converge, and the clients call once more. Liveness is not checked before
+the heal.
 
 The simulator lets no disk rot that a majority of the voters needs. Here, neither faults nor clients remove a voter that is needed
 beside a rotten disk. A change that is queued while another disk rots is not noticed.
@@ -21,6 +20,7 @@ from kraftlab.metadata.features import supported_features
 from kraftlab.metadata.peer_rpc import ControllerRegistrationRequest
 from kraftlab.metadata.records import Listener
 from kraftlab.quorum.core import batch as batches
+from kraftlab.quorum.core.batch import MAX_RECORDS
 from kraftlab.quorum.state_machine import CommittedBatch
 
 from ..consensus.fault_atlas import is_whole, sets_in_force
@@ -33,10 +33,9 @@ from ..consensus.reference import Refinement
 from ..consensus.stage import Process
 from ..consensus.transcript import Transcript
 from ..metadata.coroutines import Signal, Task, sleep
-from ..metadata.simulated_broker import Habits
 from ..metadata.simulated_controller import SimulatedController
 from ..metadata.stage import TargetController
-from ..metadata.world import FIRST_BROKER_ID, Callers, MetadataWorld
+from ..metadata.world import MetadataWorld
 
 READY_MS = 20_000
 """Time for the election of a leader and the registration of all brokers."""
@@ -44,8 +43,6 @@ LOOK_US = 50_000
 OBSERVE_US = 100_000
 REGISTER_US = 300_000
 REGISTRATION_TIMEOUT_MS = 1_000
-BROKER_TURN_US = 300_000
-"""Maximum time between two heartbeats of a broker."""
 ADMIN_LOSSES = (0.0, 0.0, 0.005, 0.03)
 ENDS = frozenset({"restore", "boot", "set_clock", "setattr", "pop", "_stop"})
 """Names of the actions that a fault schedules as its end."""
@@ -56,21 +53,20 @@ class ClientWorld(MetadataWorld):
     """A world for clients. `play` is the script of the run; strikes begin with `begin_trouble`."""
 
     def __init__(
-        self, options: SimulationOptions, transcript: Transcript, brokers: int, properties: dict[str, str], *, is_judged: bool
+        self,
+        options: SimulationOptions,
+        transcript: Transcript,
+        brokers: int,
+        properties: dict[str, str],
+        *,
+        is_judged: bool,
+        batch_records_max: int = MAX_RECORDS,
     ) -> None:
-        is_rough = bool(options.faults)
-        rates = (0.01, 0.0025) if is_rough else (0.0, 0.0)
-        habits = Habits(*rates, has_disk_trouble=False, stays=True, turn_us=BROKER_TURN_US, may_be_watched=False)
-        super().__init__(
-            options,
-            transcript,
-            Callers(False, brokers, habits),
-            properties={"reassignment.max.moves.per.broker": "100"} | properties,
-        )
+        properties = {"reassignment.max.moves.per.broker": "100"} | properties
+        super().__init__(options, transcript, brokers, properties, batch_records_max)
         self.is_judged = is_judged
         if is_judged:
             self.checkers.add(Refinement(self))
-        self.broker_ids = tuple(range(FIRST_BROKER_ID, FIRST_BROKER_ID + brokers))
         self.batches: list[tuple[CommittedBatch, bool]] = []
         """The committed log as (batch, is a control batch). Control batches have their bodies."""
         self.struck: list[Strike] = []
@@ -143,12 +139,14 @@ class ClientWorld(MetadataWorld):
         self.note("trouble begins")
         self.network.be(self.options.network)
         if self.options.faults:
+            self.is_troubled = True
             self.admin_network.loss = self.options.random("admin network").choice(ADMIN_LOSSES)
         for strike in self.strikes:
             self.after(strike.time_us, self._strike, strike)
 
     async def heal(self) -> None:
         """Heal everything, and wait until the cluster has converged."""
+        self.is_troubled = False
         self.liveness.heal()
         await self._has_converged.wait()
 

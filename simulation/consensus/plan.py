@@ -24,13 +24,12 @@ class PlanError(ValueError):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """A run. `world` is "consensus" or "metadata", and `mutant` is planted first. `until_us` ends the run without a verdict on
-    later events. `asks` limits the proposals and reads of the workload (World.asks). `rule` is the invariant that the plan
-    breaks, "" if it breaks none. With `refine`, every step is compared with the model (reference/).
+    """A run. `mutant` is planted first. `until_us` ends the run without a verdict on later events. `asks` limits the proposals
+    and reads of the workload (World.asks). `rule` is the invariant that the plan breaks, "" if it breaks none. With `refine`,
+    every step is compared with the model (reference/).
     """
 
     version: int = VERSION
-    world: str = "consensus"
     rule: str = ""
     mutant: str | None = None
     until_us: int | None = None

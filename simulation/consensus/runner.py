@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from importlib import import_module
 from typing import NamedTuple
 
 from kraftlab.checking.mutant import Mutant, planted
@@ -35,26 +34,6 @@ from .world import World
 WorldFactory = Callable[[SimulationOptions, Transcript], World]
 
 
-class Game(NamedTuple):
-    """A kind of world, and the bugs that can be planted in it. `fault_phase_ms` None: the seed draws it."""
-
-    make_world: WorldFactory
-    mutants: Mapping[str, Mutant[Seeds]]
-    fault_phase_ms: int | None = None
-
-
-CONSENSUS, METADATA = "consensus", "metadata"
-GAME = Game(World, MUTANTS)
-_GAMES = {CONSENSUS: __name__, METADATA: "kraftlab.simulation.metadata.game"}
-"""The modules that define the games; each is imported when its game is played."""
-
-
-def game_of(world: str) -> Game:
-    """Return the game of the world with that name."""
-    game: Game = import_module(_GAMES[world]).GAME
-    return game
-
-
 OWN_RULES = frozenset(error.__name__ for error in (InvariantViolation, LogTruncationRefused, CorruptBatch, LogCorrupt))
 """Errors that core and storage raise when one of their own rules is broken."""
 
@@ -76,8 +55,7 @@ class SeedResult(NamedTuple):
     acknowledged: int
     reads: int
     asked: int
-    """Size of the workload: proposals, linearizable reads and calls of clients; with controllers, the administrator's requests.
-    """
+    """Size of the workload: proposals, linearizable reads and calls of clients."""
     epochs: int
     mended_logs: int
     violations: tuple[str, ...]
@@ -104,7 +82,7 @@ class SeedResult(NamedTuple):
     @property
     def breaks_invariant(self) -> bool:
         """True if a checker, or the code under test itself, found a broken rule; False after another exception."""
-        return bool(re.fullmatch(r"[SLDM]\d+", self.rule)) or self.rule in OWN_RULES
+        return bool(re.fullmatch(r"[SLD]\d+", self.rule)) or self.rule in OWN_RULES
 
     @property
     def ok(self) -> bool:
@@ -162,7 +140,6 @@ class Tally:
 def run_seed(
     seed: int,
     *,
-    world: str = CONSENSUS,
     faults: Iterable[str] | None = None,
     fault_phase_ms: int | None = None,
     mutant: str | None = None,
@@ -175,12 +152,11 @@ def run_seed(
     bug. With `refine`, or a bug that needs it, every step is compared with the model (reference/). Another `make_world` runs
     another state machine or workload.
     """
-    game = game_of(world)
-    bug = game.mutants[mutant] if mutant else None
-    options = options_for(bug, seed, faults, fault_phase_ms or game.fault_phase_ms)
+    bug = MUTANTS[mutant] if mutant else None
+    options = options_for(bug, seed, faults, fault_phase_ms)
     refine = refine or (bug is not None and bug.limits.refine)
     with planted(bug):
-        return play(options, world=world, mutant=mutant, write=write, trace=trace, refine=refine, make_world=make_world)
+        return play(options, mutant=mutant, write=write, trace=trace, refine=refine, make_world=make_world)
 
 
 def options_for(
@@ -200,14 +176,13 @@ def run_plan(
     with_tail: bool = True,
 ) -> SeedResult:
     """Play a plan, with or without the bug that it plants."""
-    with planted(game_of(plan.world).mutants[plan.mutant] if plan.mutant and with_mutant else None):
-        return play(plan.options, world=plan.world, plan=plan, write=write, trace=trace, refine=plan.refine, with_tail=with_tail)
+    with planted(MUTANTS[plan.mutant] if plan.mutant and with_mutant else None):
+        return play(plan.options, plan=plan, write=write, trace=trace, refine=plan.refine, with_tail=with_tail)
 
 
 def play(
     options: SimulationOptions,
     *,
-    world: str = CONSENSUS,
     plan: Plan | None = None,
     mutant: str | None = None,
     write: Callable[[str], None] | None = None,
@@ -219,10 +194,9 @@ def play(
     """Play a world with these options and the strikes of `plan`; without a plan, the options draw them. `mutant` is only noted in
     the result. With `with_tail`, a run that broke a rule is played once more for its last lines.
     """
-    make = make_world or game_of(world).make_world
 
     def begin(transcript: Transcript) -> World:
-        made = make(options, transcript)
+        made = (make_world or World)(options, transcript)
         if plan is not None:
             made.strikes, made.until_us, made.asks = plan.strikes, plan.until_us, plan.asks
         if refine:
@@ -230,7 +204,7 @@ def play(
         return made
 
     def as_plan(played: World) -> Plan:
-        return plan or Plan(world=world, mutant=mutant, refine=refine, options=options, strikes=played.strikes)
+        return plan or Plan(mutant=mutant, refine=refine, options=options, strikes=played.strikes)
 
     with without_gc():
         return _play(options, begin, as_plan, write, trace, with_tail)
@@ -295,14 +269,13 @@ def _run(world: World) -> tuple[str, ...]:
 def run_many(
     seeds: Iterable[int],
     *,
-    world: str = CONSENSUS,
     processes: int = 1,
     faults: Iterable[str] | None = None,
     mutant: str | None = None,
     refine: bool = False,
 ) -> Iterator[SeedResult]:
     """Play seeds in this process or in several. Results come in the order of the seeds."""
-    run = partial(run_seed, world=world, faults=None if faults is None else tuple(faults), mutant=mutant, refine=refine)
+    run = partial(run_seed, faults=None if faults is None else tuple(faults), mutant=mutant, refine=refine)
     return done_by(processes, run, seeds)
 
 

@@ -87,12 +87,14 @@ class _Attempt:
             self._answer(Error(NoResponse("UNAVAILABLE", text, was_sent=False)))
         elif not target.postponed(self._arrive):
             self._network.in_hand.setdefault(target, []).append(self)
+            self._world.replayed.named.arrived(self._call)
             Task(self._world, target.service.dispatch(self._call), partial(self._served, target), target.postponed).start()
             target.check()
 
     def _served(self, target: SimulatedController, result: Outcome[Message]) -> None:
         response = result.unwrap()
         self._network.in_hand[target].remove(self)
+        self._world.replayed.named.answered(self._call, response)
         if not self._journey.is_answer_lost:
             self._answer(Value(response))
 

@@ -60,7 +60,7 @@ class BrokerLine:
 
     def maybe_break(self) -> None:
         """Let the network break the broker's connections, now and then, at any time until its next heartbeat or so."""
-        if self._world.watches_brokers and self._random.random() < self._break_rate:
+        if self._world.watches_brokers and self._world.is_troubled and self._random.random() < self._break_rate:
             self._world.after(self._random.randrange(BREAKS_WITHIN_US), self._break)
 
     def _break(self) -> None:

@@ -38,7 +38,7 @@ from ..consensus.mutants.seeds import Seeds
 
 MUTANTS: Table[Seeds] = Table()
 FOR_CLIENTS: Table[Seeds] = Table()
-"""Bugs that show only to clients of the API, not to the world's own administrator."""
+"""Bugs that show only in what clients read."""
 FOR_TWO_PROCESSES: Table[Seeds] = Table()
 """Bugs that show if nodes hash strings differently. One process has one hash seed, so a seed is played in two."""
 WALL_CLOCK_SET_EVERY_MS, WALL_CLOCK_WRONG_BY_MS = 2_000, 3_600_000
@@ -81,7 +81,7 @@ def refusals_at_once(_: object, self: QuorumController) -> int:
 
 
 @MUTANTS.row(log_writer, "_as_transaction", Seeds("M4", "M9"))
-def transaction_in_parts(_: object, state: ControllerState, outcome: Outcome[object]) -> list[AnyRecord]:
+def transaction_in_parts(_: object, state: ControllerState, outcome: Outcome[object], records_max: int) -> list[AnyRecord]:
     """A change of several batches that must be one for readers is written without saying so."""
     return list(outcome.records)
 
@@ -195,7 +195,7 @@ def partition_epoch_unchecked(checks: tuple[tuple[str, object, object], ...]) ->
     return left
 
 
-@MUTANTS.row(arithmetic, "complete", Seeds("M1"))
+@MUTANTS.row(arithmetic, "complete", Seeds("M1", "M8"))
 def reassigned_too_early(complete: Callable[..., object], reassignment: Reassignment, isr: tuple[int, ...]) -> object:
     """A reassignment ends before what it adds is in sync."""
     return complete(reassignment, tuple(dict.fromkeys((*isr, *reassignment.adding))))

@@ -1,103 +1,108 @@
-"""Requests with ids in the simulated world, with effects that show if a request is applied twice.
+"""Requests with ids are applied once, and a retry gets the first answer (M10).
 
-A named request raises a counter of its client by one and writes its own sequence: `count.2 = "7 11"` says that request 11 of
-client 2 has set the counter to 7. Its answer is the 7. Clients send requests again to any controller that believes to be active,
-while the first request can be in flight, committed, lost, or long ago. Sometimes a request is large and becomes a transaction.
+Theory of operation. The committed log shows each request with an id once, with its answer. Every controller must answer such a
+request with that answer and its offset, each time. A request is only refused as too old if its client has sent five newer ones,
+and never as another request than the one in the log.
 
-M10 is judged in two places. In the committed log, no request raises a counter twice. When an answer is given, it must be the
-effect of this request in the log, at the same offset as in all its other answers. A request is only refused as too old after five
-newer ones.
+An effect in the log need not come with an answer there, so effects are judged by themselves. Each request that sets the metrics
+of subscriptions (KIP-714) has a value of its own. A value that comes back to a subscription was written twice.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
-from kraftlab.admin.v1 import admin_pb2
 from kraftlab.common.errors import ErrorCode
+from kraftlab.common.uuids import Uuid
+from kraftlab.config.resources import ResourceType
 from kraftlab.controller.engine import exactly_once
-from kraftlab.controller.engine.exactly_once import RequestIdentity
-from kraftlab.controller.engine.purgatory import Answer
-from kraftlab.controller.engine.state import Context, ControllerState, Outcome
-from kraftlab.metadata.records import RESOURCE_BROKER, AnyRecord, Config
-from kraftlab.metadata.requests import KEPT_PER_CLIENT
-from kraftlab.quorum.core.batch import MAX_RECORDS
+from kraftlab.metadata.image import MetadataImage
+from kraftlab.metadata.requests import KEPT_PER_CLIENT, AnsweredRequest, unpacked
+from kraftlab.rpc.server import Call
 
-from .applied_requests import CLIENTS, count_key, counted
-from .stage import MetadataStage
-
-REMEMBERED = KEPT_PER_CLIENT + 2
-"""Number of requests of a client that can be sent again; some of them are too old."""
-AGAIN_RATE = 0.6
-LARGE_RATE = 0.02
+METRICS = "metrics"
+SUBSCRIPTIONS = tuple(f"subscription-{number}" for number in range(10))
+PAIRS = tuple((f"first-{number}", f"last-{number}") for number in range(10))
+"""Subscriptions that are only set together, so that every reader sees the same metrics in both (M9)."""
 
 
-class NamedRequest:
-    """One request, which can be sent several times."""
-
-    def __init__(self, world: MetadataStage, clients: NamedClients, client: int, sequence: int, is_large: bool) -> None:
-        self._world = world
-        self._clients = clients
-        self._client = client
-        self._sequence = sequence
-        self._is_large = is_large
-        self._identity = RequestIdentity(bytes([client]) * 16, sequence, bytes(16))
-        self._answer: tuple[int, int] | None = None
-
-    def generate(self, state: ControllerState, context: Context) -> Outcome[object]:
-        response = admin_pb2.AllocateProducerIdsResponse()
-        answered = exactly_once.find(state.image.requests, self._identity, context.now_ms)
-        if answered is not None:
-            return exactly_once.repeated(answered, response)
-        response.producer_id_start = counted(state.image, self._client)[0] + 1
-        records: list[AnyRecord] = [
-            Config(0, RESOURCE_BROKER, "", count_key(self._client), f"{response.producer_id_start} {self._sequence}")
-        ]
-        if self._is_large:
-            records += [Config(0, RESOURCE_BROKER, "", "filler", str(self._sequence))] * MAX_RECORDS
-        outcome = Outcome(records, response, transaction="large" if self._is_large else None)
-        return exactly_once.recorded("count", self._identity, outcome, state, context.now_ms)
-
-    def judge(self, answer: Answer[Any]) -> None:
-        if answer.error is None:
-            assert answer.value is not None
-            given = (answer.value.producer_id_start, answer.offset)
-            if self._answer not in (None, given):
-                self._world.violated(f"M10 {self} is answered {given}, and was {self._answer}")
-            self._answer = given
-            applied = self._world.replayed.applied.counts.get((self._client, self._sequence))
-            if applied != given[0]:
-                self._world.violated(f"M10 {self} is answered {given}, and the log says {applied}")
-        elif answer.error.code == ErrorCode.INVALID_REQUEST:
-            self._world.violated(f"M10 {self} is taken for another: {answer.error}")
-        elif answer.error.code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-            newer = self._clients.sent[self._client] - self._sequence
-            if newer < KEPT_PER_CLIENT:
-                self._world.violated(f"M10 {self} is refused as too old, and there are {newer} newer ones")
-
-    def __repr__(self) -> str:
-        return f"request {self._sequence} of client {self._client}"
+def metrics_of(image: MetadataImage, subscription: str) -> str | None:
+    """Return the metrics of a subscription, None if it has none."""
+    return image.config(ResourceType.CLIENT_METRICS, subscription, METRICS)
 
 
-class NamedClients:
-    """The clients that send named requests, new ones and repeated ones. `sent` has each client's last sequence."""
+class NamedRequests:
+    """The requests with ids in the committed log."""
 
-    def __init__(self, world: MetadataStage) -> None:
-        self._world = world
-        self._random = world.options.random("named requests")
-        self._remembered: list[deque[NamedRequest]] = [deque(maxlen=REMEMBERED) for _ in range(CLIENTS)]
-        self.sent = [0] * CLIENTS
+    def __init__(self, violated: Callable[[str], None]) -> None:
+        self._violated = violated
+        self._image = MetadataImage()
+        self._sent: dict[Uuid, int] = {}
+        """The newest sequence of each client that has reached a controller."""
+        self._applied: dict[tuple[Uuid, int], AnsweredRequest] = {}
+        self._values: dict[str, set[str]] = defaultdict(set)
 
-    def next(self) -> tuple[Callable[[ControllerState, Context], Outcome[object]], Callable[[Answer[object]], None]]:
-        """Return the next request: its operation, and the function that judges the answer."""
-        client = self._random.randrange(CLIENTS)
-        remembered = self._remembered[client]
-        if remembered and self._random.random() < AGAIN_RATE:
-            request = self._random.choice(remembered)
-        else:
-            self.sent[client] += 1
-            request = NamedRequest(self._world, self, client, self.sent[client], self._random.random() < LARGE_RATE)
-            remembered.append(request)
-        return request.generate, request.judge
+    def extend(self, image: MetadataImage) -> None:
+        """Judge the image after another batch."""
+        before, self._image = self._image, image
+        if image.requests is not before.requests and image.requests.newest is not None:
+            self._extend_answers(image.requests.newest, image)
+        if image.configs is not before.configs:
+            self._extend_values(before, image)
+
+    def _extend_answers(self, client_id: Uuid, image: MetadataImage) -> None:
+        client = image.requests.get(client_id)
+        assert client is not None, "it was answered just now"
+        for answered in client.answered:
+            if self._applied.setdefault((client_id, answered.sequence), answered) != answered:
+                self._violated(
+                    f"M10 {_name(client_id, answered.sequence)} is applied twice, the second time at {image.provenance}"
+                )
+
+    def _extend_values(self, before: MetadataImage, image: MetadataImage) -> None:
+        for name in chain(SUBSCRIPTIONS, *PAIRS):
+            value = metrics_of(image, name)
+            if value is not None and value != metrics_of(before, name):
+                if value in self._values[name]:
+                    self._violated(f"M10 {name} is {value} for the second time at {image.provenance}")
+                self._values[name].add(value)
+
+    def arrived(self, call: Call) -> None:
+        """Note that a controller has got the request."""
+        identity = exactly_once.identity_of(call.api, call.principal, call.request)
+        if identity is not None:
+            self._sent[identity.client_id] = max(self._sent.get(identity.client_id, 0), identity.sequence)
+
+    def answered(self, call: Call, response: Any) -> None:
+        """Judge an answer, which may be an error."""
+        identity = exactly_once.identity_of(call.api, call.principal, call.request)
+        if identity is None:
+            return
+        applied = self._applied.get((identity.client_id, identity.sequence))
+        code, name = response.header.error_code, _name(identity.client_id, identity.sequence)
+        newer = self._sent[identity.client_id] - identity.sequence
+        if code == ErrorCode.NONE:
+            if applied is None or applied.digest != identity.digest:
+                self._violated(f"M10 {name} is answered, and it is not in the log")
+            elif applied.end_offset != response.header.metadata_offset or _body(unpacked(applied.answer), response) != _body(
+                response.SerializeToString(), response
+            ):
+                self._violated(f"M10 {name} is answered at {response.header.metadata_offset}, and the log says {applied}")
+        elif code == ErrorCode.INVALID_REQUEST and applied is not None and applied.digest == identity.digest:
+            self._violated(f"M10 {name} is taken for another: {response.header.error_message}")
+        elif code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER and newer < KEPT_PER_CLIENT:
+            self._violated(f"M10 {name} is refused as too old, and there are {newer} newer ones")
+
+
+def _name(client_id: Uuid, sequence: int) -> str:
+    return f"request {sequence} of client {client_id.hex()[:8]}"
+
+
+def _body(data: bytes, response: Any) -> Any:
+    """Return a response of that type without its header."""
+    parsed = type(response).FromString(data)
+    parsed.ClearField("header")
+    return parsed

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from kraftlab.common.errors import ErrorCode
 from kraftlab.common.uuids import Uuid
@@ -32,35 +32,44 @@ from kraftlab.metadata.records import RECOVERED, Listener
 
 from ..consensus.process import SimulatedProcess
 from .broker_line import BrokerLine
-from .rare_requests import Disks
 from .simulated_controller import CLUSTER_ID, FIRST_BROKER_PORT, HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, SimulatedController
 from .stage import MetadataStage, TargetController
 
 TRAVEL_US = (200, 200, 2_000, 40_000)
-CHANGES_FOR_NOTHING_RATE = 0.02
-"""Share of its partitions that a broker with `stays` changes per turn without a reason."""
+TURN_US = 120_000
+"""The longest time between two turns of a broker."""
+SILENCE_RATE, LEAVING_RATE = 0.01, 0.003
+"""Shares of turns in which a broker falls silent or begins to shut down in order."""
+DISK_RATE = 0.02
+"""Share of a broker's heartbeats that report a disk."""
+CHANGES_FOR_NOTHING_RATE = 0.1
+"""Share of its partitions that a broker changes per turn without a reason."""
 
 
-class Habits(NamedTuple):
-    """Rates, per turn, at which a broker falls silent or shuts down in order. `has_disk_trouble`: its directories fail and are
-    cordoned. `stays`: it goes on after the heal, without trouble; otherwise it sends nothing then. `turn_us` is the longest time
-    between two turns. `may_be_watched`: controllers may hear of the ends of its connections.
-    """
+class Disks:
+    """The directories of one broker: while faults strike, some fail, and some are cordoned. After that, none is cordoned."""
 
-    silence_rate: float = 0.01
-    leaving_rate: float = 0.003
-    has_disk_trouble: bool = True
-    stays: bool = False
-    turn_us: int = 120_000
-    may_be_watched: bool = True
+    def __init__(self, world: MetadataStage, broker_id: int) -> None:
+        self._world = world
+        self._random = world.options.random(f"disks/{broker_id}")
+
+    def report(self, directories: tuple[Uuid, ...]) -> dict[str, Any]:
+        """Return fields of the next heartbeat. At least one directory of a broker does not fail."""
+        random = self._random
+        if not self._world.is_troubled:
+            return {"cordoned_log_dirs": ()}
+        if random.random() >= DISK_RATE:
+            return {}
+        if len(directories) > 1 and random.random() < 0.5:
+            return {"offline_log_dirs": directories[:1]}
+        return {"cordoned_log_dirs": tuple(each for each in directories if random.random() < 0.5)}
 
 
 class SimulatedBroker:
     """A broker. Until it knows that it is registered, it has the `epoch` None."""
 
-    def __init__(self, world: MetadataStage, broker_id: int, habits: Habits) -> None:
+    def __init__(self, world: MetadataStage, broker_id: int) -> None:
         self._world = world
-        self._habits = habits
         self._random = world.options.random(f"broker/{broker_id}")
         self._disks = Disks(world, broker_id)
         self._line = BrokerLine(world, broker_id, self._hold)
@@ -107,18 +116,16 @@ class SimulatedBroker:
         return self._home.process
 
     def _turn(self) -> None:
-        world, random, habits = self._world, self._random, self._habits
-        if world.is_healed and not habits.stays:
-            return
-        world.after(random.randrange(habits.turn_us) + 1, self._turn)
+        world, random = self._world, self._random
+        world.after(random.randrange(TURN_US) + 1, self._turn)
         if world.now_us < self._silent_until_us:
             return
         self._learn()
         self._line.maybe_break()
-        if random.random() < habits.silence_rate and not world.is_healed:
+        if world.is_troubled and random.random() < SILENCE_RATE:
             self._fall_silent(random.choice((200, 1_500, 3_000)), restarts=random.random() < 0.6)
             return
-        self._is_leaving = self._is_leaving or (random.random() < habits.leaving_rate and not world.is_healed)
+        self._is_leaving = self._is_leaving or (world.is_troubled and random.random() < LEAVING_RATE)
         candidates = world.active_controllers()
         if not candidates:
             return
@@ -156,7 +163,7 @@ class SimulatedBroker:
         self._world.after(self._random.choice(TRAVEL_US), self._arrive, request, target)
 
     def _arrive(self, request: Any, target: TargetController) -> None:
-        if target.accepts and (self._habits.stays or not self._world.is_healed):
+        if target.accepts:
             request(target)
             target.check()
 
@@ -198,7 +205,7 @@ class SimulatedBroker:
             self._image.provenance.offset,
             want_fence=False,
             want_shutdown=self._is_leaving,
-            **(self._disks.report(self._directories()) if self._habits.has_disk_trouble else {}),
+            **self._disks.report(self._directories()),
         )
         if target.controller.is_active:
             self._world.sessions.received(request, target.process.quorum.epoch, target.machine.now_ms())
@@ -216,7 +223,7 @@ class SimulatedBroker:
 
     def _alter(self, target: TargetController) -> None:
         """Ask for changed in-sync sets of some partitions that it leads: all active replicas, or one of them fewer."""
-        led = [each for each in self._led_partitions() if not self._habits.stays or self._wants_more(each[2])]
+        led = [each for each in self._led_partitions() if self._wants_more(each[2])]
         if self.epoch is None or not led:
             return
         chosen = self._random.sample(led, min(len(led), self._random.randint(1, 3)))
@@ -244,11 +251,11 @@ class SimulatedBroker:
         return self._led
 
     def _wants_more(self, partition: PartitionImage) -> bool:
-        """Return True if an active replica is not in the in-sync set; before the heal, sometimes without a reason."""
+        """Return True if an active replica is not in the in-sync set; while faults strike, sometimes without a reason."""
         registered = self._image.cluster.brokers
         missing = (replica for replica in partition.replicas if replica not in partition.isr and replica in registered)
         return any(registered[replica].is_active for replica in missing) or (
-            not self._world.is_healed and self._random.random() < CHANGES_FOR_NOTHING_RATE
+            self._world.is_troubled and self._random.random() < CHANGES_FOR_NOTHING_RATE
         )
 
     def _change(self, topic_id: Uuid, number: int, partition: PartitionImage) -> IsrChange:
@@ -259,7 +266,7 @@ class SimulatedBroker:
             if replica == self.broker_id or (replica in registered and registered[replica].is_active)
         ]
         others = [replica for replica in isr if replica != self.broker_id]
-        if others and self._random.random() < 0.2 and not self._world.is_healed:
+        if others and self._world.is_troubled and self._random.random() < 0.2:
             isr.remove(self._random.choice(others))
         epochs = {replica: registered[replica].epoch for replica in isr if replica in registered}
         return IsrChange(

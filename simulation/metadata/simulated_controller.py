@@ -9,7 +9,7 @@ queue, and a large change stops in the middle.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from functools import partial
 from itertools import chain
 from typing import NamedTuple
@@ -20,7 +20,6 @@ from kraftlab.controller.engine.queue import NEVER_MS
 from kraftlab.controller.engine.quorum_controller import QuorumController
 from kraftlab.controller.engine.state import ControllerState, Settings
 from kraftlab.metadata.image import MetadataImage
-from kraftlab.metadata.records import RESOURCE_BROKER
 from kraftlab.quorum.core.effects import Proposed, Rejected
 from kraftlab.quorum.core.events import Propose, ResignAsked
 from kraftlab.quorum.core.types import OffsetAndEpoch
@@ -30,6 +29,7 @@ from kraftlab.quorum.state_machine import CommittedBatch, FrozenState
 from ..consensus.process import SimulatedProcess
 from ..consensus.state_machine import HashingStateMachine, run_at_once
 from .coroutines import Resume, Signal, Value, waiting
+from .named_requests import PAIRS, metrics_of
 from .simulated_past import SimulatedPast
 from .simulated_service import SimulatedService
 from .stage import MetadataStage
@@ -37,9 +37,6 @@ from .stage import MetadataStage
 CLUSTER_ID = "simulated"
 SESSION_TIMEOUT_MS = 1_200
 HEARTBEAT_INTERVAL_MS = 300
-CONFIG_KEYS = 20
-WHOLE_KEYS = tuple((f"whole.{number}.first", f"whole.{number}.last") for number in range(CONFIG_KEYS))
-"""Pairs of keys that are only ever written by one transaction: they have the same value for every reader."""
 NOTICE_DELAYS_US = (1, 1, 1, 300, 5_000, 60_000)
 """Delays of the first notice in an empty queue."""
 NOTICE_GAPS_US = (0, 1, 100, 3_000)
@@ -93,7 +90,8 @@ class SimulatedController:
             session_timeout_ms=SESSION_TIMEOUT_MS,
             heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
             default_replication_factor=3,
-            static={"reassignment.max.moves.per.broker": "1", AUTHORIZER: "simulated", **world.properties},
+            static={AUTHORIZER: "simulated", **world.properties},
+            batch_records_max=world.batch_records_max,
         )
         probe = self._probe if world.watches_brokers else None
         self.controller = QuorumController(
@@ -238,31 +236,29 @@ class SimulatedController:
                 self._check_transactions(image)
 
     def _check_transactions(self, image: MetadataImage) -> None:
-        """Check that keys of one transaction have the same value: M9."""
-        values: Mapping[str, str] = image.configs.get((RESOURCE_BROKER, ""), {})
-        for first, last in WHOLE_KEYS:
-            if values.get(first) != values.get(last):
-                self.world.violated(
-                    f"M9 n{self.node_id} shows a part of a transaction: "
-                    f"{first} {values.get(first)!r}, {last} {values.get(last)!r}"
-                )
+        """Check that subscriptions which are only set together have the same metrics: M9."""
+        for pair in PAIRS:
+            one, other = (metrics_of(image, name) for name in pair)
+            if one != other:
+                self.world.violated(f"M9 n{self.node_id} shows a part of a transaction: {pair} are {one!r} and {other!r}")
 
     # The ports of brokers
 
     def _probe(self, endpoint: Endpoint, tell: Callable[[bool], None]) -> None:
         """Try the port of the broker with that endpoint."""
         delays = self.world.options.random(f"probe/{self.node_id}/{endpoint.port}/{self.world.now_us}")
-        self.world.after(delays.choice(TRY_US), self._arrive, endpoint, delays.choice(TRY_US), tell)
+        broker_id, began_ms = endpoint.port - FIRST_BROKER_PORT, self.machine.now_ms()
+        self.world.after(delays.choice(TRY_US), self._arrive, broker_id, began_ms, delays.choice(TRY_US), tell)
 
-    def _arrive(self, endpoint: Endpoint, back_us: int, tell: Callable[[bool], None]) -> None:
-        broker = self.world.broker(endpoint.port - FIRST_BROKER_PORT)
-        self.world.after(back_us, self._tried, endpoint, broker is not None and broker.port_refuses, tell)
+    def _arrive(self, broker_id: int, began_ms: int, back_us: int, tell: Callable[[bool], None]) -> None:
+        broker = self.world.broker(broker_id)
+        self.world.after(back_us, self._tried, broker_id, began_ms, broker is not None and broker.port_refuses, tell)
 
-    def _tried(self, endpoint: Endpoint, was_refused: bool, tell: Callable[[bool], None]) -> None:
-        if self.postponed(self._tried, endpoint, was_refused, tell):
+    def _tried(self, broker_id: int, began_ms: int, was_refused: bool, tell: Callable[[bool], None]) -> None:
+        if self.postponed(self._tried, broker_id, began_ms, was_refused, tell):
             return
-        epoch, broker_id = self.controller.active_controller.epoch, endpoint.port - FIRST_BROKER_PORT
-        self.world.sessions.tried(broker_id, epoch, self.machine.now_ms(), was_refused)
+        epoch = self.controller.active_controller.epoch
+        self.world.sessions.tried(broker_id, epoch, began_ms, self.machine.now_ms(), was_refused)
         tell(was_refused)
         self.check()
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-import immutables
 import msgspec
 
 from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.config.resources import ResourceType
 from kraftlab.controller.engine.answer_deadlines import CommitUnknown
 from kraftlab.controller.engine.purgatory import Answer
 from kraftlab.controller.engine.quorum_controller import Generate
@@ -22,8 +22,7 @@ from kraftlab.controller.engine.state import Context, ControllerState, Outcome
 from kraftlab.controller.reassignment import upkeep
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.peer_rpc import AlterPartitionRequest, BrokerHeartbeatResponse
-from kraftlab.metadata.records import RESOURCE_BROKER, AnyRecord, BeginTransaction, Config, EndTransaction, PartitionChange
-from kraftlab.quorum.core.batch import MAX_RECORDS
+from kraftlab.metadata.records import AnyRecord, Config, PartitionChange
 from kraftlab.quorum.state_machine import CommittedBatch
 
 from ..consensus.invariants import Violation
@@ -34,14 +33,13 @@ from ..consensus.transcript import Transcript
 from ..consensus.world import World
 from .admin_network import AdminNetwork
 from .broker_line import are_watched
+from .named_requests import metrics_of
 from .replayed_log import ReplayedLog
 from .sessions import Sessions
-from .simulated_broker import Habits, SimulatedBroker
+from .simulated_broker import SimulatedBroker
 from .simulated_controller import SESSION_TIMEOUT_MS, SimulatedController
 from .stage import TargetController
-from .workload import Administrator
 
-BROKERS = 5
 FIRST_BROKER_ID = 100
 
 logger = logging.getLogger("kraftlab.controller")
@@ -69,14 +67,6 @@ def milder(options: SimulationOptions) -> SimulationOptions:
             response_loss=min(network.response_loss, random.choice((5, 50))),
         ),
     )
-
-
-class Callers(NamedTuple):
-    """The simulated clients of the controllers: an administrator and brokers with their habits."""
-
-    administrator: bool = True
-    brokers: int = BROKERS
-    habits: Habits = Habits()
 
 
 class Operation:
@@ -112,8 +102,6 @@ class Operation:
             raise
         self.base_offset = context.next_offset
         self.records = list(outcome.records)
-        if outcome.transaction is not None and len(self.records) > MAX_RECORDS:
-            self.records = [BeginTransaction(0, outcome.transaction), *self.records, EndTransaction(0)]
 
         def appended(end_offset: int) -> None:
             self._is_appended = bool(self.records)
@@ -131,7 +119,6 @@ class Operation:
             if rests_on > committed:
                 self._world.violated(f"M3 {self} is answered for offset {rests_on}, and {committed} is committed")
         if answer.error is None:
-            self._world.acknowledged += 1
             if self.records and self._world.replayed.between(self.base_offset, answer.offset) != self.records:
                 self._world.violated(f"M4 {self} is acknowledged at {answer.offset}, and other records are committed there")
         elif answer.error.code == ErrorCode.UNKNOWN_SERVER_ERROR:
@@ -160,32 +147,34 @@ class _UnexpectedExceptions(logging.Handler):
 
 
 class MetadataWorld(World):
-    """The consensus world with controllers as state machines, and requests of administrators and brokers as workload."""
+    """The consensus world with controllers as state machines, and brokers as their clients."""
 
     def __init__(
         self,
         options: SimulationOptions,
         transcript: Transcript,
-        callers: Callers = Callers(),
-        properties: Mapping[str, str] = immutables.Map(),
+        brokers: int,
+        properties: Mapping[str, str],
+        batch_records_max: int,
     ) -> None:
         self.is_judged = True
         """True if a broken rule of this world ends the run."""
         self.properties = properties
         """Settings of all controllers, as in server.properties."""
-        self.replayed = ReplayedLog(self.violated)
-        self.sessions = Sessions(SESSION_TIMEOUT_MS)
-        self.watches_brokers = callers.habits.may_be_watched and are_watched(options)
+        self.is_troubled = False
+        """True while faults strike."""
+        self.batch_records_max = batch_records_max
+        """Largest number of records in a batch of a change that several batches can hold."""
+        self.replayed = ReplayedLog(self.violated, batch_records_max)
+        self.sessions = Sessions(SESSION_TIMEOUT_MS, batch_records_max)
+        self.watches_brokers = are_watched(options)
         """True if controllers notice the ends of brokers' connections and try their ports."""
         self.operations: list[Operation] = []
         """All operations so far."""
         super().__init__(milder(options), transcript, self._make_controller)
         self.admin_network = AdminNetwork(self)
-        self._administrator = Administrator(self) if callers.administrator else None
-        self._brokers = {
-            broker_id: SimulatedBroker(self, broker_id, callers.habits)
-            for broker_id in range(FIRST_BROKER_ID, FIRST_BROKER_ID + callers.brokers)
-        }
+        self.broker_ids = tuple(range(FIRST_BROKER_ID, FIRST_BROKER_ID + brokers))
+        self._brokers = {broker_id: SimulatedBroker(self, broker_id) for broker_id in self.broker_ids}
         self._unexpected = _UnexpectedExceptions()
 
     def _make_controller(self, node_id: int) -> SimulatedController:
@@ -290,10 +279,7 @@ class MetadataWorld(World):
                 self.after(0, self.violated, f"M12 {change} is taken, and the partition is {partition}")
 
     def work(self, process: SimulatedProcess) -> None:
-        target = process.state_machine
-        if isinstance(target, SimulatedController) and target.accepts and self._administrator is not None:
-            self._administrator.ask(target)
-            target.check()
+        """Do nothing: clients and brokers have their own times."""
 
     # The end
 
@@ -328,17 +314,18 @@ class MetadataWorld(World):
         return True
 
     def check_configs(self, image: MetadataImage) -> None:
-        """Check that each key has its last acknowledged value, or a value that was written later in the log."""
+        """Check that each subscription has its last acknowledged metrics, or metrics that were written later in the log."""
         written: dict[str, dict[str | None, int]] = {}
         acknowledged: dict[str, int] = {}
         for operation in self.operations:
             for record in operation.records:
-                if isinstance(record, Config) and (record.resource_type, record.resource_name) == (RESOURCE_BROKER, ""):
-                    offsets = written.setdefault(record.name, {})
+                if isinstance(record, Config) and record.resource_type == ResourceType.CLIENT_METRICS:
+                    name = record.resource_name
+                    offsets = written.setdefault(name, {})
                     offsets[record.value] = max(offsets.get(record.value, -1), operation.base_offset)
                     if operation.answer is not None and operation.answer.error is None:
-                        acknowledged[record.name] = max(acknowledged.get(record.name, -1), operation.base_offset)
-        for key, offset in acknowledged.items():
-            value = image.config(RESOURCE_BROKER, "", key)
-            if written[key].get(value, -1) < offset:
-                self.violated(f"M7 {key} was acknowledged at {offset}, and is {value!r} in the end")
+                        acknowledged[name] = max(acknowledged.get(name, -1), operation.base_offset)
+        for name, offset in acknowledged.items():
+            value = metrics_of(image, name)
+            if written[name].get(value, -1) < offset:
+                self.violated(f"M7 {name} was acknowledged at {offset}, and is {value!r} in the end")

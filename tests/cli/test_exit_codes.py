@@ -50,7 +50,7 @@ def test_every_command_is_among_them() -> None:
         ("completion bash", DONE),
         ("storage info --config {here}/none", FAILED),
         ("sim --seeds 1", DONE),
-        ("sim --metadata --seed 17 --mutant answer-before-commit", FAILED),
+        ("sim --seed 0 --mutant vote-forgotten", FAILED),
         ("sim --seeds 1 --faults earthquake", USAGE),
         ("demo --capture {here}", FAILED),
         ("pipeline kraft-dump {here}/none", FAILED),

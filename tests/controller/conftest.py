@@ -422,6 +422,15 @@ async def cluster() -> AsyncIterator[Cluster]:
 
 
 @pytest.fixture
+async def small_batches() -> AsyncIterator[Cluster]:
+    """As `cluster`, but a batch holds two records, except for a change that needs a batch of its own."""
+    made = Cluster(Settings(CLUSTER_ID, 3000, max_idle_interval_ms=0, batch_records_max=2))
+    await made.lead()
+    yield made
+    made.check_images()
+
+
+@pytest.fixture
 async def five(cluster: Cluster) -> Cluster:
     """An active controller with brokers 0 to 4, unfenced."""
     await cluster.start_brokers(0, 1, 2, 3, 4)

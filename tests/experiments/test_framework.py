@@ -116,7 +116,8 @@ def test_the_page_shows_ours_and_published_and_needs_only_files_beside_it(tmp_pa
     text = page.read_text()
     assert "<Title>" not in text and "&lt;Title&gt;" in text and "a &amp; b" in text
     rows = re.findall(
-        r"<tr><th scope=\"row\" class=\"wrap\">(.*?)</th><td class=\"n\">(.*?)</td><td class=\"n\">(.*?)</td>", text
+        r'<tr><th scope="row" class="wrap">(.*?)</th><td class="n" data-of="published">(.*?)</td><td class="n".*?>(.*?)</td>',
+        text,
     )
     assert rows == [("a: median", "7", "2 (1 – 3)"), ("never measured", "9", "–"), ("unpublished", "–", "1")]
     links = [link for link in re.findall(r'(?:href|src)="([^"#]+)"', text) if not link.startswith("data:")]

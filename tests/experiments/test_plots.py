@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from random import Random
 from xml.etree import ElementTree
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftlab.experiments.experiment import Estimate
+from kraftlab.experiments.matrix import table
 from kraftlab.experiments.plots import HEIGHT, WIDTH, Axis, Bar, Curve, Mark, Point, bars, cdf, curves, steps
 from kraftlab.experiments.statistics import mean_of, median_of, quantile, share_of
 
@@ -49,8 +51,28 @@ def test_a_small_curve_is_drawn_like_this() -> None:
     markup = curves(Axis("x", 0, 1), Axis("y", 0, 1), [Curve("c", [Point(0, 0, 0, 0.5), Point(1, 1)])], [Mark(0, 1, "m")])
     assert '<polyline points="46,230 390,12" style="fill:none;stroke:var(--c0);stroke-width:2"/>' in markup
     assert '<line x1="46" x2="46" y1="230" y2="121" style="stroke:var(--c0);stroke-width:1.5"/>' in markup
-    assert '<path d="M46 7l5 5l-5 5l-5 -5z" style="fill:var(--card);stroke:var(--bad);stroke-width:1.5"/>' in markup
+    assert '<path d="M46 7l5 5l-5 5l-5 -5z" style="fill:var(--card);stroke:var(--ink);stroke-width:1.5"/>' in markup
     assert [element.text for element in parsed(markup).iter("text")][:3] == ["0", "0.2", "0.4"]
+
+
+def test_a_theory_and_a_published_number_have_the_colour_of_their_curve() -> None:
+    line = [Point(0, 0), Point(1, 1)]
+    lines = [Curve("a", line), Curve("b", line), Curve("b: derived", line, is_thin=True, of="b")]
+    drawn = parsed(curves(Axis("x", 0, 1), Axis("y", 0, 1), lines, [Mark(0, 1, "m", of="b")]))
+    colours = [re.findall(r"--c\d", each.attrib["style"]) for each in drawn.iter("polyline")]
+    assert colours == [["--c0"], ["--c1"], ["--c1"]]
+    assert "--c1" in next(drawn.iter("path")).attrib["style"]
+
+
+def test_a_curve_without_points_is_left_out_and_the_others_keep_their_colours() -> None:
+    markup = cdf(Axis("x", 0, 10), [("none", []), ("some", [1, 2])])
+    assert ">none<" not in markup
+    assert "--c0" not in markup and "--c1" in markup
+
+
+def test_a_table_has_the_name_of_its_column_in_each_cell_for_narrow_screens() -> None:
+    cells = list(parsed(table(["a", "b<"], [("row", [0.5, "–"])])).iter("td"))
+    assert [(cell.attrib["data-of"], cell.text) for cell in cells] == [("a", "0.5"), ("b<", "–")]
 
 
 def test_bars_have_a_rectangle_an_interval_and_a_published_number_each() -> None:

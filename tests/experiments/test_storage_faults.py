@@ -53,7 +53,7 @@ def test_the_page_shows_the_worst_of_each_cell() -> None:
     rows = [{"line": each.line, "number": each.number, **row} for each in chosen for row in run_trial(each)]
     matrix, shares, combined = figures(rows)
     assert (matrix.svg.count(">x</text>"), matrix.svg.count(">w</text>")) == (1, 1)
-    assert "<td class=n>50</td>" in shares.svg
+    assert 'data-of="safe (%)">50</td>' in shares.svg
     assert combined.svg.count("<svg") == 3
     assert list(measured(rows)) == ["combinations, repair"]
     assert remarks(rows)[0] == "Repair loses a committed entry in these cells: bit rot B6."

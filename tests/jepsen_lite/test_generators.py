@@ -26,7 +26,7 @@ from jepsen_lite.generators import (
     until_ok,
 )
 from jepsen_lite.scheduler import GeneratorStuck
-from jepsen_lite.workloads.admin import repeated_until_ok
+from jepsen_lite.workloads.callers import repeated_until_ok
 
 READ, WRITE, LIST = Invocation("read"), Invocation("write"), Invocation("list")
 

@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 from kraftlab.simulation.consensus.faults import FAULTS
-from kraftlab.simulation.consensus.runner import game_of
+from kraftlab.simulation.consensus.mutants import MUTANTS
+from kraftlab.simulation.metadata.mutants import MUTANTS as OF_CONTROLLERS
 from kraftlab.simulation.rules import RULES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "simulator-reference.md").read_text()
@@ -27,6 +28,5 @@ def test_the_faults_are_those_of_the_option() -> None:
 
 def test_the_planted_bugs_are_those_of_the_command() -> None:
     listed = dict(re.findall(r"^\| `([\w-]+)` \| (.+?) \| ", section("Planted bugs"), re.MULTILINE))
-    mutants = game_of("consensus").mutants
-    assert listed == {name: mutant.why for name, mutant in mutants.items()}
-    assert f"{len(mutants)} deliberate bugs" in PAGE and f"{len(game_of('metadata').mutants)} bugs of its own" in PAGE
+    assert listed == {name: mutant.why for name, mutant in MUTANTS.items()}
+    assert f"{len(MUTANTS)} deliberate bugs" in PAGE and f"{len(OF_CONTROLLERS)} bugs of its own" in PAGE

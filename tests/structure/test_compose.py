@@ -37,7 +37,7 @@ def test_a_node_has_valid_variables_and_listens_at_its_own_name(name: str) -> No
     assert {voter.key.node_id for voter in found.voters.voters} == {3001, 3002, 3003}
     assert all(str(path).startswith("/var/lib/kraftlab/") for path in found.all_directories())
     assert service["volumes"] == [f"{name}:/var/lib/kraftlab"] and name in COMPOSE["volumes"]
-    assert service["stop_grace_period"] == "60s"
+    assert service["stop_grace_period"] == "330s"
 
 
 def test_brokers_wait_for_controllers_and_clients_of_the_host_reach_each() -> None:

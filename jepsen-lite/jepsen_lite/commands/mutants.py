@@ -51,7 +51,7 @@ def _offered(context: click.Context) -> Iterable[str]:
     epilog="""\b
 Rooms:
   consensus  elections, replication, voters, snapshots and storage: seeds of `kraftlab sim`
-  metadata   the controller, with an administrator and brokers as its clients: seeds
+  metadata   the controller, with brokers as its clients: seeds of the workload admin in the simulated world
   clients    what only clients see: a workload's history in the simulated world, a real node whose fsyncs do nothing
   disks      moves between log directories, and compaction: every image that a crash can leave
 

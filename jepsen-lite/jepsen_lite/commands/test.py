@@ -32,6 +32,7 @@ Examples:
   kraftlab chaos test -w registers -n kill,partition --secure
   kraftlab chaos test -w registers -n kill,pause --trace && kraftlab trace check runs/latest
   kraftlab chaos test -w exactly-once -n all --world simulated --seeds 200
+  kraftlab chaos test -w admin -n all --world simulated --time 5 --seeds 200
   kraftlab chaos test -w registers -n kill,partition --world shell --time 10 --seed 7
 
 \b

@@ -24,7 +24,7 @@ from ..runs import Trial, TrialResult, run_test
 from ..scheduler import GeneratorStuck
 from ..store import StoreError
 from ..verdicts import HARNESS, NOT_KNOWN, UNKNOWN, VALID, Ending, combined, ending, word, worst
-from ..workloads.admin import SetupFailed
+from ..workloads.callers import SetupFailed
 from ..worlds.world import NotOnThisMachine, WorldFailed
 
 logger = logging.getLogger("kraftlab.chaos")

@@ -1,4 +1,4 @@
-"""Seeds of the controllers' simulator in two processes with different hash seeds.
+"""Seeds of the workload `admin` in two processes with different hash seeds.
 
 Within a process all nodes iterate a set of strings in the same order, so a state that depends on the order looks the same
 everywhere. Real nodes are processes, each with a hash seed of its own. So the same seed is played in two processes, and the steps
@@ -13,9 +13,14 @@ import sys
 from contextlib import ExitStack
 
 from kraftlab.checking.mutant import Shown, planted
-from kraftlab.simulation.consensus.runner import METADATA, run_seed
 from kraftlab.simulation.metadata.mutants import FOR_TWO_PROCESSES
 
+from ..workload import Options
+from ..workloads import workload_named
+from ..worlds.simulated import run_simulated
+
+ADMINISTERING = Options(time_s=5, timeout_ms=1_000, rate=200, brokers=5)
+"""The options of runs of the workload `admin`."""
 PROCESSES = ("1", "2")
 """The hash seeds of the processes."""
 SEEDS_AT_ONCE = 4
@@ -54,8 +59,8 @@ def main(name: str, first: int, count: int) -> None:
     """Print a line for each seed, in one of the processes."""
     with planted(FOR_TWO_PROCESSES[name] if name else None):
         for seed in range(first, first + count):
-            result = run_seed(seed, world=METADATA)
-            print(result.trace_hash, result.rule, flush=True)
+            played = run_simulated(workload_named("admin"), seed, ADMINISTERING)
+            print(played.trace_hash, played.history_hash, played.violation, flush=True)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from kraftlab.checking.mutant import Finding, Mutant, MutantDoesNotApply, Shown, hunt, planted
 from kraftlab.checking.workers import done_by
 from kraftlab.simulation.consensus import runner
+from kraftlab.simulation.consensus.mutants import MUTANTS
 from kraftlab.simulation.consensus.mutants.seeds import Seeds
 from kraftlab.simulation.crash_images import compaction
 from kraftlab.simulation.crash_images import mutants as moves
@@ -26,9 +27,10 @@ from ..workload import Options
 from ..workloads import workload_named
 from ..worlds.simulated import run_simulated
 from . import canary, hash_seeds
+from .hash_seeds import ADMINISTERING
 
 ASKING = Options(time_s=5, timeout_ms=1_000, rate=200)
-"""The options of runs of workloads."""
+"""The options of runs of the workload `registers`."""
 _FAULTS_OF_THE_PATCH = ("TypeError", "AttributeError", "NameError", "ImportError")
 """A run that ends with one of these errors has found nothing: the bug no longer fits the code."""
 
@@ -57,12 +59,12 @@ def _seeds(mutant: Mutant[Seeds], count: int | None) -> range:
 
 def _consensus() -> Iterator[Bug]:
     """Bugs of consensus and storage, in the simulator."""
-    return _of_seeds(runner.game_of(runner.CONSENSUS).mutants.values(), partial(play_seed, runner.CONSENSUS))
+    return _of_seeds(MUTANTS.values(), play_seed)
 
 
 def _metadata() -> Iterator[Bug]:
-    """Bugs of the controller, in the simulator with an administrator and brokers, and in two processes with other hash seeds."""
-    yield from _of_seeds(of_controllers.MUTANTS.values(), partial(play_seed, runner.METADATA))
+    """Bugs of the controller, in the workload `admin`, and in two processes with other hash seeds."""
+    yield from _of_seeds(of_controllers.MUTANTS.values(), partial(play_workload, "admin", ADMINISTERING))
     for mutant in of_controllers.FOR_TWO_PROCESSES.values():
         yield Bug(mutant.id, mutant.why, (), partial(_first_seeds, mutant), partial(hash_seeds.compared, mutant.id))
 
@@ -71,11 +73,11 @@ def _first_seeds(mutant: Mutant[Seeds], count: int | None) -> range:
     return _seeds(mutant, count)[:: hash_seeds.SEEDS_AT_ONCE]
 
 
-def play_seed(world: str, mutant: Mutant[Seeds], seed: int) -> Shown:
-    """Play a seed of a simulator. MutantDoesNotApply if it ends without a broken rule."""
+def play_seed(mutant: Mutant[Seeds], seed: int) -> Shown:
+    """Play a seed of `kraftlab sim`. MutantDoesNotApply if it ends without a broken rule."""
     limits = mutant.limits
-    options = runner.options_for(mutant, seed, limits.faults, runner.game_of(world).fault_phase_ms)
-    result = runner.play(options, world=world, mutant=mutant.id, refine=limits.refine, with_tail=False)
+    options = runner.options_for(mutant, seed, limits.faults)
+    result = runner.play(options, mutant=mutant.id, refine=limits.refine, with_tail=False)
     if not result.ok and not result.breaks_invariant:
         raise MutantDoesNotApply(result.violations[0])
     return Shown(result.rule, "" if result.ok else result.violations[0], steps=result.steps)
@@ -83,7 +85,7 @@ def play_seed(world: str, mutant: Mutant[Seeds], seed: int) -> Shown:
 
 def _clients() -> Iterator[Bug]:
     """Bugs that only clients see: in a workload in the simulated world, and on a real node."""
-    yield from _of_seeds(of_controllers.FOR_CLIENTS.values(), _play_registers)
+    yield from _of_seeds(of_controllers.FOR_CLIENTS.values(), partial(play_workload, "registers", ASKING))
     yield Bug(
         canary.IGNORED,
         "a real node's fsyncs do nothing, and its disk loses power",
@@ -94,15 +96,16 @@ def _clients() -> Iterator[Bug]:
     )
 
 
-def _play_registers(mutant: Mutant[Seeds], seed: int) -> Shown:
-    played = run_simulated(workload_named("registers"), seed, ASKING)
+def play_workload(name: str, options: Options, mutant: Mutant[Seeds], seed: int) -> Shown:
+    """Play a seed of a workload in the simulated world."""
+    played = run_simulated(workload_named(name), seed, options)
     wrong = [verdict for verdict in played.verdicts if verdict.valid is False]
     if not wrong:
         return Shown(steps=played.steps)
     if played.violation.partition(":")[0] in _FAULTS_OF_THE_PATCH:
         raise MutantDoesNotApply(played.violation)
     rule = played.violation.partition(" ")[0].rstrip(":")
-    names = [verdict.checker for verdict in wrong if not (rule and verdict.reason.startswith(rule))]
+    names = [verdict.checker for verdict in wrong if not (rule and rule in verdict.reason)]
     return Shown("+".join([*([rule] if rule else []), *names]), wrong[0].reason, steps=played.steps)
 
 

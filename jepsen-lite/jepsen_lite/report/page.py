@@ -7,7 +7,7 @@ page forbids all other scripts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from urllib.parse import quote
@@ -19,6 +19,7 @@ import msgspec
 from kraftlab.common import pages
 from kraftlab.common.pages import replace_file
 from kraftlab.common.sizes import bytes_text
+from kraftlab.common.templates import template_of
 
 from ..store import LEAST_RUN, PYTEST_WORKLOAD, SHRUNK, RunDirectory, RunRecord
 from . import content, words
@@ -96,27 +97,20 @@ def write_assets(folder: Path) -> None:
 
 @cache
 def template(name: str) -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader(__package__, package_path="."),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(
-        number=lambda value: f"{value:,}",
-        seconds=words.seconds,
-        moment=words.moment,
-        rate=words.rate,
-        size=bytes_text,
-        word=words.word_of,
-        validity=words.validity,
-        details=content.details,
-        targets=targets_of,
-        pretty=lambda value: msgspec.json.format(msgspec.json.encode(value), indent=2).decode(),
-        json=lambda value: msgspec.json.encode(value).decode(),
-        urlpath=quote,
-        ordinal=words.ordinal,
-        token=lambda text: "".join(letter for letter in text if letter.isascii() and letter.isalnum()),
-    )
-    return environment.get_template(name)
+    filters: dict[str, Callable[..., object]] = {
+        "number": lambda value: f"{value:,}",
+        "seconds": words.seconds,
+        "moment": words.moment,
+        "rate": words.rate,
+        "size": bytes_text,
+        "word": words.word_of,
+        "validity": words.validity,
+        "details": content.details,
+        "targets": targets_of,
+        "pretty": lambda value: msgspec.json.format(msgspec.json.encode(value), indent=2).decode(),
+        "json": lambda value: msgspec.json.encode(value).decode(),
+        "urlpath": quote,
+        "ordinal": words.ordinal,
+        "token": lambda text: "".join(letter for letter in text if letter.isascii() and letter.isalnum()),
+    }
+    return template_of(__package__, name, filters)

@@ -26,6 +26,7 @@ NAMES = (
     "deltas",
     "availability",
     "soak",
+    "admin",
 )
 """In the order of lists."""
 

@@ -1,247 +1,281 @@
-"""Requests of the clients of all workloads: their ids, the nodes that they go to, and the meaning of error codes.
+"""An administrator who does everything: requests of all kinds, small and large, sent again and again, with short deadlines.
 
-Every write has a request id of its own, so that its effect can be found in the log. A client's id comes from the random generator
-of its process, and its sequences count. A *linearizable* read reflects everything that was acknowledged before it. A *local* read
-can be sent to any node, and must only not be older than this client's previous results (`newest`).
+An operation is a kind of request. Its content is drawn each time. Most requests have ids and are sent several times: at once,
+while an earlier attempt can still be in flight, and late, when the cluster may have forgotten the answer. Any answer counts as a
+success. The rules of the simulated world (`kraftlab.simulation.metadata`) judge what controllers answer, write and show.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
 from typing import Any, NamedTuple
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.common.errors import ErrorCode
+from kraftlab.config.resources import ResourceType
+from kraftlab.metadata.acls import Operation, PatternType, PermissionType
+from kraftlab.metadata.acls import ResourceType as AclResource
+from kraftlab.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION, MIN_INSYNC_REPLICAS
+from kraftlab.metadata.requests import KEPT_PER_CLIENT
+from kraftlab.quorum.core.batch import MAX_RECORDS
+from kraftlab.simulation.metadata.named_requests import METRICS, PAIRS, SUBSCRIPTIONS
 
-from ..generators import Invocation, Source, delay, repeat, time_limit, until_ok
-from ..history import OK
-from ..outcomes import error_name, of_error_code
-from ..workload import CallFailed, Completion, Options, Port, Reply
+from ..checkers.exactly_once import ExactlyOnce
+from ..checkers.stats import Stats
+from ..generators import Invocation, Source, mix, repeat
+from ..history import INFO
+from ..workload import CallFailed, Checker, Completion, Options, Port, Workload
+from .callers import DELETE, NODE_OF_CHOICE_RATE, SET, Caller, SeenBrokers, ended, need_brokers, nodes, repeated_until_ok
 
-RESOURCE_TOPIC = 2
-SET, DELETE, APPEND, SUBTRACT = range(4)
-NODE_OF_CHOICE_RATE = 0.3
-"""Share of the requests that go to a random node instead of one that is likely to answer."""
-SETUP_TIMEOUT_S = 60.0
-CREATED_AT_ONCE = 10
-"""Topics per request: so many fit the smallest logs of a simulated cluster."""
-_SETUP_PAUSE_S = 0.2
-_FINAL_PAUSE_S = 0.1
-_FINAL_S = 30.0
-_TOPICS_MAX = 200
-_UNLIMITED_RATE = 500.0
-"""Expected operations per second if no rate is given."""
-
-
-class SetupFailed(Exception):
-    """The cluster cannot be prepared for a workload; the text has its last error."""
-
-
-class WriteOutcome(NamedTuple):
-    """A write's answer, and its request id in the log."""
-
-    reply: Reply
-    request_id: str
-
-
-class SeenBrokers(NamedTuple):
-    """The registered brokers, fenced ones included: `epochs` by id, and the ids of the `fenced`."""
-
-    reply: Reply
-    epochs: dict[int, int]
-    fenced: tuple[int, ...]
+TOPICS = ("a", "b", "c.d", "c_d", "e", "f")
+"""Two of the names collide."""
+PLANS = ("plan", "another plan")
+USERS = ("User:alice", "User:bob", "User:*")
+ACL_TOPICS = ("a", "b", "*")
+DEADLINES_MS = (20, 500, 500, 5_000)
+REMEMBERED = KEPT_PER_CLIENT + 2
+"""Number of requests of a process that can be sent again; some of them are too old."""
+AGAIN_RATE = 0.3
+"""Share of the operations that send an earlier request again, and of attempts after which another one follows."""
+NAMED_RATE = 0.8
+"""Share of the requests that have ids."""
+LOOK_RATE = 0.1
+"""Share of the operations before which the administrator looks at the brokers again."""
+SMALL_BATCH, LARGE = 4, 12
+"""Number of records in the batches of half of the seeds, and of entries in large requests."""
 
 
-class Caller:
-    """One process of one workload, as the cluster sees it."""
+def workload() -> Workload:
+    why_not = "its checks are rules of the simulator"
+    return Workload(
+        "admin",
+        Administrator,
+        _generator,
+        lambda _: repeated_until_ok(*map(Invocation, REQUESTS)),
+        _checkers,
+        need_brokers,
+        not_in={"real": why_not, "shell": why_not},
+        properties={"reassignment.max.moves.per.broker": "1"},
+        batch_records=(SMALL_BATCH, MAX_RECORDS),
+        summary="administrators' requests of all kinds, sent again and again, judged by all rules of the simulator",
+    )
 
-    def __init__(self, options: Options, process: int, role: str = "client") -> None:
-        self.options = options
-        self.random = options.random(f"{role}/{process}")
-        self.client_id = self.random.randbytes(16)
-        self.sequence = 0
-        self.newest = 0
-        """The newest metadata offset that an answer reflected."""
 
-    async def write(
-        self, port: Port, api: str, request: object, *, anywhere: bool = True, node: int | None = None
-    ) -> WriteOutcome:
-        """Send a write once, under a new request id. `anywhere`: possibly to a broker. CallFailed."""
-        self.sequence += 1
-        return await self.send_as(
-            port, api, request, self.sequence, node=self._target(port) if node is None and anywhere else node
+def _generator(options: Options) -> Source:
+    weights = [weight for weight, _ in REQUESTS.values()]
+    return mix(*(repeat(Invocation(name)) for name in REQUESTS), weights=weights)
+
+
+def _checkers(options: Options) -> Sequence[Checker]:
+    return (Stats(), ExactlyOnce(*REQUESTS))
+
+
+# -- requests ---------------------------------------------------------------------------------------------------------------
+
+
+def _create_topics(random: Random, brokers: SeenBrokers) -> Any:
+    request = pb.CreateTopicsRequest()
+    for name in random.sample(TOPICS, random.choice((1, 1, 2))):
+        request.topics.add(name=name, num_partitions=random.randint(1, 4), replication_factor=random.choice((1, 2, 3)))
+    return request
+
+
+def _create_partitions(random: Random, brokers: SeenBrokers) -> Any:
+    topics = [pb.CreatePartitionsTopic(name=name, count=random.randint(1, 8)) for name in random.sample(TOPICS, 2)]
+    return pb.CreatePartitionsRequest(topics=topics)
+
+
+def _delete_topics(random: Random, brokers: SeenBrokers) -> Any:
+    return pb.DeleteTopicsRequest(topics=[pb.DeleteTopicState(name=random.choice(TOPICS))])
+
+
+def _elect_leaders(random: Random, brokers: SeenBrokers) -> Any:
+    """Elect the preferred leaders, or any, of all partitions."""
+    return pb.ElectLeadersRequest(election_type=random.choice((0, 1)))
+
+
+def _configs(kind: int, resources: Iterable[str], key: str, value: str | None) -> Any:
+    """Set a config of some resources to one value; None deletes it."""
+    request = pb.IncrementalAlterConfigsRequest()
+    for name in resources:
+        resource = request.resources.add(resource_type=kind, resource_name=name)
+        resource.configs.add(name=key, config_operation=DELETE if value is None else SET, value=value)
+    return request
+
+
+def _subscribe(random: Random, brokers: SeenBrokers) -> Any:
+    """Set the metrics of one subscription, or of a pair with others between, to a value that was never written before."""
+    names: tuple[str, ...] = (random.choice(SUBSCRIPTIONS),)
+    if random.random() < 0.5:
+        first, last = random.choice(PAIRS)
+        names = (first, *(f"between-{number}" for number in range(random.randint(1, LARGE))), last)
+    return _configs(ResourceType.CLIENT_METRICS, names, METRICS, f"{random.getrandbits(60)}")
+
+
+def _allow_unclean(random: Random, brokers: SeenBrokers) -> Any:
+    value = random.choice(("true", "false", None, None))
+    return _configs(ResourceType.TOPIC, [random.choice(TOPICS)], "unclean.leader.election.enable", value)
+
+
+def _set_min_isr(random: Random, brokers: SeenBrokers) -> Any:
+    """Change min.insync.replicas of a topic, the cluster or a broker. The last is refused while the feature is on."""
+    kind, name = ResourceType.TOPIC, random.choice(TOPICS)
+    if random.random() < 0.4:
+        kind, name = ResourceType.BROKER, random.choice(("", *map(str, brokers.epochs)))
+    return _configs(kind, [name], MIN_INSYNC_REPLICAS, random.choice(("1", "2", "3", None)))
+
+
+def _update_features(random: Random, brokers: SeenBrokers) -> Any:
+    """Switch the feature of eligible leader replicas on or off."""
+    level, upgrade_type = random.choice(((0, 2), (1, 1), (1, 1)))
+    request = pb.UpdateFeaturesRequest()
+    request.feature_updates.add(feature=ELIGIBLE_LEADER_REPLICAS_VERSION, max_version_level=level, upgrade_type=upgrade_type)
+    return request
+
+
+def _set_quota(random: Random, brokers: SeenBrokers) -> Any:
+    request = pb.AlterClientQuotasRequest()
+    entry = request.entries.add()
+    entry.entity.add(entity_type="user", entity_name=random.choice(("alice", "bob")))
+    entry.ops.add(key="producer_byte_rate", value=random.randint(1, 9), remove=random.random() < 0.3)
+    return request
+
+
+def _reassign(random: Random, brokers: SeenBrokers) -> Any:
+    """Start, replace, queue or cancel reassignments, running or not."""
+    request, known = pb.AlterPartitionReassignmentsRequest(), sorted(brokers.epochs)
+    for name in random.sample(TOPICS, random.choice((1, 1, 2))):
+        topic = request.topics.add(name=name)
+        for number in range(random.randint(1, 3)):
+            entry = topic.partitions.add(partition_index=number)
+            if known and random.random() < 0.75:
+                entry.replicas.values.extend(random.sample(known, random.randint(1, min(3, len(known)))))
+    request.queued = random.random() < 0.5
+    request.priority = random.choice((0, 0, 1))
+    if random.random() < 0.3:
+        request.plan_id = random.choice(PLANS)
+    if random.random() < 0.3:
+        request.throttle, request.throttle_expires_ms = 1000, random.choice((50, 5_000))
+    return request
+
+
+def _cancel(random: Random, brokers: SeenBrokers) -> Any:
+    return pb.CancelReassignmentsRequest(force=random.random() < 0.5)
+
+
+def _roll_back(random: Random, brokers: SeenBrokers) -> Any:
+    return pb.RollbackPlanRequest(force=random.random() < 0.5, rollback_plan_id=random.choice(PLANS))
+
+
+def _create_acls(random: Random, brokers: SeenBrokers) -> Any:
+    request = pb.CreateAclsRequest()
+    for _ in range(random.choice((1, 2, 3, LARGE))):
+        request.creations.add(
+            resource_type=AclResource.TOPIC,
+            resource_name=random.choice(ACL_TOPICS),
+            resource_pattern_type=random.choice((PatternType.LITERAL, PatternType.PREFIXED)),
+            principal=random.choice(USERS),
+            host="*",
+            operation=random.choice((Operation.READ, Operation.ALTER)),
+            permission_type=random.choice((PermissionType.DENY, PermissionType.ALLOW)),
         )
-
-    async def send_as(self, port: Port, api: str, request: Any, sequence: int, *, node: int | None = None) -> WriteOutcome:
-        """Send a write once under that sequence."""
-        header = request.header
-        header.request_id.client_id = self.client_id
-        header.request_id.sequence = sequence
-        header.timeout_ms = self.options.timeout_ms
-        reply = await port.call(api, request, node=node, timeout_ms=self.options.timeout_ms)
-        self.newest = max(self.newest, reply.offset)
-        return WriteOutcome(reply, f"{self.client_id.hex()}:{sequence}")
-
-    async def read(self, port: Port, api: str, request: Any, *, local: bool = False, node: int | None = None) -> Reply:
-        """Send a read once: linearizable, or with `local` to any node, with a minimum offset of `newest`."""
-        header = request.header
-        header.timeout_ms = self.options.timeout_ms
-        if local:
-            header.min_offset = self.newest
-            node = self.random.choice(nodes(port)) if node is None else node
-        else:
-            header.read_mode = pb.READ_MODE_LINEARIZABLE
-            node = self._target(port) if node is None else node
-        reply = await port.call(api, request, node=node, timeout_ms=self.options.timeout_ms)
-        self.newest = max(self.newest, reply.offset)
-        return reply
-
-    def _target(self, port: Port) -> int | None:
-        """Return a random broker now and then, since brokers forward requests; otherwise None."""
-        if port.brokers and self.random.random() < NODE_OF_CHOICE_RATE:
-            return self.random.choice(port.brokers)
-        return None
-
-    async def see_brokers(self, port: Port, *, local: bool = False) -> SeenBrokers:
-        """Read the registered brokers: requests about a broker contain its epoch. CallFailed."""
-        request = pb.DescribeClusterRequest(include_fenced_brokers=True)
-        reply = await self.read(port, "DescribeCluster", request, local=local)
-        brokers = reply.response.brokers
-        epochs = {broker.broker_id: broker.broker_epoch for broker in brokers}
-        return SeenBrokers(reply, epochs, tuple(sorted(broker.broker_id for broker in brokers if broker.is_fenced)))
-
-    async def change_configs(
-        self, port: Port, changes: Mapping[str, Mapping[str, str]], operation: int
-    ) -> tuple[WriteOutcome, list[int]]:
-        """Change configs of topics, {topic: {config: value}}, in one request; return the error code of each topic."""
-        resources = [
-            pb.AlterConfigsResource(
-                resource_type=RESOURCE_TOPIC,
-                resource_name=topic,
-                configs=[
-                    pb.AlterableConfig(name=name, config_operation=operation, value=value) for name, value in values.items()
-                ],
-            )
-            for topic, values in changes.items()
-        ]
-        sent = await self.write(port, "IncrementalAlterConfigs", pb.IncrementalAlterConfigsRequest(resources=resources))
-        return sent, [answer.error_code for answer in sent.reply.response.responses]
-
-    async def read_configs(
-        self, port: Port, names: Mapping[str, Sequence[str]], *, local: bool = False
-    ) -> tuple[Reply, dict[str, dict[str, str]], int]:
-        """Read configs of topics, {topic: names}, in one request; return those that the topics set, and the first error code."""
-        resources = [
-            pb.DescribeConfigsResource(
-                resource_type=RESOURCE_TOPIC, resource_name=topic, configuration_keys=pb.ConfigurationKeys(values=wanted)
-            )
-            for topic, wanted in names.items()
-        ]
-        reply = await self.read(port, "DescribeConfigs", pb.DescribeConfigsRequest(resources=resources), local=local)
-        results = reply.response.results
-        found = {
-            result.resource_name: {
-                entry.name: entry.value
-                for entry in result.configs
-                if entry.config_source == pb.CONFIG_SOURCE_DYNAMIC_TOPIC_CONFIG
-            }
-            for result in results
-        }
-        return reply, found, next((result.error_code for result in results if result.error_code), 0)
+    return request
 
 
-def nodes(port: Port) -> Sequence[int]:
-    """Return all nodes."""
-    return [*port.controllers, *port.brokers]
+def _delete_acls(random: Random, brokers: SeenBrokers) -> Any:
+    request = pb.DeleteAclsRequest()
+    request.filters.add(
+        resource_type_filter=AclResource.ANY,
+        pattern_type_filter=PatternType.ANY,
+        principal_filter=random.choice(USERS),
+        operation=Operation.ANY,
+        permission_type=PermissionType.ANY,
+    )
+    return request
 
 
-def ended(reply: Reply, result: object = None, *, code: int = 0, request_id: str = "") -> Completion:
-    """Return the end of an invocation by the error code of its entry in the answer."""
-    if not code:
-        return Completion(OK, result, "", reply.node, reply.offset, reply.epoch, request_id)
-    outcome = of_error_code(code, outcome_unknown=False)
-    return Completion(outcome, None, error_name(code), reply.node, reply.offset, reply.epoch, request_id)
+def _allocate(random: Random, brokers: SeenBrokers) -> Any:
+    broker_id, epoch = random.choice(sorted(brokers.epochs.items()) or [(0, -1)])
+    return pb.AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=epoch)
 
 
-def length_of(options: Options, key: str) -> int:
-    """Return the number of operations of a key: about as many as the options say, so that keys end at different times."""
-    return max(1, int(options.ops_per_key * options.random(f"length/{key}").uniform(0.8, 1.2)))
+def _unregister(random: Random, brokers: SeenBrokers) -> Any:
+    """Unregister a broker, mostly one that is down. It can come back."""
+    known = brokers.fenced if random.random() < 0.9 else tuple(brokers.epochs)
+    return pb.UnregisterBrokerRequest(broker_id=random.choice(known or (0,)))
 
 
-def repeated_until_ok(*invocations: Invocation) -> Source:
-    """Repeat each invocation until it succeeds, one after the other, for the final phase: the cluster may still be electing a
-    leader. All are abandoned together after half a minute.
-    """
-    return time_limit(_FINAL_S, [until_ok(delay(_FINAL_PAUSE_S, repeat(each))) for each in invocations])
+REQUESTS: dict[str, tuple[int, Callable[[Random, SeenBrokers], Any]]] = {
+    "create-topics": (12, _create_topics),
+    "create-partitions": (3, _create_partitions),
+    "delete-topics": (4, _delete_topics),
+    "elect-leaders": (5, _elect_leaders),
+    "subscribe": (16, _subscribe),
+    "allow-unclean": (4, _allow_unclean),
+    "set-min-isr": (8, _set_min_isr),
+    "update-features": (4, _update_features),
+    "set-quota": (4, _set_quota),
+    "reassign": (16, _reassign),
+    "cancel": (1, _cancel),
+    "roll-back": (1, _roll_back),
+    "create-acls": (3, _create_acls),
+    "delete-acls": (2, _delete_acls),
+    "allocate": (4, _allocate),
+    "unregister": (2, _unregister),
+}
+"""Kind of request → weight and function that draws one."""
 
 
-def keys_wanted(options: Options) -> int:
-    """Return the number of keys that a run uses, if each gets as many operations as the options say."""
-    return math.ceil((options.rate or _UNLIMITED_RATE) * options.time_s / max(1, options.ops_per_key)) + options.concurrency
+# -- the administrator --------------------------------------------------------------------------------------------------------
 
 
-def in_turn(keys: Sequence[str]) -> Callable[[int], str]:
-    """Return a function that gives all keys in turn and starts again after the last one."""
-    return lambda number: keys[number % len(keys)]
+class _Request(NamedTuple):
+    """A request that was sent. `sequence` 0: it has no id, and is not sent again."""
+
+    api: str
+    request: Any
+    sequence: int
 
 
-def topics_wanted(options: Options, keys_per_topic: float) -> int:
-    """Return the number of topics for so many keys, up to a limit."""
-    return max(2, min(_TOPICS_MAX, math.ceil(keys_wanted(options) / keys_per_topic)))
+class Administrator:
+    """The client of one process. It remembers its requests with ids, and the brokers that it saw last."""
 
+    def __init__(self, options: Options, process: int) -> None:
+        self._caller = Caller(options, process)
+        self._random = self._caller.random
+        self._remembered: deque[_Request] = deque(maxlen=REMEMBERED)
+        self._brokers: SeenBrokers | None = None
 
-# -- setting up -----------------------------------------------------------------------------------------------------------
+    async def invoke(self, invocation: Invocation, port: Port) -> Completion:
+        if self._brokers is None or self._random.random() < LOOK_RATE:
+            self._brokers = await self._caller.see_brokers(port, local=True)
+        if self._remembered and self._random.random() < AGAIN_RATE:
+            return await self._send(self._random.choice(self._remembered), port)
+        request = REQUESTS[invocation.f][1](self._random, self._brokers)
+        sequence = 0  # a broker may pass a request without an id on twice
+        if invocation.f == "subscribe" or self._random.random() < NAMED_RATE:
+            sequence = self._caller.sequence = self._caller.sequence + 1
+        sent = _Request(type(request).__name__.removesuffix("Request"), request, sequence)
+        if sequence:
+            self._remembered.append(sent)
+        return await self._send(sent, port)
 
-
-async def create_topics(options: Options, port: Port, topics: Iterable[pb.CreatableTopic]) -> None:
-    """Create topics before a run; retry until the cluster is able to. SetupFailed."""
-    placed_on(port, 1)
-    caller = Caller(options, 0, "setup")
-    deadline_ns = port.now_ns() + int(SETUP_TIMEOUT_S * 1e9)
-    missing = {topic.name: topic for topic in topics}
-    fault = ""
-    while missing:
-        before = len(missing)
-        try:
-            some = tuple(islice(missing.values(), CREATED_AT_ONCE))
-            sent = await caller.write(port, "CreateTopics", pb.CreateTopicsRequest(topics=some), anywhere=False)
-        except CallFailed as failed:
-            fault = failed.error
-        else:
-            for answer in sent.reply.response.topics:
-                if answer.error_code in (0, ErrorCode.TOPIC_ALREADY_EXISTS):
-                    missing.pop(answer.name, None)
-                else:
-                    fault = f"{answer.name}: {error_name(answer.error_code)} {answer.error_message}"
-        if len(missing) == before:
-            if port.now_ns() > deadline_ns:
-                raise SetupFailed(
-                    f"{len(missing)} topics could not be created within {SETUP_TIMEOUT_S:g} s ({fault}); check the logs of the "
-                    "controllers, and whether all brokers run"
+    async def _send(self, sent: _Request, port: Port) -> Completion:
+        """Send a request once or several times: it succeeds if any attempt does, and its outcome is unknown if any one's is."""
+        random, succeeded, failed, attempts = self._random, None, None, 1
+        while sent.sequence and random.random() < AGAIN_RATE:
+            attempts += 1
+        for _ in range(attempts):
+            node = random.choice(nodes(port)) if random.random() < NODE_OF_CHOICE_RATE else None
+            deadline_ms = random.choice(DEADLINES_MS)
+            try:
+                succeeded = await self._caller.send_as(
+                    port, sent.api, sent.request, sent.sequence, node=node, timeout_ms=deadline_ms
                 )
-            await port.sleep(_SETUP_PAUSE_S)
-
-
-async def create_single_topics(options: Options, port: Port, names: Iterable[str]) -> None:
-    """Create topics of one partition with one replica. SetupFailed."""
-    await create_topics(options, port, (topic_on(name, placed_on(port, 1)) for name in names))
-
-
-async def need_brokers(options: Options, port: Port) -> None:
-    """Check that there is a broker: the set-up of a workload that needs nothing else. SetupFailed."""
-    placed_on(port, 1)
-
-
-def placed_on(port: Port, factor: int) -> list[int]:
-    """Return the first `factor` brokers by id. SetupFailed if there are none."""
-    if not port.brokers:
-        raise SetupFailed("this workload needs a broker; give at least --brokers 1")
-    return sorted(port.brokers)[:factor]
-
-
-def topic_on(name: str, replicas: Sequence[int]) -> pb.CreatableTopic:
-    """Return a topic of one partition with exactly these replicas."""
-    assignment = pb.CreatableReplicaAssignment(partition_index=0, broker_ids=replicas)
-    return pb.CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=[assignment])
+            except CallFailed as error:
+                failed = failed if failed is not None and failed.outcome == INFO else error
+        if succeeded is not None:
+            return ended(succeeded.reply, request_id=succeeded.request_id)
+        assert failed is not None, "an attempt succeeds or fails"
+        raise failed

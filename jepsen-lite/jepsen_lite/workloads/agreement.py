@@ -19,7 +19,7 @@ from ..checkers.witness import Witness
 from ..generators import Invocation, Source, mix
 from ..workload import Checker, Completion, Options, Port, Workload
 from . import registers
-from .admin import Caller, ended, repeated_until_ok
+from .callers import Caller, ended, repeated_until_ok
 from .snapshot_reads import SNAPSHOTS
 
 ASKED = ("digest", "digest-at", "reread")

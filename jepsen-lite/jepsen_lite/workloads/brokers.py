@@ -21,8 +21,8 @@ from ..checkers.witness import Witness
 from ..generators import Invocation, Source, mix, repeat
 from ..history import FAIL, Op
 from ..workload import CallFailed, Checker, Completion, Options, Port, Workload
-from .admin import Caller, SeenBrokers, create_topics, ended, repeated_until_ok
 from .broker_lives import BrokerLives
+from .callers import Caller, SeenBrokers, create_topics, ended, repeated_until_ok
 from .partition_lives import PartitionLives
 from .tables import Tables
 

@@ -13,7 +13,7 @@ from ..generators import Context, Invocation, Source, mix
 from ..history import OK
 from ..workload import Checker, Completion, Options, Port, Workload
 from . import registers
-from .admin import Caller, ended, nodes, repeated_until_ok
+from .callers import Caller, ended, nodes, repeated_until_ok
 from .quorum_lives import QuorumLives
 
 METADATA_TOPIC = "__cluster_metadata"

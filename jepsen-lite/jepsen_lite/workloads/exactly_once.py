@@ -22,7 +22,7 @@ from ..checkers.witness import Witness
 from ..generators import Invocation, Source, independent, limit, mix
 from ..history import FAIL, Op
 from ..workload import CallFailed, Checker, Completion, Options, Port, Workload
-from .admin import Caller, ended, need_brokers, nodes, repeated_until_ok
+from .callers import Caller, ended, need_brokers, nodes, repeated_until_ok
 from .tables import TableFold
 
 PREFIX = "once-"

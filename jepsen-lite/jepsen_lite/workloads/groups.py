@@ -23,7 +23,7 @@ from ..generators import Answer, Context, Generator, Invocation, Pending, Source
 from ..history import FAIL, INFO, OK, Op
 from ..verdicts import Verdict
 from ..workload import Completion, KafkaPort, Options, Port, Run, Workload
-from .admin import create_topics, placed_on, repeated_until_ok, topic_on
+from .callers import create_topics, placed_on, repeated_until_ok, topic_on
 from .log_dirs import judge
 
 GROUP = "members"

@@ -17,7 +17,7 @@ from ..checkers.witness import Witness
 from ..generators import Context, Invocation, Source, independent, limit
 from ..history import FAIL, INFO, OK, Op
 from ..workload import Checker, Completion, Options, Port, Workload
-from .admin import (
+from .callers import (
     APPEND,
     Caller,
     create_single_topics,

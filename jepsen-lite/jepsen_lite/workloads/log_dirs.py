@@ -36,7 +36,7 @@ from ..history import FAIL, INFO, OK, Op
 from ..outcomes import error_name
 from ..verdicts import Verdict
 from ..workload import CallFailed, Completion, DataPort, Options, Port, Run, Workload
-from .admin import Caller, create_topics, ended, placed_on, repeated_until_ok, topic_on
+from .callers import Caller, create_topics, ended, placed_on, repeated_until_ok, topic_on
 
 KEYS = 4
 REPLICAS = 2

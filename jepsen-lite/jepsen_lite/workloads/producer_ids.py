@@ -17,7 +17,7 @@ from ..checkers.witness import Witness
 from ..generators import Invocation, Source
 from ..history import FAIL, Op
 from ..workload import CallFailed, Checker, Completion, Options, Port, Workload
-from .admin import Caller, ended, need_brokers, repeated_until_ok
+from .callers import Caller, ended, need_brokers, repeated_until_ok
 from .tables import TableFold
 
 STALE = "STALE_BROKER_EPOCH"

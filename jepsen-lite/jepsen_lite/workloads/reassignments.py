@@ -19,7 +19,7 @@ from ..checkers.witness import Witness
 from ..generators import Context, Invocation, Source, delay, independent, limit, mix, repeat, until_ok
 from ..history import FAIL, Op
 from ..workload import CallFailed, Checker, Completion, Options, Port, Workload
-from .admin import Caller, create_topics, ended, in_turn, length_of, placed_on, repeated_until_ok, topic_on, topics_wanted
+from .callers import Caller, create_topics, ended, in_turn, length_of, placed_on, repeated_until_ok, topic_on, topics_wanted
 from .partition_lives import PartitionLives
 from .tables import Partition, TableFold
 

@@ -33,7 +33,7 @@ from ..history import FAIL, INFO, OK, Op
 from ..outcomes import error_name
 from ..verdicts import Verdict
 from ..workload import CallFailed, Completion, DataPort, Options, Port, Run, Workload
-from .admin import create_topics, ended, placed_on, repeated_until_ok, topic_on
+from .callers import create_topics, ended, placed_on, repeated_until_ok, topic_on
 from .log_dirs import ROTTEN, MovingClient
 
 TOPICS = 4

@@ -29,7 +29,7 @@ from ..checkers.witness import Witness
 from ..generators import Context, Invocation, Source, independent, limit, mix
 from ..history import Op
 from ..workload import Checker, Completion, Options, Port, Workload
-from .admin import (
+from .callers import (
     APPEND,
     SET,
     SUBTRACT,

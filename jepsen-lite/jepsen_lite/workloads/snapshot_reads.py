@@ -23,7 +23,7 @@ from ..checkers.witness import Witness
 from ..generators import Invocation, Source, independent, limit, mix
 from ..history import Op
 from ..workload import Checker, Completion, Options, Port, Reply, Workload
-from .admin import (
+from .callers import (
     RESOURCE_TOPIC,
     SET,
     Caller,

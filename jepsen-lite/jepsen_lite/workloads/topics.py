@@ -24,7 +24,7 @@ from ..generators import Context, Invocation, Source, independent, limit, mix, r
 from ..history import FAIL, Op
 from ..verdicts import UNKNOWN, Verdict
 from ..workload import OWN, CallFailed, Checker, Completion, Options, Port, Run, Workload
-from .admin import Caller, ended, in_turn, keys_wanted, length_of, need_brokers, repeated_until_ok
+from .callers import Caller, ended, in_turn, keys_wanted, length_of, need_brokers, repeated_until_ok
 from .tables import Tables
 
 PREFIX = "topics-"

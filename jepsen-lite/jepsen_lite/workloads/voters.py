@@ -20,7 +20,7 @@ from ..generators import Invocation, Source, any_of, delay, limit, mix, repeat, 
 from ..history import FAIL, OK
 from ..workload import CallFailed, Checker, Completion, Options, Port, Workload
 from . import registers
-from .admin import Caller, ended, repeated_until_ok
+from .callers import Caller, ended, repeated_until_ok
 from .elections import who_leads
 from .quorum_lives import QuorumLives
 

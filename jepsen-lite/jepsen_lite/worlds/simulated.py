@@ -36,7 +36,7 @@ from ..scheduler import GeneratorStuck, Interpreter
 from ..store import TRANSCRIPT
 from ..verdicts import Verdict
 from ..workload import Options, Run, Workload
-from ..workloads.admin import SetupFailed
+from ..workloads.callers import SetupFailed
 from .simulated_drive import SimulatedDrive
 from .simulated_faults import ALL, NoSuchFault, blows_of, draw_plan, draw_world
 from .world import Assignment, PlayedRun, RunStatus, WorldFailed
@@ -167,7 +167,11 @@ class _SeedRun:
     ) -> None:
         drawn = draw_world(options, nemeses)
         self._options = options
-        self.world = ClientWorld(drawn, transcript, options.brokers, dict(workload.properties), is_judged=is_judged)
+        records_max = options.random("batches").choice(workload.batch_records)
+        properties = dict(workload.properties)
+        self.world = ClientWorld(
+            drawn, transcript, options.brokers, properties, is_judged=is_judged, batch_records_max=records_max
+        )
         self.plan = draw_plan(options, self.world.options) if plan is None else plan
         self.world.strikes = blows_of(self.plan)
         self.world.play = self._play

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -61,13 +62,22 @@ def answer(request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
     return BrokerHeartbeatResponse(0, None, True, request.want_fence or request.want_shutdown, request.want_shutdown)
 
 
-def lifecycle_for(controller: Controller, **settings: str) -> Lifecycle:
+@dataclass
+class Figures:
+    """Figures of the rest of the broker that its membership needs."""
+
+    published_offset: Callable[[], int] = lambda: 20
+    leaderships: int = 0
+
+
+def lifecycle_for(controller: Controller, broker: Figures = Figures(), **settings: str) -> Lifecycle:
     registration = BrokerRegistrationRequest(4, "cluster", random_uuid(), (), (), None, (random_uuid(), random_uuid()), 11)
-    return Lifecycle(broker_config(4, (Path("/logs"),), **settings), registration, controller, lambda: 20)
+    config = broker_config(4, (Path("/logs"),), **settings)
+    return Lifecycle(config, registration, controller, broker.published_offset, lambda: broker.leaderships)
 
 
-async def running(controller: Controller, nursery: trio.Nursery, **settings: str) -> Lifecycle:
-    lifecycle = lifecycle_for(controller, **settings)
+async def running(controller: Controller, nursery: trio.Nursery, broker: Figures = Figures(), **settings: str) -> Lifecycle:
+    lifecycle = lifecycle_for(controller, broker, **settings)
     nursery.start_soon(lifecycle.run)
     lifecycle.ready()
     await lifecycle.running.wait()
@@ -219,16 +229,98 @@ async def test_a_controlled_shutdown_waits_for_the_controllers_leave(autojump_cl
     assert controller.heartbeats[-1][1].want_shutdown
 
 
-@pytest.mark.parametrize("reachable", [True, False])
-async def test_a_controlled_shutdown_is_bounded(autojump_clock: Any, nursery: trio.Nursery, reachable: bool) -> None:
+def not_yet(request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+    """As a controller that still moves leaderships."""
+    return BrokerHeartbeatResponse(0, None, True, False, False)
+
+
+async def seconds_to_stop(lifecycle: Lifecycle) -> float:
+    begun = trio.current_time()
+    lifecycle.begin_shutdown()
+    await lifecycle.stopped.wait()
+    return trio.current_time() - begun
+
+
+async def test_a_controlled_shutdown_without_a_controller_ends_after_five_seconds(
+    autojump_clock: Any, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
+) -> None:
+    controller = Controller()
+    lifecycle = await running(controller, nursery, broker=Figures(leaderships=3))
+    controller.reachable = False
+    assert await seconds_to_stop(lifecycle) == pytest.approx(5, abs=0.1)
+    assert caplog.messages == [
+        "stops without the controller's leave while it leads 3 partitions: no controller has answered for 5 s"
+    ]
+
+
+async def test_standbys_that_answer_do_not_prolong_a_controlled_shutdown(autojump_clock: Any, nursery: trio.Nursery) -> None:
     controller = Controller()
     lifecycle = await running(controller, nursery)
-    controller.heartbeat = lambda request: BrokerHeartbeatResponse(0, None, True, True, False)
-    controller.reachable = reachable
-    begun = trio.current_time()
-    lifecycle.begin_shutdown(timeout_s=5)
-    await lifecycle.stopped.wait()
-    assert trio.current_time() - begun == pytest.approx(5, abs=0.1)
+    controller.heartbeat = lambda request: BrokerHeartbeatResponse(ErrorCode.NOT_CONTROLLER)
+    assert await seconds_to_stop(lifecycle) == pytest.approx(5, abs=0.1)
+
+
+async def test_a_controlled_shutdown_waits_five_minutes_for_a_controller_that_answers(
+    autojump_clock: Any, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
+) -> None:
+    controller = Controller()
+    lifecycle = await running(controller, nursery)
+    controller.heartbeat = not_yet
+    assert await seconds_to_stop(lifecycle) == pytest.approx(300, abs=0.1)
+    assert "stops without the controller's leave while it leads 0 partitions: 300 s are over" in caplog.text
+
+
+async def test_a_controlled_shutdown_waits_for_a_controller_that_is_busy(autojump_clock: Any, nursery: trio.Nursery) -> None:
+    """It computes an earlier change, and heartbeats wait in its queue until their timeout passes."""
+    controller = Controller()
+    lifecycle = await running(controller, nursery)
+    free = trio.current_time() + 60
+    controller.heartbeat = lambda request: (
+        answer(request) if trio.current_time() >= free else BrokerHeartbeatResponse(ErrorCode.REQUEST_TIMED_OUT)
+    )
+    assert await seconds_to_stop(lifecycle) == pytest.approx(60, abs=0.1)
+
+
+async def test_a_controlled_shutdown_goes_on_while_the_metadata_grows(autojump_clock: Any, nursery: trio.Nursery) -> None:
+    """The controller writes the moves in many batches, and answers the heartbeat that asked for them after the last one."""
+    controller, begun = Controller(), trio.current_time()
+    moved = Figures(lambda: int(min(trio.current_time() - begun, 60)))
+    lifecycle = await running(controller, nursery, broker=moved)
+    controller.reachable = False
+    assert await seconds_to_stop(lifecycle) == pytest.approx(65, abs=1.1)
+
+
+async def test_long_heartbeat_intervals_give_a_busy_controller_time_to_answer(autojump_clock: Any, nursery: trio.Nursery) -> None:
+    controller = Controller()
+    intervals = {"broker_heartbeat_interval_ms": "10000", "broker_session_timeout_ms": "30000"}
+    lifecycle = await running(controller, nursery, **intervals)
+    controller.reachable = False
+    assert await seconds_to_stop(lifecycle) == pytest.approx(20, abs=0.1)
+
+
+async def test_a_broker_says_what_its_controlled_shutdown_waits_for(
+    autojump_clock: Any, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "kraftlab.broker.lifecycle")
+    controller, broker = Controller(), Figures(leaderships=300_000)
+    lifecycle = await running(controller, nursery, broker=broker)
+    moved, allowed = trio.current_time() + 15, trio.current_time() + 25
+
+    def heartbeat(request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+        if trio.current_time() >= moved:
+            broker.leaderships = 0
+        return answer(request) if trio.current_time() >= allowed else not_yet(request)
+
+    controller.heartbeat = heartbeat
+    caplog.clear()
+    await seconds_to_stop(lifecycle)
+    to_move = "the leadership of 300000 partitions has to move to other brokers"
+    told = "this broker leads no partition, and the other brokers have to learn that"
+    assert [line for line in caplog.messages if "controlled shutdown: " in line or "for its controlled" in line] == [
+        f"asks the controller for a controlled shutdown: {to_move}",
+        f"still waits for its controlled shutdown, for 10 s: {to_move}",
+        f"still waits for its controlled shutdown, for 20 s: {told}",
+    ]
 
 
 async def test_a_failed_directory_is_named_until_the_registration_lacks_it(autojump_clock: Any, nursery: trio.Nursery) -> None:

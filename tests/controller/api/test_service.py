@@ -16,6 +16,7 @@ from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.common.errors import ErrorCode
 from kraftlab.common.uuids import ZERO, to_text
 from kraftlab.controller.api.apis import HANDLERS
+from kraftlab.controller.engine.state import EMPTY_STATE, Outcome
 from kraftlab.controller.reassignment.listing import listing
 from kraftlab.controller.topics import description
 from kraftlab.gateway.client_codec import decode_response, encode_request
@@ -24,7 +25,6 @@ from kraftlab.messages.generated.create_topics_request import CreateTopicsReques
 from kraftlab.messages.generated.create_topics_response import CreateTopicsResponse
 from kraftlab.messages.generated.describe_quorum_request import DescribeQuorumRequest
 from kraftlab.metadata.features import supported_features
-from kraftlab.metadata.image import EMPTY
 from kraftlab.metadata.peer_rpc import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -280,7 +280,6 @@ async def test_min_offset_waits_until_it_is_applied_or_the_time_is_over(client: 
 
 
 def _config_outcome() -> Any:
-    from kraftlab.controller.engine.state import Outcome
     from kraftlab.metadata.records import NoOp
 
     return Outcome([NoOp(0)], "")
@@ -667,7 +666,7 @@ async def test_loggers_of_another_cluster_are_left_alone(client: Client) -> None
 
 def test_threads_compute_what_has_very_many_entries_and_sees_no_changes() -> None:
     many = pb.CreateAclsRequest(creations=[pb.AclCreation(resource_name=f"t{number}") for number in range(10_000)])
-    assert HANDLERS["CreateAcls"].takes_long(EMPTY, many)
-    assert not HANDLERS["CreateAcls"].takes_long(EMPTY, pb.CreateAclsRequest(creations=many.creations[:10]))
+    assert HANDLERS["CreateAcls"].takes_long(EMPTY_STATE, many)
+    assert not HANDLERS["CreateAcls"].takes_long(EMPTY_STATE, pb.CreateAclsRequest(creations=many.creations[:10]))
     padded = pb.DescribeClusterRequest(header=pb.RequestHeader(cluster_id="x" * 100_000))
-    assert not HANDLERS["DescribeCluster"].takes_long(EMPTY, padded)
+    assert not HANDLERS["DescribeCluster"].takes_long(EMPTY_STATE, padded)

@@ -159,11 +159,10 @@ async def test_the_same_incarnation_registering_again_keeps_its_claim(five: Any)
     assert sets(five) == before
 
 
-async def test_a_registration_that_changes_very_many_partitions_is_one_for_readers(
-    five: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_registration_that_changes_very_many_partitions_is_one_for_readers(small_batches: Any) -> None:
+    five = small_batches
+    await five.start_brokers(0, 1, 2, 3, 4)
     await five.create("t", (1, 2), (1, 3), (1, 4))
-    monkeypatch.setattr("kraftlab.controller.engine.log_writer.MAX_RECORDS", 2)
     request = five.registration(1, 2)
     table = five.controller.heartbeats
     batches = len(five.quorum.batches)

@@ -16,7 +16,7 @@ from kraftlab.access.authorizer import AccessSettings
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.common.errors import ErrorCode
 from kraftlab.controller.api.service import ControllerService
-from kraftlab.controller.engine import exactly_once, log_writer
+from kraftlab.controller.engine import exactly_once
 from kraftlab.controller.engine.quorum_controller import QuorumController
 from kraftlab.metadata import codec
 from kraftlab.metadata.peer_rpc import Api, EnvelopeRequest, EnvelopeResponse
@@ -289,8 +289,14 @@ async def test_a_node_that_is_not_active_sends_a_retry_on(client: Client) -> Non
 # --- larger than a batch ------------------------------------------------------------------------------------------------------
 
 
-async def test_the_outcome_of_a_large_change_is_inside_its_transaction(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_writer, "MAX_RECORDS", 2)
+@pytest.fixture
+async def small_client(small_batches: Any, tools: Any) -> Client:
+    await small_batches.start_brokers(0, 1, 2)
+    return Client(tools.ServedController(small_batches, True))
+
+
+async def test_the_outcome_of_a_large_change_is_inside_its_transaction(small_client: Client) -> None:
+    client = small_client
     first = await client.create(1)
     assert code_of(first) == ErrorCode.NONE
     assert first.header.metadata_offset == client.cluster.quorum.end_offset
@@ -301,8 +307,8 @@ async def test_the_outcome_of_a_large_change_is_inside_its_transaction(client: C
     assert body_of(await client.create(1)) == body_of(first)
 
 
-async def test_a_large_change_that_was_cut_off_is_done_by_the_retry(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_writer, "MAX_RECORDS", 2)
+async def test_a_large_change_that_was_cut_off_is_done_by_the_retry(small_client: Client) -> None:
+    client = small_client
     answers: list[Any] = []
     async with trio.open_nursery() as nursery:
         nursery.start_soon(client.send, "CreateTopics", creation(), 1, answers)

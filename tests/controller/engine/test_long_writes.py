@@ -9,7 +9,9 @@ from typing import Any
 import outcome
 import pytest
 import trio
+import trio.testing
 
+from kraftlab.access.users import ANONYMOUS
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.common.uuids import to_text
@@ -24,6 +26,7 @@ from kraftlab.controller.engine.worker_threads import on_a_thread
 from kraftlab.controller.reassignment import reassignments
 from kraftlab.controller.topics import topics
 from kraftlab.metadata.records import RESOURCE_TOPIC, Config
+from kraftlab.rpc.server import Call
 
 Work = tuple[Callable[[], WriteResult], Callable[[outcome.Outcome[WriteResult]], None]]
 
@@ -225,7 +228,7 @@ async def test_a_plan_is_long_by_its_entries(cluster: Any, entries: int, is_long
     topic = request.topics.add(name="t")
     for number in range(entries):
         topic.partitions.add(partition_index=number)
-    assert reassignments.is_long(cluster.controller.committed.image, request) is is_long
+    assert reassignments.is_long(cluster.controller.committed, request) is is_long
 
 
 @pytest.mark.parametrize(("partitions", "is_long"), [((-1,), False), ((500, 500), False), ((500, 501), True)])
@@ -234,7 +237,7 @@ async def test_a_creation_is_long_by_the_partitions_of_all_its_topics(
 ) -> None:
     wanted = [admin_pb2.CreatableTopic(name=f"t{number}", num_partitions=count) for number, count in enumerate(partitions)]
     request = admin_pb2.CreateTopicsRequest(topics=wanted)
-    assert topics.is_long(cluster.controller.committed.image, request) is is_long
+    assert topics.is_long(cluster.controller.committed, request) is is_long
 
 
 BIG = {"big": 1001, "small": 999}
@@ -274,8 +277,10 @@ async def test_a_change_of_more_than_a_thousand_partitions_is_long_in_every_call
         ("DeleteTopics", admin_pb2.DeleteTopicsRequest(topics=[{"name": "small"}]), False),
         ("AlterReplicationFactors", admin_pb2.AlterReplicationFactorsRequest(topics=[{"name": "small"}]), True),
         ("AlterReplicationFactors", admin_pb2.AlterReplicationFactorsRequest(topics=[{"name": "nope"}]), False),
+        ("UnregisterBroker", admin_pb2.UnregisterBrokerRequest(broker_id=0), True),
+        ("UnregisterBroker", admin_pb2.UnregisterBrokerRequest(broker_id=1), False),
     ]
-    wrong = [(api, request) for api, request, is_long in rows if HANDLERS[api].is_long(sized.image, request) is not is_long]
+    wrong = [(api, request) for api, request, is_long in rows if HANDLERS[api].is_long(sized, request) is not is_long]
     assert wrong == []
 
 
@@ -319,3 +324,30 @@ async def test_a_broker_with_many_partitions_shuts_down_on_a_thread(cluster: Any
     while large_brokers:
         finish(large_brokers)
     assert (await cluster.done(last)).should_shutdown
+
+
+async def test_a_broker_with_many_partitions_is_unregistered_on_a_thread(
+    cluster: Any, tools: Any, large_brokers: list[Work]
+) -> None:
+    answers: list[Any] = []
+    request = admin_pb2.UnregisterBrokerRequest(broker_id=1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(tools.ServedController(cluster).send, Call("UnregisterBroker", request, ANONYMOUS), answers)
+        await trio.testing.wait_all_tasks_blocked()
+        assert not answers
+        assert cluster.controller.heartbeat(cluster.beat(2)).done, "a heartbeat that changes nothing does not wait"
+        finish(large_brokers)
+        await cluster.commit()
+    (answer,) = answers
+    assert answer.header.error_code == ErrorCode.NONE
+    assert 1 not in cluster.controller.committed.image.cluster.brokers
+    assert cluster.partition("t").leader == 2
+
+
+async def test_a_broker_with_few_partitions_is_unregistered_at_once(cluster: Any, tools: Any, aside: list[Work]) -> None:
+    await cluster.start_brokers(1, 2)
+    await cluster.create("t", (1, 2))
+    request = admin_pb2.UnregisterBrokerRequest(broker_id=1)
+    answer = await tools.ServedController(cluster).ask(Call("UnregisterBroker", request, ANONYMOUS))
+    assert answer.header.error_code == ErrorCode.NONE
+    assert not aside

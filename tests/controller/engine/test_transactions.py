@@ -30,6 +30,7 @@ from kraftlab.metadata.records import (
     NoOp,
     RemoveTopic,
 )
+from kraftlab.quorum.core.batch import MAX_RECORDS
 
 
 def keys(count: int, value: str, *, atomic: bool = True, transaction: str | None = None) -> Any:
@@ -53,9 +54,8 @@ def in_log(cluster: Any, since: int) -> list[list[AnyRecord]]:
 
 
 @pytest.fixture
-async def two_per_batch(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on a batch holds two records. The bootstrap records are already in the log."""
-    monkeypatch.setattr(log_writer, "MAX_RECORDS", 2)
+async def cluster(small_batches: Any) -> Any:
+    return small_batches
 
 
 def one_batch(cluster: Any) -> Callable[[], None]:
@@ -77,9 +77,7 @@ def one_batch(cluster: Any) -> Callable[[], None]:
 # --- appending ---------------------------------------------------------------------------------------------------------------
 
 
-async def test_five_records_with_two_per_batch_are_three_batches_and_the_last_offset_is_returned(
-    cluster: Any, two_per_batch: None
-) -> None:
+async def test_five_records_with_two_per_batch_are_three_batches_and_the_last_offset_is_returned(cluster: Any) -> None:
     batches = len(cluster.quorum.batches)
     answer = cluster.controller.write("set", keys(5, "1", atomic=False))
     assert [len(batch) for batch in in_log(cluster, batches)] == [2, 2, 1]
@@ -87,22 +85,22 @@ async def test_five_records_with_two_per_batch_are_three_batches_and_the_last_of
     assert answer.offset == cluster.quorum.end_offset
 
 
-async def test_an_exact_multiple_leaves_no_empty_batch(cluster: Any, two_per_batch: None) -> None:
+async def test_an_exact_multiple_leaves_no_empty_batch(cluster: Any) -> None:
     batches = len(cluster.quorum.batches)
     cluster.controller.write("set", keys(4, "1", atomic=False))
     assert [len(batch) for batch in in_log(cluster, batches)] == [2, 2]
 
 
-async def test_an_atomic_change_that_does_not_fit_one_batch_is_refused_whole(cluster: Any, two_per_batch: None) -> None:
+async def test_an_atomic_change_that_does_not_fit_one_batch_is_refused_whole(cluster: Any) -> None:
     batches = len(cluster.quorum.batches)
-    answer = cluster.controller.write("set", keys(5, "1"))
+    answer = cluster.controller.write("set", keys(MAX_RECORDS + 1, "1"))
     assert answer.error.code is ErrorCode.POLICY_VIOLATION
-    assert "5 metadata records" in answer.error.message
+    assert f"{MAX_RECORDS + 1} metadata records" in answer.error.message
     assert len(cluster.quorum.batches) == batches
     assert await cluster.done(cluster.controller.write("set", keys(1, "2"))) == "2", "the leadership is kept"
 
 
-async def test_an_atomic_change_of_that_name_becomes_a_transaction(cluster: Any, two_per_batch: None) -> None:
+async def test_an_atomic_change_of_that_name_becomes_a_transaction(cluster: Any) -> None:
     batches = len(cluster.quorum.batches)
     answer = cluster.controller.write("set", keys(5, "1", transaction="five keys"))
     begin, *middle, end = [record for batch in in_log(cluster, batches) for record in batch]
@@ -115,11 +113,11 @@ async def test_an_atomic_change_of_that_name_becomes_a_transaction(cluster: Any,
 
 async def test_a_small_change_needs_no_transaction(cluster: Any) -> None:
     batches = len(cluster.quorum.batches)
-    cluster.controller.write("set", keys(5, "1", transaction="five keys"))
-    assert [len(batch) for batch in in_log(cluster, batches)] == [5]
+    cluster.controller.write("set", keys(2, "1", transaction="two keys"))
+    assert [len(batch) for batch in in_log(cluster, batches)] == [2]
 
 
-async def test_a_metadata_version_without_transactions_refuses_instead(cluster: Any, two_per_batch: None) -> None:
+async def test_a_metadata_version_without_transactions_refuses_instead(cluster: Any) -> None:
     lower = Outcome([FeatureLevel(0, "metadata.version", 12)], "")
     await cluster.done(cluster.controller.write("downgrade", lambda state, context: lower))
     answer = cluster.controller.write("set", keys(5, "1", transaction="five keys"))
@@ -139,7 +137,7 @@ async def test_few_but_long_records_are_cut_by_their_size(cluster: Any, monkeypa
 
 @pytest.mark.parametrize("atomic", [True, False])
 async def test_a_record_that_cannot_be_replayed_stops_a_large_change_before_anything_is_written(
-    cluster: Any, two_per_batch: None, atomic: bool
+    cluster: Any, atomic: bool
 ) -> None:
     def bad(state: ControllerState, context: Context) -> Outcome[str]:
         good: Sequence[AnyRecord] = keys(4, "1")(state, context).records
@@ -152,7 +150,7 @@ async def test_a_record_that_cannot_be_replayed_stops_a_large_change_before_anyt
     assert await cluster.done(cluster.controller.write("set", keys(1, "2"))) == "2"
 
 
-async def test_more_topics_than_a_batch_holds_are_deleted_at_once(five: Any, two_per_batch: None) -> None:
+async def test_more_topics_than_a_batch_holds_are_deleted_at_once(five: Any) -> None:
     names = [f"t{number}" for number in range(5)]
     for name in names:
         await five.create(name, (1,))
@@ -168,7 +166,7 @@ async def test_more_topics_than_a_batch_holds_are_deleted_at_once(five: Any, two
 # --- readers -----------------------------------------------------------------------------------------------------------------
 
 
-async def test_readers_see_nothing_of_a_transaction_before_all_of_it(cluster: Any, two_per_batch: None) -> None:
+async def test_readers_see_nothing_of_a_transaction_before_all_of_it(cluster: Any) -> None:
     begins_at = cluster.quorum.end_offset
     answer = cluster.controller.write("set", keys(5, "1", transaction="five keys"))
     later = cluster.controller.write("set", keys(1, "2"))
@@ -186,7 +184,7 @@ async def test_readers_see_nothing_of_a_transaction_before_all_of_it(cluster: An
     assert seen(cluster) == {"1", "2"}
 
 
-async def test_a_wait_for_an_offset_inside_a_transaction_lasts_until_its_end(cluster: Any, two_per_batch: None) -> None:
+async def test_a_wait_for_an_offset_inside_a_transaction_lasts_until_its_end(cluster: Any) -> None:
     inside = cluster.quorum.end_offset + 2
     cluster.controller.write("set", keys(5, "1", transaction="five keys"))
     async with trio.open_nursery() as nursery:
@@ -205,7 +203,7 @@ async def test_a_wait_for_an_offset_inside_a_transaction_lasts_until_its_end(clu
     assert seen(cluster) == {"1"}
 
 
-async def test_a_standby_shows_a_transaction_at_its_end_and_the_same_image(cluster: Any, tools: Any, two_per_batch: None) -> None:
+async def test_a_standby_shows_a_transaction_at_its_end_and_the_same_image(cluster: Any, tools: Any) -> None:
     await cluster.done(cluster.controller.write("set", keys(5, "1", transaction="five keys")))
     standby = tools.Cluster()
     for batch in cluster.quorum.batches[:-1]:
@@ -219,9 +217,7 @@ async def test_a_standby_shows_a_transaction_at_its_end_and_the_same_image(clust
 
 
 @pytest.mark.parametrize("transaction", ["five keys", None])
-async def test_the_rest_of_a_change_is_written_before_anything_else(
-    cluster: Any, two_per_batch: None, transaction: str | None
-) -> None:
+async def test_the_rest_of_a_change_is_written_before_anything_else(cluster: Any, transaction: str | None) -> None:
     take_all = one_batch(cluster)
     large = cluster.controller.write("large", keys(5, "1", atomic=transaction is not None, transaction=transaction))
     next_one = cluster.controller.write("set", keys(1, "2"))
@@ -235,9 +231,7 @@ async def test_the_rest_of_a_change_is_written_before_anything_else(
 
 
 @pytest.mark.parametrize("transaction", ["five keys", None])
-async def test_the_rest_of_a_change_moves_after_a_change_of_voters(
-    cluster: Any, two_per_batch: None, transaction: str | None
-) -> None:
+async def test_the_rest_of_a_change_moves_after_a_change_of_voters(cluster: Any, transaction: str | None) -> None:
     take_all = one_batch(cluster)
     large = cluster.controller.write("large", keys(5, "1", atomic=transaction is not None, transaction=transaction))
     cluster.quorum.control_batch()
@@ -251,7 +245,7 @@ async def test_the_rest_of_a_change_moves_after_a_change_of_voters(
     assert cluster.controller.committed.image.config(4, "", "k4") == "1"
 
 
-async def test_records_of_the_quorum_do_not_count_as_the_rest_of_a_change(cluster: Any, two_per_batch: None) -> None:
+async def test_records_of_the_quorum_do_not_count_as_the_rest_of_a_change(cluster: Any) -> None:
     take_all = one_batch(cluster)
     large = cluster.controller.write("large", keys(5, "1", atomic=False))
     for _ in range(4):
@@ -263,7 +257,7 @@ async def test_records_of_the_quorum_do_not_count_as_the_rest_of_a_change(cluste
     assert (large.value, large.offset) == ("1", cluster.quorum.end_offset)
 
 
-async def test_a_change_that_lost_its_rest_is_not_acknowledged(cluster: Any, two_per_batch: None) -> None:
+async def test_a_change_that_lost_its_rest_is_not_acknowledged(cluster: Any) -> None:
     one_batch(cluster)
     large = cluster.controller.write("large", keys(5, "1", atomic=False))
     for _ in range(4):
@@ -275,7 +269,19 @@ async def test_a_change_that_lost_its_rest_is_not_acknowledged(cluster: Any, two
     assert isinstance(large.error, CommitUnknown), "two of its records may be committed"
 
 
-async def test_no_broker_is_fenced_while_the_rest_of_a_change_waits(five: Any, two_per_batch: None) -> None:
+async def test_after_a_lost_rest_every_change_is_refused_until_the_resignation(cluster: Any) -> None:
+    """The newest state is in the middle of a transaction, so no other can begin."""
+    one_batch(cluster)
+    cluster.controller.write("large", keys(5, "1", transaction="five keys"))
+    cluster.quorum.leads = False
+    await cluster.pass_time(100)
+    await cluster.commit()
+    for count in (1, 5):
+        refused = cluster.controller.write("set", keys(count, "2", transaction="others"))
+        assert refused.error.code is ErrorCode.NOT_CONTROLLER
+
+
+async def test_no_broker_is_fenced_while_the_rest_of_a_change_waits(five: Any) -> None:
     take_all = one_batch(five)
     large = five.controller.write("large", keys(5, "1", transaction="five keys"))
     started = len(five.quorum.batches)
@@ -291,7 +297,7 @@ async def test_no_broker_is_fenced_while_the_rest_of_a_change_waits(five: Any, t
 # --- failover ----------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_failover_in_the_middle_leaves_nothing_of_a_transaction(cluster: Any, two_per_batch: None) -> None:
+async def test_a_failover_in_the_middle_leaves_nothing_of_a_transaction(cluster: Any) -> None:
     await cluster.done(cluster.controller.write("set", keys(1, "0")))
     take_all = one_batch(cluster)
     answer = cluster.controller.write("large", keys(5, "1", transaction="five keys"))
@@ -307,7 +313,7 @@ async def test_a_failover_in_the_middle_leaves_nothing_of_a_transaction(cluster:
     assert await cluster.done(cluster.controller.write("large", keys(5, "2", transaction="again"))) == "2"
 
 
-async def test_a_refused_rest_fails_the_waiting_answers(cluster: Any, two_per_batch: None) -> None:
+async def test_a_refused_rest_fails_the_waiting_answers(cluster: Any) -> None:
     take_all = one_batch(cluster)
     answer = cluster.controller.write("large", keys(5, "1", transaction="five keys"))
     refused = cluster.controller.write("set", keys(1, "2"))

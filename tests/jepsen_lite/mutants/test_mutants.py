@@ -103,7 +103,7 @@ def test_a_bug_that_does_not_fit_the_code_is_not_found_and_the_others_are_hunted
 def test_a_mutant_that_merely_crashes_is_not_found() -> None:
     broken = Mutant("broken", (Outbox,), "put", lambda original: lambda *arguments: 1 // 0, "raises", Seeds("S17"))
     with planted(broken), pytest.raises(MutantDoesNotApply, match="ZeroDivisionError"):
-        rooms.play_seed("consensus", broken, 0)
+        rooms.play_seed(broken, 0)
 
 
 def test_bugs_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,14 +1,31 @@
-"""Comparing the changed parts of images has the same result as comparing all parts."""
+"""Images of nodes are compared with the image replayed from scratch, part by part: only the changed parts."""
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from immutables import Map
 
+from kraftlab.metadata import codec
 from kraftlab.metadata.image import EMPTY, MetadataImage, TopicsImage
+from kraftlab.metadata.records import FeatureLevel
 from kraftlab.metadata.requests import AnsweredRequest, RequestingClient, RequestsImage
-from kraftlab.simulation.metadata.replayed_log import is_equal
+from kraftlab.quorum.state_machine import CommittedBatch
+from kraftlab.simulation.consensus.invariants import Violation
+from kraftlab.simulation.metadata.replayed_log import ReplayedLog, is_equal
+
+
+def test_an_image_that_differs_from_the_one_replayed_from_scratch_is_noticed():
+    log = ReplayedLog()
+    log.extend(CommittedBatch(0, 1, 1, 0, b""))
+    body, _ = codec.encode([FeatureLevel(0, "metadata.version", 30)])
+    log.extend(CommittedBatch(1, 2, 1, 0, body))
+    log.compare(0, 1, EMPTY)
+    log.compare(0, 2, log.state.image)
+    with pytest.raises(Violation, match="M2"):
+        log.compare(0, 2, EMPTY)
+
 
 ANSWERS = st.dictionaries(st.sampled_from([b"a" * 16, b"b" * 16, b"c" * 16]), st.integers(0, 2))
 NAMES = st.dictionaries(st.sampled_from("xyz"), st.integers(0, 1))

@@ -1,4 +1,4 @@
-"""M7 judges acknowledged configs by the committed log, not by attempts that were not acknowledged."""
+"""M7 judges acknowledged metrics of subscriptions by the committed log, not by attempts that were not acknowledged."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from kraftlab.config.resources import ResourceType
 from kraftlab.controller.engine.purgatory import Answer
 from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.image import EMPTY, Provenance
 from kraftlab.metadata.records import Config
 from kraftlab.simulation.consensus.invariants import Violation
+from kraftlab.simulation.metadata.named_requests import METRICS
 from kraftlab.simulation.metadata.world import MetadataWorld
 
 
@@ -19,12 +21,14 @@ def operation(offset: int, value: str, *, is_acknowledged: bool) -> Any:
     answer: Answer[bool] | None = Answer() if is_acknowledged else None
     if answer is not None:
         answer.succeed(True, offset + 1)
-    return SimpleNamespace(records=[Config(0, 4, "", "key", value)], base_offset=offset, answer=answer)
+    return SimpleNamespace(
+        records=[Config(0, ResourceType.CLIENT_METRICS, "mine", METRICS, value)], base_offset=offset, answer=answer
+    )
 
 
 def judge(in_the_end: str, *operations: Any) -> None:
     delta = MetadataDelta(EMPTY)
-    delta.replay(Config(0, 4, "", "key", in_the_end), 100)
+    delta.replay(Config(0, ResourceType.CLIENT_METRICS, "mine", METRICS, in_the_end), 100)
 
     def violated(text: str) -> None:
         raise Violation(text)
@@ -34,7 +38,7 @@ def judge(in_the_end: str, *operations: Any) -> None:
 
 
 def test_an_older_value_than_the_one_acknowledged_last_is_noticed() -> None:
-    with pytest.raises(Violation, match="M7 key was acknowledged at 100, and is 'a' in the end"):
+    with pytest.raises(Violation, match="M7 mine was acknowledged at 100, and is 'a' in the end"):
         judge("a", operation(90, "a", is_acknowledged=True), operation(100, "b", is_acknowledged=True))
 
 

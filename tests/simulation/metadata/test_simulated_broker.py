@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kraftlab.simulation.metadata.simulated_broker import Habits, SimulatedBroker
+from kraftlab.simulation.metadata.simulated_broker import SimulatedBroker
 
 
 def machine(leader_id: int | None) -> SimpleNamespace:
@@ -19,6 +19,6 @@ def machine(leader_id: int | None) -> SimpleNamespace:
 def test_a_home_that_is_gone_for_good_when_all_has_healed_is_left(is_healed: bool, leader: int) -> None:
     """Otherwise its broker would keep the last view of a node whose disk has died."""
     world = SimpleNamespace(options=SimpleNamespace(random=Random), machines=[machine(None)], is_healed=is_healed)
-    broker = SimulatedBroker(world, 100, Habits(stays=True))
+    broker = SimulatedBroker(world, 100)
     world.machines += [machine(None), machine(7)]
     assert broker.leader_id == leader
