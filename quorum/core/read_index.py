@@ -1,4 +1,4 @@
-"""Linearizable reads without a write: a majority confirms that this leader still led after the read began (Raft §6.4).
+"""Linearizable reads without a write: a majority confirms that this leader still led after the read began (Ongaro, thesis, 6.4).
 
 Theory of operation. The leader of a read notes its high watermark R. Every write that was acknowledged before, by any leader,
 lies below R, provided that no newer leader has committed anything yet. The *round* proves that. The read gets a round that no

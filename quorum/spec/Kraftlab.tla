@@ -2,17 +2,18 @@
 (***************************************************************************)
 (* The metadata quorum of kraftlab: Raft with pull fetch (KIP-595), voter  *)
 (* changes one at a time (KIP-853), pre-votes (KIP-996), snapshots         *)
-(* (KIP-630) and linearizable reads by read index (Raft 6.4).              *)
+(* (KIP-630) and linearizable reads (Ongaro's thesis, 6.4).                *)
 (*                                                                         *)
 (* Written from quorum/core. One step of RaftNode is one or several of     *)
 (* these actions in a row, all of one node. README.md goes through the     *)
-(* module in prose and says what it leaves out.                            *)
+(* module in prose and says what it leaves out. There are only actions and *)
+(* properties here: Model.tla and Trace.tla each have a Next.              *)
 (***************************************************************************)
 EXTENDS Integers, Sequences, FiniteSets
 
 CONSTANTS
     Node,           \* every replica: voters, future voters, observers
-    Nobody,         \* no node
+    Nobody,         \* no node; as the receiver of a message: anybody (traces of clients' and observers' requests)
     FirstVoters     \* the voters of a log that names none
 
 VARIABLES
@@ -91,6 +92,14 @@ RECURSIVE Kept(_, _)
 Kept(log, writing) == IF writing = <<>> THEN log ELSE Kept(Shared(log, Head(writing).kept), Tail(writing))
 DurableLog(onDisk, s) == Kept(Shared(onDisk, s.log), s.writing)
 
+\* start       start of the log: everything below is only in the snapshot
+\* hw          high watermark, -1 if unknown
+\* grants      votes and pre-votes that this node got in its epoch
+\* heard       a follower has heard from its leader (and grants no pre-vote)
+\* round       round of reads: a leader names it in its answers, followers echo it in their fetches
+\* isNamed     an answer has named the round, so that the next read opens a new one
+\* epochStart  end of the log when this node became the leader
+\* acked, echoed, fetchers    of a leader: offsets and rounds of fetches; who has fetched since a majority last had
 Memory(role, e, l, v, log, start, hw) ==
     [role |-> role, epoch |-> e, leader |-> l, voted |-> v, log |-> log, start |-> start, hw |-> hw,
      grants |-> {}, heard |-> FALSE, round |-> 0,
@@ -168,7 +177,7 @@ Follow(n, m) ==
     /\ Move(n, "follower", m.epoch, Names(m), IF m.epoch = s.epoch THEN s.voted ELSE Nobody)
     /\ UNCHANGED <<disk, net, ghost>>
 
-\* Refused by a majority: back to the leader that is remembered.
+\* Back to the leader that is remembered. (The core does it when a majority has refused its pre-vote; nothing unsafe hangs on that.)
 StandDown(n) ==
     LET s == node[n] IN
     /\ s.role = "prospective" /\ s.leader # Nobody
@@ -219,7 +228,7 @@ VoteRequest(n, to) ==
 MayRequest(n, to) == node[n].role \in {"prospective", "candidate"} /\ to \in Voters(node[n].log) \ {n}
 RequestVote(n, to) == MayRequest(n, to) /\ Send(n, VoteRequest(n, to))
 
-\* The one vote of this epoch.
+\* The one vote of this epoch. Any node may give it: the candidate may know of a change that makes this node a voter (KIP-853).
 Vote(n, m) ==
     LET s == node[n] IN
     /\ m.type = "Vote" /\ ~m.isPreVote /\ m.epoch = s.epoch
@@ -230,7 +239,7 @@ Vote(n, m) ==
     /\ Move(n, "unattached", s.epoch, Nobody, m.from)
     /\ UNCHANGED <<disk, net, ghost>>
 
-\* A follower that hears from its leader grants no pre-vote, and nobody follows a pre-vote by a promise.
+\* A follower that hears from its leader grants no pre-vote, and a pre-vote promises nothing.
 MayGrant(n, m) ==
     LET s == node[n] IN
     /\ m.type = "Vote" /\ m.epoch = s.epoch
@@ -276,7 +285,8 @@ Resign(n) ==
     /\ Move(n, "resigned", s.epoch, n, s.voted)
     /\ UNCHANGED <<disk, net, ghost>>
 
-\* The check-quorum timer ends before a majority has fetched. (A majority starts it again: Acknowledge.)
+\* The check-quorum timer ends before a majority has fetched. (A majority starts it again: Acknowledge.) This is a Resign with its
+\* reason, for traces.
 CheckQuorum(n) == ~IsMajority(node[n].fetchers \cup {n}, Voters(node[n].log)) /\ Resign(n)
 
 Announcement(n, to) ==
@@ -293,7 +303,7 @@ Tell(n, m) == Heeds(n, m) /\ Send(n, View(n, m.from))
 -------------------------------------------------------------------------------
 (* The leader's log and its voters.                                         *)
 
-IsKnown(n) == node[n].hw > node[n].epochStart       \* the leader has committed in its epoch
+HasCommittedInEpoch(n) == node[n].hw > node[n].epochStart       \* the leader has committed in its epoch
 
 \* One voter more or less, when the last change is committed and this leader has committed in its epoch.
 MayChange(n, voters) ==
@@ -303,7 +313,7 @@ MayChange(n, voters) ==
     /\ Cardinality(voters \ now) + Cardinality(now \ voters) <= 1
     /\ voters # {}
     /\ VotersEnd(s.log) <= s.hw
-    /\ IsKnown(n)
+    /\ HasCommittedInEpoch(n)
 
 Propose(n, batch) ==
     LET s == node[n] IN
@@ -335,7 +345,7 @@ Acknowledge(n, m) == IsFetchFor(n, m) /\ Set(n, Acknowledged(node[n], n, m)) /\ 
 FetchReply(n, m, outcome, data) ==
     LET s == node[n] IN
     [type |-> "FetchReply", from |-> n, to |-> m.from, epoch |-> s.epoch, leader |-> n, offset |-> m.offset,
-     lastEpoch |-> m.lastEpoch, hw |-> IF IsKnown(n) THEN s.hw ELSE -1, round |-> s.round, outcome |-> outcome, data |-> data]
+     lastEpoch |-> m.lastEpoch, hw |-> IF HasCommittedInEpoch(n) THEN s.hw ELSE -1, round |-> s.round, outcome |-> outcome, data |-> data]
 IsToServe(n, m) == m.type = "Fetch" /\ node[n].role = "leader" /\ m.epoch = node[n].epoch
 
 \* The answer to a fetch: records up to the end `to`, or the point where the logs may still agree.
@@ -507,7 +517,7 @@ AskRead(n, token) ==
     IN
     /\ s.role = "leader"
     /\ Set(n, [s EXCEPT !.round = round, !.isNamed = FALSE,
-                        !.reads = @ \cup {[token |-> token, round |-> round, offset |-> IF IsKnown(n) THEN s.hw ELSE -1,
+                        !.reads = @ \cup {[token |-> token, round |-> round, offset |-> IF HasCommittedInEpoch(n) THEN s.hw ELSE -1,
                                            need |-> End(Committed)]}])
     /\ UNCHANGED <<disk, net, ghost>>
 
@@ -515,7 +525,7 @@ AnswerRead(n, read) ==
     LET s == node[n]
         offset == IF read.offset = -1 THEN s.hw ELSE read.offset
     IN
-    /\ s.role = "leader" /\ read \in s.reads /\ IsKnown(n)
+    /\ s.role = "leader" /\ read \in s.reads /\ HasCommittedInEpoch(n)
     /\ IsMajority({v \in Node : s.echoed[v] >= read.round} \cup {n}, Voters(s.log))
     /\ Set(n, [s EXCEPT !.reads = @ \ {read}])
     /\ ghost' = [ghost EXCEPT !.stale = @ \/ offset < read.need]

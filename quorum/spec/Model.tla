@@ -11,7 +11,7 @@ EXTENDS Kraftlab, TLC
 CONSTANTS MaxEpoch, MaxLog, MaxCampaigns, MaxProposals, MaxRestarts, MaxChanges, MaxReads, Parts
                                         \* MaxProposals may be Nobody: as many as logs may hold
 CONSTANTS Turn1, Turn2, Turn3, Turn4    \* the node of each campaign; Nobody leaves the choice to TLC
-CONSTANTS Side1, Side2, Side3, Side4    \* the nodes that take part in an epoch; to others go vote requests alone
+CONSTANTS Side1, Side2, Side3, Side4    \* an epoch's leader and the nodes that may follow it; others vote
 
 VARIABLE used       \* how much of the bounds is used
 
@@ -73,7 +73,7 @@ IsOfUse(m) ==
               [] m.type = "Fetch" -> from.epoch = m.epoch /\ m.offset = End(from.log) /\ m.round = from.round
               [] m.type = "FetchReply" -> to.role # "follower" \/ IsOfThisLog(m.to, m)
               [] OTHER -> TRUE
-    IN /\ m.type # "Vote" /\ m.epoch \in 1..Len(Sides) => {m.from, m.to} \subseteq Sides[m.epoch]
+    IN /\ m.type \notin {"Vote", "VoteReply"} /\ m.epoch \in 1..Len(Sides) => {m.from, m.to} \subseteq Sides[m.epoch]
        /\ \/ "all messages" \in Parts
           \/ m.epoch >= OldestEpoch(m.to) /\ (used.restarts < MaxRestarts \/ m.epoch > to.epoch \/ IsAwaited)
 

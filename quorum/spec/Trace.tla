@@ -65,7 +65,7 @@ Take(x) ==
                                       /\ read.token = x.token /\ AnswerRead(n, read)
                                       /\ x.offset = IF read.offset = -1 THEN node[n].hw ELSE read.offset
 
-\* The node has the variables of the line, and no property of the specification is broken.
+\* The node has the variables of the line. (That no property is broken is an invariant of the run.)
 After(x) ==
     LET s == node'[x.n] IN
     /\ s.role = x.role /\ s.epoch = x.epoch /\ s.leader = x.leader /\ s.voted = x.voted

@@ -22,7 +22,7 @@ INVARIANTS = (
 class Model(NamedTuple):
     """Bounds of Model.tla. `voters` are the first voters among `nodes`; `parts` are the mechanisms that take part. Without
     `proposals`, leaders propose as much as logs may hold. `turns` are the numbers of the nodes that campaign, in their order;
-    `sides` are, for each epoch, the nodes that take part ("13": n1 and n3); others only hear of it.
+    `sides` are, for each epoch, its leader and the nodes that may follow it ("13": n1 and n3); others only vote.
     """
 
     name: str
@@ -41,10 +41,22 @@ class Model(NamedTuple):
     sides: tuple[str, ...] = ()
 
 
+FIGURE_8 = Model(
+    "figure-8",
+    "a record of an older epoch on a majority of disks, which commits nothing yet (Raft, figure 8)",
+    epochs=4,
+    campaigns=4,
+    proposals=0,
+    parts=("short answers",),
+    turns=(1, 2, 1, 2),
+    sides=("1", "2", "13", "2"),
+)
+
 MODELS = {
     model.name: model
     for model in (
         Model("replication", "three leaderships of three voters: append, divergence, truncation, commit", epochs=3, campaigns=3),
+        FIGURE_8,
         Model("restarts", "crashes between any two operations of a disk, and in the middle of one", batches=1, restarts=1),
         Model("pre-votes", "elections with pre-votes", batches=1, parts=("pre-votes",)),
         Model("resigning", "leaders that resign, and the epochs that follow", parts=("resigning",)),
@@ -92,5 +104,5 @@ def configuration(model: Model) -> str:
 
 
 def _side(model: Model, at: int, everybody: list[str]) -> str:
-    """Return the set of nodes that take part in epoch `at` + 1."""
+    """Return the set of nodes that may lead or follow in epoch `at` + 1."""
     return f"{{{', '.join([f'n{digit}' for digit in model.sides[at]] if at < len(model.sides) else everybody)}}}"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from . import tlc
-from .models import Model, configuration
+from .models import FIGURE_8, Model, configuration
 
 
 class Mutation(NamedTuple):
@@ -30,17 +30,7 @@ ONE_EPOCH = Model("one-epoch", "", epochs=1, batches=1)
 ONE_EPOCH_RESTART = ONE_EPOCH._replace(restarts=1)
 TWO_EPOCHS = Model("two-epochs", "")
 TWO_EPOCHS_RESTART = TWO_EPOCHS._replace(batches=1, proposals=0, restarts=1)
-LONGER = Model("longer", "", epochs=3, batches=3, proposals=1, campaigns=3, turns=(1, 2, 1), sides=("13", "23", "13"))
-FIGURE_8 = Model(
-    "figure-8",
-    "",
-    epochs=4,
-    campaigns=4,
-    proposals=0,
-    parts=("short answers",),
-    turns=(1, 2, 1, 2),
-    sides=("13", "23", "13", "23"),
-)
+LONGER = Model("longer", "", epochs=3, batches=3, proposals=1, campaigns=3, turns=(1, 2, 1), sides=("1", "23", "1"))
 TAKEN_OVER = Model("taken-over", "", batches=3, proposals=1, restarts=1, turns=(1, 2), sides=("12", "123"))
 OBSERVED = Model("observed", "", nodes=3, voters=2)
 CHANGING = Model(
@@ -54,7 +44,7 @@ CHANGING = Model(
     proposals=0,
     changes=2,
     turns=(1, 2, 1),
-    sides=("134", "234", "134"),
+    sides=("1", "24", "1"),
 )
 READING = Model("reading", "", proposals=0, reads=1, turns=(1, 2), sides=("12", "23"))
 DEPOSED_TWICE = Model(
@@ -170,7 +160,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     # Reads
     "arrival-is-an-echo": _one(READING._replace(parts=EVERYTHING), 'IF m.type = "Fetch" THEN Max(@, m.round) ELSE @', "s.round"),
-    "read-before-own-commit": _one(READING, "/\\ read \\in s.reads /\\ IsKnown(n)\n", "/\\ read \\in s.reads\n"),
+    "read-before-own-commit": _one(READING, "/\\ read \\in s.reads /\\ HasCommittedInEpoch(n)\n", "/\\ read \\in s.reads\n"),
     "read-without-a-round": _one(
         READING, "    /\\ IsMajority({v \\in Node : s.echoed[v] >= read.round} \\cup {n}, Voters(s.log))\n", ""
     ),
@@ -180,7 +170,7 @@ MUTATIONS: dict[str, Mutation] = {
     "no-committed-in-epoch-gate": Mutation(
         CHANGING,
         (
-            ("    /\\ VotersEnd(s.log) <= s.hw\n    /\\ IsKnown(n)\n", "    /\\ VotersEnd(s.log) <= s.hw\n"),
+            ("    /\\ VotersEnd(s.log) <= s.hw\n    /\\ HasCommittedInEpoch(n)\n", "    /\\ VotersEnd(s.log) <= s.hw\n"),
             ("<= 1\n    /\\ voters # {}\n", "<= 1\n    /\\ n \\in voters /\\ voters \\subseteq now /\\ s.epochStart = 0\n"),
         ),
     ),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import re
 import shutil
+import signal
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -64,6 +67,16 @@ def jar() -> Path:
     return path
 
 
+_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+_PR_SET_PDEATHSIG = 1
+
+
+def _end_with_parent() -> None:
+    """Let Linux end this process with the one that started it, also if that is killed: TLC may have hours and gigabytes to go."""
+    if _libc is not None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def run(
     module: str,
     configuration: str,
@@ -98,7 +111,9 @@ def run(
     command += ["-workers", str(workers), "-metadir", str(directory / "states"), "-config", "run.cfg", *options, module]
     is_complete = True
     try:
-        done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=timeout_s, check=False)
+        done = subprocess.run(
+            command, cwd=directory, capture_output=True, text=True, timeout=timeout_s, check=False, preexec_fn=_end_with_parent
+        )
         output, code = done.stdout + done.stderr, done.returncode
     except subprocess.TimeoutExpired as error:
         output, code, is_complete = (error.stdout or b"").decode(), 0, False
