@@ -34,7 +34,7 @@ BODY = bytes([0x91, 0xC4, 0x00])
 """The body of a batch: a MessagePack array of one empty record."""
 
 
-class Scenario(msgspec.Struct, frozen=True, kw_only=True):
+class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The parameters of a trial. Timers run for `timeout_ms` and a random part of `spread_ms`; -1: kraftlab's own rule."""
 
     servers: int = 5

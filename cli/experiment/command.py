@@ -113,8 +113,8 @@ A run that was interrupted goes on where it was: give the same size, seed and di
 @json_option
 def run(names: tuple[str, ...], is_all: bool, is_small: bool, seed: int, jobs: int | None, out: Path, as_json: bool) -> int:
     """Run the trials of experiments that are not there so far, and write rows as Parquet and a page with the figures."""
-    if is_all and names:
-        raise WrongUse("Error: give names, or --all, not both\nSee: kraftlab experiment run --help")
+    if is_all == bool(names):
+        raise WrongUse("Error: give the names of experiments, or --all to run all\nSee: kraftlab experiment list")
     chosen, size = tuple(MODULES) if is_all else _known(names), _size(is_small)
     from kraftlab.experiments import runner
     from kraftlab.experiments.store import BadRows
@@ -169,7 +169,7 @@ def plot(names: tuple[str, ...], is_small: bool, seed: int, out: Path, as_json: 
 
 def _known(names: tuple[str, ...]) -> tuple[str, ...]:
     if not names:
-        raise WrongUse("Error: give the name of an experiment, or --all to run all\nSee: kraftlab experiment list")
+        raise WrongUse("Error: give the name of an experiment\nSee: kraftlab experiment list")
     for name in names:
         if name not in MODULES:
             raise WrongUse("Error: " + unknown_name("experiment", name, MODULES))

@@ -47,8 +47,8 @@ Examples:
 def trace() -> None:
     """Check traces of the quorum against its TLA+ specification.
 
-    A trace is accepted if some behaviour of the specification explains every line. Needs Java 11 or newer; TLC comes from Maven
-    Central with the first call."""
+    A trace is accepted if some behaviour of the specification explains every line. Needs Java 11 or newer, and
+    Maven, which brings TLC from Maven Central with the first call."""
 
 
 @trace.command()
@@ -56,7 +56,7 @@ def trace() -> None:
 @click.option("--first", type=click.IntRange(min=1), metavar="N", help="Check only the first N lines.")
 @json_option
 def check(files: tuple[Path, ...], first: int | None, as_json: bool) -> int:
-    """Check one trace: a file with all nodes, or the files of the nodes of one cluster.
+    """Check one trace: a file with all nodes, the files of the nodes of one cluster, or a run's directory of `kraftlab chaos`.
 
     A node writes its trace to the file of its config kraftlab.trace.file; `kraftlab sim --ndjson` writes all nodes to one file.
     Exit code 1 if no behaviour of the specification explains a line."""
@@ -146,11 +146,12 @@ def models(names: tuple[str, ...], workers: int, as_json: bool) -> int:
             raise WrongUse("Error: " + unknown_name("model", unknown[0], models.MODELS))
         for name in names or models.MODELS:
             model, started = models.MODELS[name], time.perf_counter()
+            out.lines([f"{name}: {model.about} …"])
             run = models.check(model, workers=workers)
             seconds = time.perf_counter() - started
             failed |= bool(run.violated)
             verdict = f"{run.violated} is broken" if run.violated else "all properties hold"
-            out.lines([f"{name}: {verdict}; {run.distinct:,} states, depth {run.depth}, {seconds:.0f} s. {model.about}"])
+            out.lines([f"{name}: {verdict}; {run.distinct:,} states, depth {run.depth}, {seconds:.0f} s"])
             out.lines([run.output] if run.violated else [])
             documents.append(
                 {"model": name, "violated": run.violated or None, "states": run.distinct, "seconds": round(seconds, 1)}

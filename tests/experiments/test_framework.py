@@ -162,7 +162,7 @@ def test_run_prints_numbers_and_one_document(tmp_path: Path, capsys: pytest.Capt
     ("arguments", "text"),
     [
         (["run", "tinny"], "there is no experiment tinny; did you mean tiny?"),
-        (["run"], "give the name of an experiment"),
+        (["run"], "give the names of experiments, or --all to run all"),
         (["run", "tiny", "--all"], "--all"),
         (["plot", "tiny", "--seed", "-1"], "--seed"),
         (["rum"], "Did you mean 'run'?"),
