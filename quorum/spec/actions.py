@@ -21,6 +21,8 @@ Action = Line
 
 FORGET_EVERY = 25
 """Actions between two `Forget`."""
+NO_VOTERS = (-1,)
+"""The voters of a node that knows none, though it has a log: no state of the specification has these."""
 CHECK_QUORUM = "no majority has fetched"
 SENDS = {"Vote": "RequestVote", "Fetch": "Fetch", "Begin": "Announce", "End": "Announce", "FetchSnapshot": "FetchSnapshot"}
 REPLIES = {"VoteReply": "Grant", "FetchReply": "Serve", "SnapshotReply": "ServeSnapshot", "View": "Tell"}
@@ -112,7 +114,7 @@ def _actions_of_step(lines: list[Line], nodes: dict[int, _Node]) -> list[Action]
         raise BeyondSpecification(f"line {number}: node {node} has not booted: the trace must begin before the node")
     taken = list(_step(lines, nodes[node], nodes))
     if taken:
-        taken[-1]["voters"] = lines[-1]["config"]
+        taken[-1]["voters"] = lines[-1]["config"] or (NO_VOTERS if lines[-1]["end"] else ())
     return taken
 
 

@@ -34,6 +34,13 @@ def test_every_action_of_a_trace_is_in_the_specification(lines) -> None:
     assert len(taken) > 25
 
 
+def test_a_node_with_a_log_that_knows_no_voters_is_in_no_state_of_the_specification(lines) -> None:
+    changed = [{**line, "config": []} for line in lines]
+    ends = {action["end"] for action in actions.actions_of(changed) if action["voters"] == actions.NO_VOTERS}
+    assert ends and 0 not in ends
+    assert actions.NO_VOTERS not in [action["voters"] for action in actions.actions_of(lines)]
+
+
 def test_the_module_of_a_trace_names_each_message_once(lines) -> None:
     module = data([actions.actions_of(lines[:400])])
     definitions = [line.partition(" == ")[2] for line in module.splitlines() if line.startswith("V")]
