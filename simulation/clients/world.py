@@ -29,7 +29,6 @@ from ..consensus.machine import ANCHOR_MS
 from ..consensus.options import CALM, SimulationOptions
 from ..consensus.options import Strike as Blow
 from ..consensus.process import SimulatedProcess
-from ..consensus.reference import Refinement
 from ..consensus.stage import Process
 from ..consensus.transcript import Transcript
 from ..metadata.coroutines import Signal, Task, sleep
@@ -68,8 +67,6 @@ class ClientWorld(MetadataWorld):
             properties={"reassignment.max.moves.per.broker": "100"} | properties,
         )
         self.is_judged = is_judged
-        if is_judged:
-            self.checkers.add(Refinement(self))
         self.broker_ids = tuple(range(FIRST_BROKER_ID, FIRST_BROKER_ID + brokers))
         self.batches: list[tuple[CommittedBatch, bool]] = []
         """The committed log as (batch, is a control batch). Control batches have their bodies."""

@@ -75,7 +75,7 @@ def play_seed(world: str, mutant: Mutant[Seeds], seed: int) -> Shown:
     """Play a seed of a simulator. MutantDoesNotApply if it ends without a broken rule."""
     limits = mutant.limits
     options = runner.options_for(mutant, seed, limits.faults, runner.game_of(world).fault_phase_ms)
-    result = runner.play(options, world=world, mutant=mutant.id, refine=limits.refine, with_tail=False)
+    result = runner.play(options, world=world, mutant=mutant.id, with_tail=False)
     if not result.ok and not result.breaks_invariant:
         raise MutantDoesNotApply(result.violations[0])
     return Shown(result.rule, "" if result.ok else result.violations[0], steps=result.steps)
