@@ -82,14 +82,15 @@ interop: .venv/installed-dev
 	$(BIN)/python -m pytest -n 0 tests/cases --door kafka $(ARGS)
 
 # At length what `make test` does in small: every property test with fifty times its examples, thousands of seeds that
-# no night has played before, every planted bug.
+# no night has played before, every planted bug, and traces (Java 11 and Maven) of seeds that no night has played before.
 NIGHT ?= $(shell expr $$(date +%s) / 86400)
 nightly: .venv/installed-dev
 	$(BIN)/python -m pytest -n 2 -m hypothesis --rounds 50
 	$(BIN)/python -m pytest -m nightly
-	$(BIN)/python -m kraftlab.cli.main sim --refine --seeds 5000 --start $$(($(NIGHT) * 5000))
+	$(BIN)/python -m kraftlab.cli.main sim --seeds 5000 --start $$(($(NIGHT) * 5000))
 	$(BIN)/python -m kraftlab.cli.main chaos test -w admin -n all --world simulated --brokers 5 --time 5 --seeds 600 --seed $$(($(NIGHT) * 600))
 	$(MAKE) mutants
+	$(BIN)/python -m kraftlab.cli.main trace simulate --seeds 200 --lines 1000 --start $$(($(NIGHT) * 200))
 
 # Workloads on real processes under every fault that this machine can have, for an hour, and five minutes more by kafka-python.
 chaos: .venv/installed-chaos

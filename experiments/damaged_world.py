@@ -21,7 +21,7 @@ from kraftlab.simulation.consensus.durable_log import DurableLog
 from kraftlab.simulation.consensus.invariants import Violation
 from kraftlab.simulation.consensus.machine import DIRECTORY, Machine
 from kraftlab.simulation.consensus.observed import Rot
-from kraftlab.simulation.consensus.options import ExperimentTuning
+from kraftlab.simulation.consensus.options import RaftTuning
 from kraftlab.simulation.consensus.transcript import Transcript
 
 from .experiment import Row
@@ -64,7 +64,7 @@ class DamagedWorld(ProbedWorld):
     ) -> None:
         self._power_us = SETTLE_US + (sum(writes) + 2) * GAP_US
         self.together_us = self._power_us + GAP_US + PATIENCE_US
-        super().__init__(seed, len(NODES), ExperimentTuning(), self.together_us + PATIENCE_US, transcript)
+        super().__init__(seed, len(NODES), RaftTuning(), self.together_us + PATIENCE_US, transcript)
         self._rule, self._writes, self._damages = rule, writes, damages
         self._dice = self.options.random("damage")
         self.named: dict[str, Machine] = {}

@@ -13,7 +13,6 @@ from kraftlab.simulation.consensus.invariants import CommitsAreOneHistory
 from kraftlab.simulation.consensus.mutants import MUTANTS
 from kraftlab.simulation.consensus.operators import Operators
 from kraftlab.simulation.consensus.options import SimulationOptions
-from kraftlab.simulation.consensus.reference import Refinement
 from kraftlab.simulation.consensus.runner import options_for, play
 from kraftlab.simulation.consensus.traced import known_faults, traced_options
 from kraftlab.simulation.consensus.transcript import Transcript
@@ -22,7 +21,7 @@ from kraftlab.simulation.consensus.world import World
 LINES = 8_000
 TOGETHER = 4
 """Seeds with traces that share a run of TLC."""
-CLIENTS_RULES, MODEL_RULE = ("S15", "S16"), "S19"
+CLIENTS_RULES = ("S15", "S16")
 
 
 class Hunt(NamedTuple):
@@ -56,9 +55,9 @@ def _by_seeds(method: str, bug: str, seeds: int, seconds: float) -> Hunt:
     for seed in range(seeds):
         options = options_for(MUTANTS[bug], seed, MUTANTS[bug].limits.faults)
         with planted(MUTANTS[bug]):
-            result = play(options, make_world=None if method == "rules" else WORLDS[method], with_tail=False)
+            result = play(options, make_world=None if method == "rules" else _PlainWorld, with_tail=False)
         steps, spent = steps + result.steps, time.process_time() - began
-        if result.rule and (method == "rules" or result.rule in (CLIENTS_RULES if method == "history" else (MODEL_RULE,))):
+        if result.rule and (method == "rules" or result.rule in CLIENTS_RULES):
             return Hunt(True, True, seed + 1, steps, result.rule, spent)
         if spent > seconds:
             break
@@ -81,7 +80,7 @@ def _by_traces(bug: str, seeds: int, seconds: float) -> Hunt:
 def _recorded(bug: str, seed: int) -> list[Line]:
     """Return the trace of a seed with the bug."""
     options = options_for(MUTANTS[bug], seed, known_faults(MUTANTS[bug].limits.faults))
-    return traced_options(options, LINES, bug, WORLDS["traces"])
+    return traced_options(options, LINES, bug, _PlainWorld)
 
 
 class _PlainWorld(World):
@@ -90,14 +89,3 @@ class _PlainWorld(World):
     def __init__(self, options: SimulationOptions, transcript: Transcript) -> None:
         super().__init__(options, transcript)
         self.checkers.keep((Clients, Operators, CommitsAreOneHistory))
-
-
-class _ModelWorld(_PlainWorld):
-    """A world in which only the model judges."""
-
-    def __init__(self, options: SimulationOptions, transcript: Transcript) -> None:
-        super().__init__(options, transcript)
-        self.checkers.add(Refinement(self))
-
-
-WORLDS = {"history": _PlainWorld, "model": _ModelWorld, "traces": _PlainWorld}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import product
 
-from kraftlab.simulation.consensus.options import ExperimentTuning
+from kraftlab.simulation.consensus.options import RaftTuning
 
 from .experiment import Estimate, Experiment, Figure, Published, Row, Rows, Size, Trial, column, lines_of, trial
 from .matrix import table
@@ -41,10 +41,10 @@ WHY = {
 }
 """Explanations of the outcomes, from transcripts."""
 VARIANTS = {
-    "plain": ExperimentTuning(pre_vote=False, check_quorum=False),
-    "pre-vote": ExperimentTuning(check_quorum=False),
-    "check quorum": ExperimentTuning(pre_vote=False),
-    "both": ExperimentTuning(),
+    "plain": RaftTuning(pre_vote=False, check_quorum=False),
+    "pre-vote": RaftTuning(check_quorum=False),
+    "check quorum": RaftTuning(pre_vote=False),
+    "both": RaftTuning(),
 }
 TRIALS: dict[Size, int] = {"small": 3, "full": 50}
 

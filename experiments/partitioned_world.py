@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import permutations
 from typing import NamedTuple
 
-from kraftlab.simulation.consensus.options import ExperimentTuning
+from kraftlab.simulation.consensus.options import RaftTuning
 from kraftlab.simulation.consensus.transcript import Transcript
 
 from .experiment import Estimate, Row, Rows, column
@@ -44,7 +44,7 @@ class Scenario(NamedTuple):
 class PartitionedWorld(ProbedWorld):
     """A quorum in which the scenario happens. `old_epoch` is that of the leader at the cut, at `cut_at_us`."""
 
-    def __init__(self, scenario: Scenario, tuning: ExperimentTuning, seed: str, transcript: Transcript | None = None) -> None:
+    def __init__(self, scenario: Scenario, tuning: RaftTuning, seed: str, transcript: Transcript | None = None) -> None:
         super().__init__(seed, len(scenario.servers), tuning, SETTLE_US + LAG_US + CUT_US + HEALED_US, transcript)
         self._scenario = scenario
         self._roles = self.options.random("roles")
@@ -76,7 +76,7 @@ class PartitionedWorld(ProbedWorld):
         self.after(CUT_US, self.cut, ())
 
 
-def measure(scenario: Scenario, tuning: ExperimentTuning, seed: str) -> Row:
+def measure(scenario: Scenario, tuning: RaftTuning, seed: str) -> Row:
     """Play one trial and return its numbers."""
     world = PartitionedWorld(scenario, tuning, seed)
     world.run()

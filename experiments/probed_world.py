@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from kraftlab.simulation.consensus.invariants import Checker
 from kraftlab.simulation.consensus.observed import ObservedProcess
-from kraftlab.simulation.consensus.options import CALM, ExperimentTuning, SimulationOptions
+from kraftlab.simulation.consensus.options import CALM, RaftTuning, SimulationOptions
 from kraftlab.simulation.consensus.process import SimulatedProcess
 from kraftlab.simulation.consensus.transcript import Transcript
 from kraftlab.simulation.consensus.world import World
@@ -25,7 +25,7 @@ NEVER_MS = 1_000_000
 BODY, RECORDS = b"\x91\x01", 1
 
 
-def calm_options(seed: str, voters: int, tuning: ExperimentTuning) -> SimulationOptions:
+def calm_options(seed: str, voters: int, tuning: RaftTuning) -> SimulationOptions:
     """Return options without any fault: 0.5 ms of delay on each link, 1 ms for a write to a disk."""
     return SimulationOptions(
         seed=seed,
@@ -102,9 +102,7 @@ class Probes(Checker):
 class ProbedWorld(World):
     """The quorum. A subclass schedules the plan of its experiment, with `after`."""
 
-    def __init__(
-        self, seed: str, voters: int, tuning: ExperimentTuning, until_us: int, transcript: Transcript | None = None
-    ) -> None:
+    def __init__(self, seed: str, voters: int, tuning: RaftTuning, until_us: int, transcript: Transcript | None = None) -> None:
         super().__init__(calm_options(seed, voters, tuning), transcript or Transcript())
         self.until_us = until_us
         self.probes = Probes(self)

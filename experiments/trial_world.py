@@ -16,7 +16,7 @@ import msgspec
 
 from kraftlab.quorum.core.events import RequestFailed
 from kraftlab.simulation.consensus.network import SimulatedNetwork
-from kraftlab.simulation.consensus.options import ExperimentTuning, NetworkOptions, SimulationOptions
+from kraftlab.simulation.consensus.options import NetworkOptions, RaftTuning, SimulationOptions
 from kraftlab.simulation.consensus.stage import Peer
 from kraftlab.simulation.consensus.transcript import Transcript
 from kraftlab.simulation.consensus.world import World
@@ -52,7 +52,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     pre_vote: bool = True
 
 
-class ExactTuning(ExperimentTuning, frozen=True):
+class ExactTuning(RaftTuning, frozen=True):
     """Settings of RaftConfig that a trial chooses."""
 
     fetch_timeout_ms: int = 600

@@ -25,7 +25,6 @@ RULES = {
     "S16": "the history of all clients is linearizable",
     "S17": "no message leaves before its promise is on disk",
     "S18": "a node that repairs a damaged log neither votes nor leads",
-    "S19": "the small model of Raft allows every step, and model and node agree afterwards (--refine)",
     "D1": "a restart finds all that was durable",
     "D2": "a damaged log is not taken for a short one, and an undamaged log not for a damaged one",
     "D3": "a copied snapshot is accepted if and only if it is not damaged",

@@ -48,7 +48,6 @@ class Choice(NamedTuple):
 
     faults: tuple[str, ...] | None
     mutant: str | None
-    refine: bool
 
 
 @click.command(
@@ -60,7 +59,6 @@ Examples:
   kraftlab sim --seed 17 --trace        # one seed's transcript; the same seed gives the same trace, always
   kraftlab sim --seed 17 --shrink       # a failing seed: the fewest faults that still fail, as a plan in a file
   kraftlab sim --plan seed-17.json      # play such a plan again
-  kraftlab sim --seeds 100 --refine     # every step of every node must be legal in a small model of Raft
   kraftlab sim --seeds 9 --mutant vote-forgotten""",
 )
 @click.option("--seeds", type=click.IntRange(min=1), metavar="N", help="Number of seeds to play.")
@@ -80,7 +78,6 @@ Examples:
     shell_complete=offer_words(_mutants),
     help="Plant this known bug, which the seeds should find; see `kraftlab mutants --list`.",
 )
-@click.option("--refine", is_flag=True, help="Also check every step against a separate model of Raft; slower.")
 @click.option(
     "--coverage", "with_coverage", is_flag=True, help="Show which transitions were covered, and which faults in which states."
 )
@@ -102,7 +99,6 @@ def sim(
     plan_file: Path | None,
     faults: str | None,
     mutant: str | None,
-    refine: bool,
     with_coverage: bool,
     trace: bool,
     ndjson: Path | None,
@@ -124,11 +120,11 @@ def sim(
         raise WrongUse(f"Error: --write-plan and --write-test need --shrink\n{SEE}")
     out = Output(as_json)
     if plan_file is not None:
-        plan, replay = _load(plan_file, refine), f"kraftlab sim --plan {plan_file}{' --refine' if refine else ''}"
+        plan, replay = _load(plan_file), f"kraftlab sim --plan {plan_file}"
         return _play_plan(plan, replay, out, with_coverage, trace, ndjson, shrinks, write_plan, write_test)
     from kraftlab.simulation.consensus.runner import run_seed
 
-    choice = _choose(faults, mutant, refine)
+    choice = _choose(faults, mutant)
     if seeds is not None:
         return _play_many(choice, range(start, start + seeds), jobs, with_coverage, out)
     assert seed is not None, "one of the three is given"
@@ -138,19 +134,19 @@ def sim(
     return _report_one(result, replay, out, with_coverage, trace, shrinks, write_plan, write_test)
 
 
-def _choose(faults: str | None, mutant: str | None, refine: bool) -> Choice:
+def _choose(faults: str | None, mutant: str | None) -> Choice:
     from kraftlab.simulation.consensus.faults import FAULTS
     from kraftlab.simulation.consensus.mutants import MUTANTS
 
     if mutant is not None and mutant not in MUTANTS:
         raise WrongUse("Error: " + unknown_name("mutant", mutant, MUTANTS))
     if faults is None:
-        return Choice(None, mutant, refine)
+        return Choice(None, mutant)
     names = () if faults == "none" else tuple(name.strip() for name in faults.split(","))
     unknown = [name for name in names if name not in FAULTS]
     if unknown:
         raise WrongUse(f"Error: unknown fault {', '.join(unknown)}; known: {', '.join(FAULTS)}, or none")
-    return Choice(names, mutant, refine)
+    return Choice(names, mutant)
 
 
 # Many seeds
@@ -216,16 +212,13 @@ def _write_line(line: str) -> None:
     sys.stdout.write(line + "\n")
 
 
-def _load(path: Path, refine: bool) -> Plan:
-    import msgspec
-
+def _load(path: Path) -> Plan:
     from kraftlab.simulation.consensus.plan import PlanError, decode
 
     try:
-        plan = decode(path.read_bytes(), str(path))
+        return decode(path.read_bytes(), str(path))
     except PlanError as error:
         raise CommandFailed(f"Error: {error}") from error
-    return msgspec.structs.replace(plan, refine=plan.refine or refine)
 
 
 def _play_plan(plan: Plan, replay: str, out: Output, with_coverage: bool, trace: bool, ndjson: Path | None, *rest: Any) -> int:

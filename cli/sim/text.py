@@ -19,7 +19,6 @@ def replay_command(result: SeedResult, *, chosen_faults: tuple[str, ...] | None 
     """Return the command that plays the seed again."""
     options = f" --faults {','.join(chosen_faults) or 'none'}" if chosen_faults is not None else ""
     options += f" --mutant {result.plan.mutant}" if result.plan.mutant else ""
-    options += " --refine" if result.plan.refine else ""
     return f"kraftlab sim --seed {result.seed}{options}"
 
 

@@ -29,7 +29,6 @@ from ..consensus.machine import ANCHOR_MS
 from ..consensus.options import CALM, SimulationOptions
 from ..consensus.options import Strike as Blow
 from ..consensus.process import SimulatedProcess
-from ..consensus.reference import Refinement
 from ..consensus.stage import Process
 from ..consensus.transcript import Transcript
 from ..metadata.coroutines import Signal, Task, sleep
@@ -65,8 +64,6 @@ class ClientWorld(MetadataWorld):
         properties = {"reassignment.max.moves.per.broker": "100"} | properties
         super().__init__(options, transcript, brokers, properties, batch_records_max)
         self.is_judged = is_judged
-        if is_judged:
-            self.checkers.add(Refinement(self))
         self.batches: list[tuple[CommittedBatch, bool]] = []
         """The committed log as (batch, is a control batch). Control batches have their bodies."""
         self.struck: list[Strike] = []

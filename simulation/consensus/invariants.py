@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 from kraftlab.common.replica_key import ReplicaKey
 from kraftlab.quorum.core.batch import BatchHeader, ControlRecord, check_all
-from kraftlab.quorum.core.effects import Append, Effects, ElectionState, InstallSnapshot, Reply, Send, Truncate
-from kraftlab.quorum.core.events import Event
+from kraftlab.quorum.core.effects import Append, ElectionState, InstallSnapshot, Reply, Send, Truncate
 from kraftlab.quorum.core.local_log import control_of
 from kraftlab.quorum.core.messages import (
     BeginQuorumEpochRequest,
@@ -63,16 +62,13 @@ def appended(data: bytes) -> AppendedBatches:
 class Checker:
     """A rule. Subclasses override the hooks that concern the rule; only overridden hooks are called.
 
-    Hooks that run at every step compare types by identity, since a failing isinstance of a Struct is slow.
+    Hooks that run at every message compare types by identity, since a failing isinstance of a Struct is slow.
     """
 
     def __init__(self, world: ObservedWorld) -> None:
         self.world = world
 
     def on_boot(self, machine: ObservedMachine, log: DurableLog, store: MetadataStore) -> None: ...
-
-    def on_step(self, process: ObservedProcess, event: Event, effects: Effects) -> None:
-        """Called after the node's step and before its effects are applied."""
 
     def on_state(self, process: ObservedProcess) -> None: ...
 
@@ -511,11 +507,6 @@ class Checkers(Checker):
         self.all = [checker for checker in self.all if isinstance(checker, kinds)]
         for hooks in self._hooks.values():
             hooks[:] = [hook for hook in hooks if isinstance(getattr(hook, "__self__", None), kinds)]
-
-    @property
-    def watch_steps(self) -> bool:
-        """True if a checker overrides `on_step`, which must then be called."""
-        return bool(self._hooks["on_step"])
 
     def append(self, process: ObservedProcess, effect: Append) -> None:
         headers, batches, has_control = appended(effect.data)

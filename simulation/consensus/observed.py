@@ -6,7 +6,7 @@ step a process or change a disk.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from kraftlab.common.replica_key import ReplicaKey
@@ -16,7 +16,7 @@ from kraftlab.quorum.core.local_log import LocalLog
 from kraftlab.quorum.core.messages import Request
 from kraftlab.quorum.core.quorum_state import QuorumState
 from kraftlab.quorum.core.raft_node import RaftNode
-from kraftlab.quorum.core.types import OffsetAndEpoch, VoterSet
+from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.quorum.storage.metadata_log import MetadataLog
 
 from .committed_history import CommittedHistory
@@ -110,9 +110,6 @@ class ObservedProcess(Protocol):
     def applying(self) -> ApplyOrder: ...
 
     @property
-    def inbound(self) -> Mapping[int, ObservedRequest]: ...
-
-    @property
     def is_leading(self) -> bool: ...
 
     voter_trail: VoterTrail
@@ -141,9 +138,6 @@ class ObservedWorld(Protocol):
 
     @property
     def voters(self) -> Voters: ...
-
-    @property
-    def static_voters(self) -> VoterSet: ...
 
     @property
     def has_equal_snapshots(self) -> bool: ...

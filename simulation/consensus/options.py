@@ -35,7 +35,10 @@ class Strike(msgspec.Struct, frozen=True, array_like=True, order=True):
 
 
 class RaftTuning(msgspec.Struct, frozen=True):
-    """Settings of RaftConfig that a seed can draw: drawn values show bugs that a constant hides (TigerBeetle's buggify)."""
+    """Settings of RaftConfig that a seed can draw: drawn values show bugs that a constant hides (TigerBeetle's buggify).
+
+    No seed turns off `pre_vote` and `check_quorum`. Experiments do, and the weather of a bug that one of them hides.
+    """
 
     election_timeout_ms: int = 300
     retry_backoff_ms: int = 20
@@ -44,11 +47,6 @@ class RaftTuning(msgspec.Struct, frozen=True):
     observer_session_ms: int = 300_000
     parked_fetches_max: int = 10_000
     waiting_reads_max: int = 10_000
-
-
-class ExperimentTuning(RaftTuning, frozen=True):
-    """Mechanisms of the core that an experiment turns off. Seeds never do."""
-
     pre_vote: bool = True
     check_quorum: bool = True
 

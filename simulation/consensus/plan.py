@@ -9,10 +9,13 @@ values and not their seed, so it stays valid when later versions draw differentl
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from kraftlab.config.json_files import BadJson, decode_json
 
+from ..rules import RULES
 from .faults import FAULTS
 from .options import SimulationOptions, Strike
 
@@ -25,8 +28,7 @@ class PlanError(ValueError):
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """A run. `mutant` is planted first. `until_us` ends the run without a verdict on later events. `asks` limits the proposals
-    and reads of the workload (World.asks). `rule` is the invariant that the plan breaks, "" if it breaks none. With `refine`,
-    every step is compared with the model (reference/).
+    and reads of the workload (World.asks). `rule` is the invariant that the plan breaks, "" if it breaks none.
     """
 
     version: int = VERSION
@@ -34,7 +36,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     mutant: str | None = None
     until_us: int | None = None
     asks: tuple[int, int] | None = None
-    refine: bool = False
     options: SimulationOptions
     strikes: tuple[Strike, ...]
 
@@ -79,6 +80,8 @@ def decode(data: bytes, source: str) -> Plan:
         ) from error
     if plan.version != VERSION:
         raise PlanError(f"{source} is a fault plan of version {plan.version}, this is version {VERSION}: shrink its seed again")
+    if re.fullmatch(r"[A-Z]\d+", plan.rule) and plan.rule not in RULES:
+        raise PlanError(f"{source} breaks rule {plan.rule}, and there is no such rule: shrink its seed again")
     unknown = sorted({strike.fault for strike in plan.strikes} - FAULTS.keys())
     if unknown:
         raise PlanError(f"{source} names faults that do not exist: {', '.join(unknown)}. There are {', '.join(FAULTS)}")

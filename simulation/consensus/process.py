@@ -129,7 +129,7 @@ class SimulatedProcess:
         self._network = world.network
         self._execute = self._handlers()
         self._trace = TraceWriter(world.trace, self.raft, world.now_us) if world.trace is not None else None
-        self._is_watched = world.transcript.is_read or self._trace is not None or world.checkers.watch_steps
+        self._is_watched = world.transcript.is_read or self._trace is not None
         self._deadline_ms = self.raft.next_deadline_ms()
         """The core's next deadline after the newest step."""
         self._arm_timer(self._deadline_ms)
@@ -199,13 +199,12 @@ class SimulatedProcess:
         return effects
 
     def _show(self, event: Event, effects: Effects) -> None:
-        """Show the step to the transcript, the trace and checkers of every step."""
+        """Show the step to the transcript and the trace."""
         world = self.world
         if world.transcript.is_read:
             world.transcript.show(world.now_us, self.node_id, event, self.quorum.state, self.local_log, effects)
         if self._trace is not None:
             self._trace.step(world.now_us, event, effects)
-        world.checkers.on_step(self, event, effects)
 
     def _crashes_here(self) -> bool:
         """Count down to the effect at which power goes. Return True if the process is dead."""

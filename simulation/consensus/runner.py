@@ -27,7 +27,6 @@ from .mutants import MUTANTS
 from .mutants.seeds import Seeds
 from .options import SimulationOptions, draw_options
 from .plan import Plan
-from .reference import Refinement
 from .transcript import TAIL_LINES, Transcript
 from .world import World
 
@@ -145,18 +144,15 @@ def run_seed(
     mutant: str | None = None,
     write: Callable[[str], None] | None = None,
     trace: Callable[[str], object] | None = None,
-    refine: bool = False,
     make_world: WorldFactory | None = None,
 ) -> SeedResult:
     """Play one seed. `faults` limits the faults that are drawn, `write` gets one line per step, `trace` NDJSON, `mutant` plants a
-    bug. With `refine`, or a bug that needs it, every step is compared with the model (reference/). Another `make_world` runs
-    another state machine or workload.
+    bug. Another `make_world` runs another state machine or workload.
     """
     bug = MUTANTS[mutant] if mutant else None
     options = options_for(bug, seed, faults, fault_phase_ms)
-    refine = refine or (bug is not None and bug.limits.refine)
     with planted(bug):
-        return play(options, mutant=mutant, write=write, trace=trace, refine=refine, make_world=make_world)
+        return play(options, mutant=mutant, write=write, trace=trace, make_world=make_world)
 
 
 def options_for(
@@ -177,7 +173,7 @@ def run_plan(
 ) -> SeedResult:
     """Play a plan, with or without the bug that it plants."""
     with planted(MUTANTS[plan.mutant] if plan.mutant and with_mutant else None):
-        return play(plan.options, plan=plan, write=write, trace=trace, refine=plan.refine, with_tail=with_tail)
+        return play(plan.options, plan=plan, write=write, trace=trace, with_tail=with_tail)
 
 
 def play(
@@ -187,7 +183,6 @@ def play(
     mutant: str | None = None,
     write: Callable[[str], None] | None = None,
     trace: Callable[[str], object] | None = None,
-    refine: bool = False,
     make_world: WorldFactory | None = None,
     with_tail: bool = True,
 ) -> SeedResult:
@@ -199,12 +194,10 @@ def play(
         made = (make_world or World)(options, transcript)
         if plan is not None:
             made.strikes, made.until_us, made.asks = plan.strikes, plan.until_us, plan.asks
-        if refine:
-            made.checkers.add(Refinement(made))
         return made
 
     def as_plan(played: World) -> Plan:
-        return plan or Plan(mutant=mutant, refine=refine, options=options, strikes=played.strikes)
+        return plan or Plan(mutant=mutant, options=options, strikes=played.strikes)
 
     with without_gc():
         return _play(options, begin, as_plan, write, trace, with_tail)
@@ -272,10 +265,9 @@ def run_many(
     processes: int = 1,
     faults: Iterable[str] | None = None,
     mutant: str | None = None,
-    refine: bool = False,
 ) -> Iterator[SeedResult]:
     """Play seeds in this process or in several. Results come in the order of the seeds."""
-    run = partial(run_seed, faults=None if faults is None else tuple(faults), mutant=mutant, refine=refine)
+    run = partial(run_seed, faults=None if faults is None else tuple(faults), mutant=mutant)
     return done_by(processes, run, seeds)
 
 

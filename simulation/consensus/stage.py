@@ -18,6 +18,7 @@ from kraftlab.quorum.core.events import Event, RequestAbandoned, RequestFailed
 from kraftlab.quorum.core.messages import Request, Response
 from kraftlab.quorum.core.raft_config import RaftConfig
 from kraftlab.quorum.core.raft_node import RaftNode
+from kraftlab.quorum.core.types import VoterSet
 from kraftlab.quorum.storage import DiskFailed, LogCorrupt
 from kraftlab.quorum.storage.metadata_log import FlushWork
 
@@ -97,6 +98,9 @@ class Stage(ObservedWorld, Protocol):
 
     @property
     def checkers(self) -> Checkers: ...
+
+    @property
+    def static_voters(self) -> VoterSet: ...
 
     @property
     def lost_disks(self) -> dict[ReplicaKey, tuple[DurableLog, ...]]: ...

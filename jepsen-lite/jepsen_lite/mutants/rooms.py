@@ -77,7 +77,7 @@ def play_seed(mutant: Mutant[Seeds], seed: int) -> Shown:
     """Play a seed of `kraftlab sim`. MutantDoesNotApply if it ends without a broken rule."""
     limits = mutant.limits
     options = runner.options_for(mutant, seed, limits.faults)
-    result = runner.play(options, mutant=mutant.id, refine=limits.refine, with_tail=False)
+    result = runner.play(options, mutant=mutant.id, with_tail=False)
     if not result.ok and not result.breaks_invariant:
         raise MutantDoesNotApply(result.violations[0])
     return Shown(result.rule, "" if result.ok else result.violations[0], steps=result.steps)

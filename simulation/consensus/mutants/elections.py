@@ -29,6 +29,20 @@ from .seeds import Seeds
 MUTANTS: Table[Seeds] = Table()
 
 
+def _leaders_that_go_on_alone(options: SimulationOptions) -> SimulationOptions:
+    """No check quorum, which would end the reign of a leader that has missed a higher epoch."""
+    return msgspec.structs.replace(
+        options,
+        voters=3,
+        observers=0,
+        dynamic_voters=False,
+        auto_join=False,
+        faults=("isolate",),
+        heals_everything=False,
+        tuning=msgspec.structs.replace(options.tuning, check_quorum=False),
+    )
+
+
 def _clocks_that_jump_on_long_ways(options: SimulationOptions) -> SimulationOptions:
     """Elections that are over by the candidate's clock, while answers to it are still on their way."""
     return msgspec.structs.replace(
@@ -182,7 +196,7 @@ def held_for_ever(_: object, self: Outbox, version: int) -> list[Send | Reply]:
     return []
 
 
-@MUTANTS.row(Elections, "on_vote_response", Seeds("S19", weather=_clocks_that_jump_on_long_ways, refine=True))
+@MUTANTS.row(Elections, "on_vote_response", Seeds("S4", weather=_clocks_that_jump_on_long_ways))
 def older_votes_count(
     on_response: Callable[..., None], self: Elections, asked: InFlight, response: VoteResponse, now_ms: int
 ) -> None:
@@ -193,7 +207,7 @@ def older_votes_count(
     on_response(self, asked, response, now_ms)
 
 
-@MUTANTS.row(QuorumState, "adopt_epoch", Seeds("S19", faults=("isolate", "clog"), refine=True))
+@MUTANTS.row(QuorumState, "adopt_epoch", Seeds("L1", weather=_leaders_that_go_on_alone))
 def higher_epoch_ignored(adopt_epoch: Callable[..., None], self: QuorumState, epoch: int, now_ms: int, reason: str) -> None:
     """A leader does not hear of a higher epoch."""
     if not isinstance(self.state, Leader):

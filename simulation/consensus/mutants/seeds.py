@@ -13,8 +13,7 @@ class Seeds:
     """One of `rules` must break within `most` seeds.
 
     `faults` limits the faults that may strike, for bugs that are rare among all of them. `weather` changes the options that a
-    seed draws, for bugs that need a certain world. With `refine`, every step is held against the model (reference/), for bugs
-    that no other rule sees.
+    seed draws, for bugs that need a certain world.
     """
 
     def __init__(
@@ -23,13 +22,11 @@ class Seeds:
         most: int = QUICK_SEEDS,
         faults: tuple[str, ...] | None = None,
         weather: Callable[[SimulationOptions], SimulationOptions] | None = None,
-        refine: bool = False,
     ) -> None:
         self.rules = rules
         self.most = most
         self.faults = faults
         self.weather = weather
-        self.refine = refine
 
     @property
     def is_quick(self) -> bool:

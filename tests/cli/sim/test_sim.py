@@ -87,16 +87,6 @@ def test_every_rule_that_the_simulator_breaks_has_its_sentence() -> None:
     assert named <= set(RULES)
 
 
-def test_a_violation_of_the_model_is_replayed_against_the_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plan = tmp_path / "plan.json"
-    assert run("--seed", "0", "--mutant", "minority-commits", "--refine", "--shrink", "--write-plan", str(plan)) == 1
-    told = capsys.readouterr().out
-    assert "S19 n1" in told
-    assert "replay: kraftlab sim --seed 0 --mutant minority-commits --refine --trace" in told
-    assert run("--plan", str(plan)) == 1
-    assert "FAILED: S19" in capsys.readouterr().out
-
-
 def test_a_failing_seed_shrinks_to_a_plan_and_a_test(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan, test = tmp_path / "plan.json", tmp_path / "test_shrunk.py"
     files = ("--write-plan", str(plan), "--write-test", str(test))

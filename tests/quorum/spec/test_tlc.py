@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from kraftlab.quorum.spec import models, tlc, traces
-from kraftlab.simulation.consensus.traced import traced
+from kraftlab.simulation.consensus.mutants import MUTANTS
+from kraftlab.simulation.consensus.runner import options_for
+from kraftlab.simulation.consensus.traced import traced, traced_options
 
 pytestmark = pytest.mark.nightly
 
@@ -64,6 +66,12 @@ def test_a_perturbed_trace_is_rejected_at_the_perturbed_line(lines) -> None:
     for (at, _), verdict in zip(wrong, traces.check([perturbed for _, perturbed in wrong]), strict=True):
         assert not verdict.accepted
         assert verdict.first_unexplained == at + 1, (lines[at], verdict)
+
+
+def test_the_trace_of_a_planted_bug_is_rejected(lines) -> None:
+    bug = MUTANTS["older-fetches-count"]
+    (verdict,) = traces.check([traced_options(options_for(bug, 2, None), 400, bug.id)])
+    assert not verdict.accepted and verdict.action == "Serve"
 
 
 def test_a_small_model_has_no_bad_state() -> None:

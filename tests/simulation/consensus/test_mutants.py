@@ -13,7 +13,6 @@ from kraftlab.simulation.consensus.mutants import MUTANTS
 QUICK = sorted(name for name, mutant in MUTANTS.items() if mutant.limits.is_quick)
 SLOWER = {
     "epoch-outlives-its-records",
-    "higher-epoch-ignored",
     "snapshot-named-by-the-last-epoch",
     "snapshot-voters-ignored",
     "voters-effective-on-commit",

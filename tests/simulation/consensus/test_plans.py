@@ -26,6 +26,11 @@ def test_a_plan_survives_its_file() -> None:
     assert decode(encode(plan), "here") == plan
 
 
+def test_a_plan_of_an_earlier_version_with_a_field_that_is_gone_is_read() -> None:
+    plan = plan_of(7)
+    assert decode(encode(plan).replace(b'"asks": null,', b'"asks": null, "gone": true,'), "here") == plan
+
+
 def test_strikes_come_in_order_and_within_the_fault_phase() -> None:
     for seed in range(20):
         plan = plan_of(seed)
@@ -57,6 +62,7 @@ def test_a_strike_does_not_depend_on_other_strikes(monkeypatch: pytest.MonkeyPat
     [
         (lambda text: text[:-20], "is not a fault plan"),
         (lambda text: text.replace('"version": 1', '"version": 2'), "of version 2, this is version 1"),
+        (lambda text: text.replace('"rule": ""', '"rule": "S99"'), "breaks rule S99, and there is no such rule"),
         (lambda text: text.replace('"strikes": [', '"strikes": [[1, "rain", 0],', 1), "names faults that do not exist: rain"),
     ],
 )
