@@ -45,14 +45,15 @@ def _files(paths: Sequence[Path]) -> list[Path]:
 
 
 def _lines(path: Path) -> list[Line]:
-    written = _data(path).rstrip(b"\0").splitlines()  # zeros are behind the lines of a node that was killed
+    data = _data(path).rstrip(b"\0")  # zeros are behind the lines of a node that was killed
+    written = data.splitlines()
     decode, form = msgspec.json.Decoder(dict).decode, Form()
     lines: list[Line] = []
     for number, text in enumerate(written, 1):
         try:
             line = decode(text)
         except (ValueError, RecursionError) as error:
-            if number == len(written) > 1:  # cut off: its node was killed while it wrote
+            if number == len(written) > 1 and not data.endswith(b"\n"):  # its node was killed while it wrote
                 return cut(lines, len(lines) - 1)
             raise BeyondSpecification(f"line {number} of {path} is not a JSON object: {error}") from error
         try:

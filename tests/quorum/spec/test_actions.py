@@ -113,6 +113,8 @@ def test_files_that_are_no_traces_are_named(tmp_path: Path) -> None:
     whole = json.dumps(beginning()[0])
     for text, words in (
         (f"{whole}\nnothing\n{whole}\n", "line 2 of .* is not a JSON object"),
+        (f"{whole}\n{whole[:-9]}\n", "line 2 of .* is not a JSON object"),
+        (f"{whole}\n\n", "line 2 of .* is not a JSON object"),
         ("[]\n", "line 1 of .* is not a JSON object"),
         ("", "is empty"),
         ("\0\0", "is empty"),
