@@ -25,6 +25,8 @@ Words = ParamSpec("Words")
 
 AHEAD = 64
 """Number of items for each worker that the pool gets in advance, so that an item that takes long leaves no worker idle."""
+MOST_PER_CORE = 8
+"""Workers for each core. Each is an interpreter of tens of megabytes, and more of them are no faster."""
 LAST_WORDS_S = 5.0
 """Time that a worker has to end by SIGTERM after its parent has ended."""
 _OF_POOLS = 0
@@ -81,6 +83,7 @@ def done_by(processes: int, work: Callable[[Item], Result], items: Iterable[Item
     `Executor.map` is not used: it cancels waiting items if its caller leaves early, and then a pool whose workers have ended
     fails at the first of these items, with a traceback in another thread.
     """
+    processes = min(processes, MOST_PER_CORE * (os.cpu_count() or 1))
     if processes <= 1:
         yield from map(work, items)
         return

@@ -60,7 +60,7 @@ def run(name: str, size: Size, seed: int, *, jobs: int, out: Path, watch: Watch 
     for _ in watch(finished, len(left)) if watch is not None else finished:
         pass
     rows = store.finish(trials)
-    page = write_page(experiment, rows, len(trials), size, seed, store.directory)
+    page = _page(experiment, rows, trials, size, seed, store)
     write_index(out, MODULES)
     return Outcome(experiment, rows, len(trials), page)
 
@@ -79,12 +79,23 @@ def plot(name: str, size: Size, seed: int, *, out: Path) -> Outcome | None:
     rows = store.rows()
     if not rows:
         return None
-    trials = len(experiment.trials(size, seed))
-    try:
-        page = write_page(experiment, rows, trials, size, seed, store.directory)
-    except (LookupError, ValueError) as error:
-        if len(store.left(experiment.trials(size, seed))) == 0:
-            raise
-        raise BadRows(f"{store.directory} has too few trials for a page; run the experiment again to go on") from error
+    trials = experiment.trials(size, seed)
+    page = _page(experiment, rows, trials, size, seed, store)
     write_index(out, MODULES)
-    return Outcome(experiment, rows, trials, page)
+    return Outcome(experiment, rows, len(trials), page)
+
+
+def _page(experiment: Experiment, rows: list[Row], trials: list[Trial], size: Size, seed: int, store: RowStore) -> Path:
+    """Write the page of rows that can be too few, or of another version. BadRows, OSError."""
+    try:
+        return write_page(experiment, rows, len(trials), size, seed, store.directory)
+    except (LookupError, TypeError, ValueError) as error:
+        if store.left(trials):
+            raise BadRows(f"{store.directory} has too few trials for a page; run the experiment again to go on") from error
+        others = sorted({str(row.get("version")) for row in rows} - {VERSION})
+        if not others:
+            raise
+        raise BadRows(
+            f"{store.directory} has rows of kraftlab {', '.join(others)}, which kraftlab {VERSION} cannot show; show them with "
+            "that version, or remove the directory and run the experiment again"
+        ) from error

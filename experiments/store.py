@@ -54,15 +54,24 @@ class RowStore:
                 found = pyarrow.parquet.read_table(path).to_pylist()
             except pyarrow.ArrowException as error:
                 raise BadRows(f"{path} is damaged: {error}; remove it and run the experiment again") from error
-        return found + [row for trial in self._journal() for row in trial.rows]
+        found += [row for trial in self._journal() for row in trial.rows]
+        if not all({"line", "number"} <= row.keys() for row in found):
+            raise BadRows(f"{self.directory} has rows of no trial; remove the directory and run the experiment again")
+        return found
 
     def _journal(self) -> Iterable[JournalLine]:
         path = self.directory / JOURNAL
         lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
-        yield from (msgspec.json.decode(line, type=JournalLine) for line in lines)
+        for number, line in enumerate(lines, 1):
+            try:
+                yield msgspec.json.decode(line, type=JournalLine)
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                raise BadRows(
+                    f"line {number} of {path} is damaged: {error}; remove that line and run the experiment again to go on"
+                ) from error
 
     def left(self, trials: Iterable[Trial]) -> list[Trial]:
-        """Return the trials that have not been run so far, and cut a torn line off the journal."""
+        """Return the trials that have not been run so far, and cut a torn line off the journal. BadRows."""
         path = self.directory / JOURNAL
         if path.is_file():
             os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
@@ -76,12 +85,19 @@ class RowStore:
             file.write(msgspec.json.encode(JournalLine(trial.line, trial.number, list(rows))) + b"\n")
 
     def finish(self, trials: Iterable[Trial]) -> list[Row]:
-        """Write the Parquet file with the rows in the order of the trials, remove the journal, and return the rows."""
+        """Write the Parquet file with the rows in the order of the trials, remove the journal, and return the rows. BadRows."""
         order = {trial.key: place for place, trial in enumerate(trials)}
         rows = [row for row in self.rows() if (row["line"], row["number"]) in order]
         rows.sort(key=lambda row: order[str(row["line"]), int(row["number"])])
         file = io.BytesIO()
-        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), file)
+        names = dict.fromkeys(name for row in rows for name in row)
+        try:
+            table = pyarrow.Table.from_pydict({name: [row.get(name) for row in rows] for name in names})
+            pyarrow.parquet.write_table(table, file)
+        except pyarrow.ArrowException as error:
+            raise BadRows(
+                f"the rows in {self.directory} do not go together: {error}; remove the directory and run the experiment again"
+            ) from error
         self.directory.mkdir(parents=True, exist_ok=True)
         replace_file(self.directory / PARQUET, file.getvalue())
         (self.directory / JOURNAL).unlink(missing_ok=True)

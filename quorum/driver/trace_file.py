@@ -8,6 +8,7 @@ which a log line reports as well. A killed process leaves zeros at the end of it
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import mmap
 import os
@@ -95,14 +96,32 @@ class TraceFile:
             self.close()
 
     def _open(self) -> None:
-        self._descriptor = without_waiting(self._path, os.O_RDWR | os.O_CREAT)
-        self._end = _end_of_lines(self._descriptor)
+        descriptor = without_waiting(self._path, os.O_RDWR | os.O_CREAT)
+        try:
+            _claim(descriptor)
+            self._end = _end_of_lines(descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._descriptor = descriptor
         start = self._end - self._end % mmap.ALLOCATIONGRANULARITY
         self._parts = [_Part(self._descriptor, start), _Part(self._descriptor, start + PART_BYTES)]
+        if self._end and os.pread(descriptor, 1, self._end - 1) != b"\n":
+            self.write("\n")  # behind a line that was cut off by a power cut
 
     def _reserve(self) -> None:
         start = self._parts[-1].end if self._parts else self._end
         self._parts.append(_Part(self._descriptor, start))
+
+
+def _claim(descriptor: int) -> None:
+    """Check that the file is a trace, and that no other process writes it. OSError, ValueError."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise ValueError("another node writes it; put {node} into kraftlab.trace.file") from error
+    if os.fstat(descriptor).st_size and os.pread(descriptor, 1, 0) not in (b"{", b"\0"):
+        raise ValueError("the file holds something else than a trace")
 
 
 def _end_of_lines(descriptor: int) -> int:

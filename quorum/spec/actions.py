@@ -66,7 +66,6 @@ class _Node:
         self.epoch, self.voted = line["epoch"], line["voted"]
         self.storing: list[int] = []
         self.writing: list[int] = []
-        self.reads: set[int] = set()
 
 
 def actions_of(lines: Iterable[Line]) -> list[Action]:
@@ -131,7 +130,7 @@ def _boot(line: Line, nodes: dict[int, _Node]) -> Action:
     before = nodes.get(node)
     if before is not None and before.directory != line["directory"]:
         raise BeyondSpecification(f"line {number}: node {node} has another disk, and the specification knows one disk per node")
-    if before is None and (line["end"] or line["epoch"]):
+    if before is None and (line["end"] or line["epoch"] or line["start"]):
         raise BeyondSpecification(
             f"line {number}: node {node} begins with a log to {line['end']}: the trace must begin on empty disks"
         )
@@ -184,6 +183,8 @@ def _step(lines: list[Line], node: _Node, nodes: dict[int, _Node]) -> Iterator[A
             if line["state"] == "leader":
                 yield _action("Propose", line, batch=line["batches"][0])
             else:
+                if cause is None or _frozen(line["batches"]) != dict(cause.more).get("data"):
+                    raise BeyondSpecification(f"line {line['number']}: the batches are not those of the answer")
                 with_commit = rest.popleft() if following is not None and following["event"] == "commit" else line
                 yield _action("TakeRecords", with_commit, m=cause)
         elif event == "commit" and line["state"] == "leader":
@@ -201,9 +202,8 @@ def _step(lines: list[Line], node: _Node, nodes: dict[int, _Node]) -> Iterator[A
         elif event in ("send", "reply"):
             yield from _sent(line)
         elif event == "ask":
-            node.reads.add(line["id"])
             yield _action("AskRead", line, token=line["id"])
-        elif event == "ready" and line["id"] in node.reads:
+        elif event == "ready":
             yield _action("AnswerRead", line, token=line["id"], offset=line["offset"])
     if heard:
         yield _action(heard, lines[-1], m=cause)

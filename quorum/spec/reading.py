@@ -3,45 +3,32 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
 
 from .actions import BeyondSpecification, Line, cut
+from .form import Form
 from .merge import merged
 
 NAMES = ("*.ndjson", "*.ndjson.gz")
-Number = Annotated[int, msgspec.Meta(ge=-1, lt=1 << 31)]
-
-
-class _Form(msgspec.Struct):
-    """The fields that every line has, with what TLC can count with."""
-
-    node: Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
-    step: Annotated[int, msgspec.Meta(ge=0)]
-    time_us: int
-    event: str
-    state: str
-    epoch: Number
-    leader: Number
-    voted: Number
-    end: Number
-    hw: Number
-    durable: Number
-    config: list[Number]
 
 
 def read(paths: Sequence[Path]) -> list[Line]:
-    """Return the lines of one trace in order. A directory stands for the traces in it. OSError, BeyondSpecification."""
-    files = [_lines(path) for path in _files(paths)]
+    """Return the lines of one trace in order. A directory stands for the traces in it. BeyondSpecification."""
+    files = {path: _lines(path) for path in _files(paths)}
     if len(files) == 1:
-        return files[0]
-    for path, lines in zip(_files(paths), files, strict=True):
-        if len({line.get("node") for line in lines}) > 1:
+        return next(iter(files.values()))
+    of_node: dict[int, Path] = {}
+    for path, lines in files.items():
+        node, *more = dict.fromkeys(line["node"] for line in lines) or (None,)
+        if more:
             raise BeyondSpecification(f"{path} has the lines of several nodes: it is a trace of its own, check it alone")
-    return merged([lines for lines in files if lines])
+        if node is not None and of_node.setdefault(node, path) != path:
+            raise BeyondSpecification(f"{of_node[node]} and {path} are both of node {node}: give one file of each node")
+    return merged([lines for lines in files.values() if lines])
 
 
 def _files(paths: Sequence[Path]) -> list[Path]:
@@ -58,27 +45,32 @@ def _files(paths: Sequence[Path]) -> list[Path]:
 
 
 def _lines(path: Path) -> list[Line]:
-    data = path.read_bytes()
-    if data[:2] == b"\x1f\x8b":
-        try:
-            data = gzip.decompress(data)
-        except (EOFError, OSError) as error:
-            raise BeyondSpecification(f"{path} is damaged: {error}") from error
-    written = data.rstrip(b"\0").splitlines()  # zeros are behind the lines of a node that was killed
-    decode = msgspec.json.Decoder(dict).decode
+    data = _data(path).rstrip(b"\0")  # zeros are behind the lines of a node that was killed
+    written = data.splitlines()
+    decode, form = msgspec.json.Decoder(dict).decode, Form()
     lines: list[Line] = []
     for number, text in enumerate(written, 1):
         try:
             line = decode(text)
-        except msgspec.MsgspecError as error:
-            if number == len(written) > 1:  # cut off: its node was killed while it wrote
+        except (ValueError, RecursionError) as error:
+            if number == len(written) > 1 and not data.endswith(b"\n"):  # its node was killed while it wrote
                 return cut(lines, len(lines) - 1)
             raise BeyondSpecification(f"line {number} of {path} is not a JSON object: {error}") from error
         try:
-            msgspec.convert(line, _Form)
-        except msgspec.ValidationError as error:
+            lines.append(form.read(line))
+        except ValueError as error:
             raise BeyondSpecification(f"line {number} of {path} is not what a node writes: {error}") from error
-        lines.append(line)
     if not lines:
         raise BeyondSpecification(f"{path} is empty: a trace begins with a node that boots")
     return lines
+
+
+def _data(path: Path) -> bytes:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise BeyondSpecification(f"cannot read {path}: {error.strerror}") from error
+    try:
+        return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+    except (EOFError, OSError, zlib.error) as error:
+        raise BeyondSpecification(f"{path} is damaged: {error}") from error

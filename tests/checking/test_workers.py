@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from kraftlab.checking import workers
+
 WAIT_S = 20.0
 SCRIPT = """
 import signal
@@ -63,3 +65,9 @@ def test_ctrl_c_is_nothing_to_workers_that_are_still_starting(tmp_path: Path) ->
         run.terminate()
         _, told = run.communicate(timeout=WAIT_S)
     assert "Traceback" not in told
+
+
+def test_there_are_no_more_workers_than_the_cores_can_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "MOST_PER_CORE", 0)
+    of_processes = workers.done_by(1_000_000, lambda _: os.getpid(), range(3))
+    assert set(of_processes) == {os.getpid()}

@@ -124,6 +124,35 @@ def test_the_page_shows_ours_and_published_and_needs_only_files_beside_it(tmp_pa
     assert all((page.parent / link).is_file() for link in links) and len(links) >= 4
 
 
+@pytest.mark.parametrize(
+    "line, words",
+    [
+        ("garbage", "line 1 of .* is damaged: .*; remove that line and run the experiment again to go on"),
+        ("", "line 1 of .* is damaged"),
+        ("\udcff", "line 1 of .* is damaged"),
+        ('{"line": "a", "number": 0, "rows": [{"ms": 1}]}', "has rows of no trial; remove the directory"),
+        ('{"line": "a", "number": 0, "rows": [{"line": "a", "number": 0, "ms": "x"}]}', "do not go together"),
+    ],
+)
+def test_a_damaged_journal_is_named(line: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "tiny" / "small-1" / JOURNAL
+    path.parent.mkdir(parents=True)
+    path.write_bytes(line.encode(errors="surrogateescape") + b"\n")
+    assert main.run(["experiment", "run", "tiny", "--jobs", "1", "--out", str(tmp_path)]) == 1
+    assert re.search(words, capsys.readouterr().err)
+
+
+def test_rows_of_another_version_that_cannot_be_shown_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runner.run("tiny", "small", 1, jobs=1, out=tmp_path)
+    path = tmp_path / "tiny" / "small-1" / PARQUET
+    rows = pyarrow.parquet.read_table(path).to_pylist()
+    older = [{**row, "version": "0.0.1"} | {"milliseconds": row.pop("ms")} for row in rows]
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([{k: v for k, v in row.items() if k != "ms"} for row in older]), path)
+    for command in ("plot", "run"):
+        assert main.run(["experiment", command, "tiny", "--out", str(tmp_path)]) == 1
+        assert "has rows of kraftlab 0.0.1, which kraftlab" in capsys.readouterr().err
+
+
 def test_a_damaged_file_of_rows_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = run(tmp_path).page.with_name(PARQUET)
     path.write_bytes(b"PAR1 but no more")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections import Counter
 from functools import cache
@@ -119,10 +120,12 @@ def test_files_that_are_no_traces_are_named(tmp_path: Path) -> None:
     whole = json.dumps(beginning()[0])
     for text, words in (
         (f"{whole}\nnothing\n{whole}\n", "line 2 of .* is not a JSON object"),
+        (f"{whole}\n{whole[:-9]}\n", "line 2 of .* is not a JSON object"),
+        (f"{whole}\n\n", "line 2 of .* is not a JSON object"),
         ("[]\n", "line 1 of .* is not a JSON object"),
         ("", "is empty"),
         ("\0\0", "is empty"),
-        ("{}\n", "line 1 of .* is not what a node writes: .* `node`"),
+        ("{}\n", "line 1 of .* is not what a node writes: .* `event`"),
         (whole.replace('"node": 0', '"node": "0"'), "not what a node writes: Expected `int`, got `str` - at `\\$.node`"),
         (whole.replace('"node": 0', '"node": -1'), "not what a node writes: .* >= 0"),
         (whole.replace('"epoch": 0', '"epoch": 1099511627776'), "not what a node writes: .* <= 2147483647"),
@@ -136,6 +139,31 @@ def test_files_that_are_no_traces_are_named(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(actions.BeyondSpecification, match=r"has no trace in it.*chaos test --trace"):
         reading.read([tmp_path / "empty"])
+
+
+def test_files_of_other_encodings_and_depths_are_refused_in_words(tmp_path: Path) -> None:
+    whole = json.dumps(beginning()[0])
+    damaged = bytearray(gzip.compress(whole.encode() * 50))
+    damaged[12:40] = b"\xff" * 28
+    for written, words in (
+        (b"[" * 100_000 + b"\n", "not a JSON object"),
+        (b'{"m":' + b"[" * 100_000 + b"\n", "not a JSON object"),
+        (whole.encode().replace(b"{", b'{"\xff": 1, ') + b"\n", "not a JSON object"),
+        (bytes(damaged), "damaged"),
+    ):
+        (tmp_path / "a.ndjson").write_bytes(written)
+        with pytest.raises(actions.BeyondSpecification, match=words):
+            reading.read([tmp_path / "a.ndjson"])
+    (tmp_path / "run" / "b.ndjson").mkdir(parents=True)
+    with pytest.raises(actions.BeyondSpecification, match=r"cannot read .*b\.ndjson: Is a directory"):
+        reading.read([tmp_path / "run"])
+
+
+def test_a_node_has_one_file(tmp_path: Path, lines) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.ndjson").write_text("".join(json.dumps(line) + "\n" for line in lines if line["node"] == 0))
+    with pytest.raises(actions.BeyondSpecification, match=r"a\.ndjson and .*b\.ndjson are both of node 0"):
+        reading.read([tmp_path])
 
 
 def test_a_step_whose_last_line_is_cut_off_is_left_out(tmp_path: Path, lines) -> None:
