@@ -82,6 +82,11 @@ def decode(data: bytes, source: str) -> Plan:
         raise PlanError(f"{source} is a fault plan of version {plan.version}, this is version {VERSION}: shrink its seed again")
     if re.fullmatch(r"[A-Z]\d+", plan.rule) and plan.rule not in RULES:
         raise PlanError(f"{source} breaks rule {plan.rule}, and there is no such rule: shrink its seed again")
+    if plan.rule.startswith("M"):
+        raise PlanError(
+            f"{source} breaks {plan.rule}, a rule of controllers, and there are none in this world. Play them with: "
+            "kraftlab chaos test -w admin --world simulated"
+        )
     unknown = sorted({strike.fault for strike in plan.strikes} - FAULTS.keys())
     if unknown:
         raise PlanError(f"{source} names faults that do not exist: {', '.join(unknown)}. There are {', '.join(FAULTS)}")
