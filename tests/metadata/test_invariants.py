@@ -83,8 +83,8 @@ def test_a_sound_image_passes() -> None:
     ("record", "rule"),
     [
         (PartitionChange(0, 0, T, isr=(2,)), "foo-0: violated: the leader is -1 or a member of the ISR"),
-        (BrokerRegistrationChange(0, 1, 10, fenced=True), "foo-0: violated: the leader is registered, unfenced and not shutting"),
-        (BrokerRegistrationChange(0, 1, 10, in_controlled_shutdown=True), "foo-0: violated: the leader is registered"),
+        (BrokerRegistrationChange(0, 1, 10, fenced=True), "foo-0: violated: the leader is registered and unfenced"),
+        (BrokerRegistrationChange(0, 1, 10, in_controlled_shutdown=True), "foo-0: violated: the leader is not shutting down"),
         (BrokerRegistrationChange(0, 1, 10, log_dirs=(D3, D1)), "broker 1: violated: directories are sorted"),
         (BrokerRegistrationChange(0, 1, 10, log_dirs=(D2,)), "broker 2: violated: no two brokers have the same directory"),
         (RegisterBroker(0, 3, D4, 11), "broker 3: violated: no two brokers have the same epoch"),
