@@ -46,6 +46,7 @@ CHANGING = Model(
     turns=(1, 2, 1),
     sides=("1", "24", "1"),
 )
+CHANGING_AGAIN = Model("changing-again", "", nodes=4, voters=3, epochs=2, batches=4, proposals=0, changes=2)
 READING = Model("reading", "", proposals=0, reads=1, turns=(1, 2), sides=("12", "23"))
 DEPOSED_TWICE = Model(
     "deposed-twice",
@@ -166,7 +167,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "round-shared-too-long": _one(READING._replace(reads=2), "round == IF s.isNamed THEN s.round + 1 ELSE s.round", "round == 1"),
     # Voters
-    "no-settled-gate": _one(CHANGING, "    /\\ VotersEnd(s.log) <= s.hw\n", ""),
+    "no-settled-gate": _one(CHANGING_AGAIN, "    /\\ VotersEnd(s.log) <= s.hw\n", ""),
     "no-committed-in-epoch-gate": Mutation(
         CHANGING,
         (
