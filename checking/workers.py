@@ -26,7 +26,7 @@ Words = ParamSpec("Words")
 AHEAD = 64
 """Number of items for each worker that the pool gets in advance, so that an item that takes long leaves no worker idle."""
 MOST_PER_CORE = 8
-"""Workers for each core. Each is an interpreter of tens of megabytes, and more of them are no faster."""
+"""Workers for each core. Each is an interpreter of tens of megabytes, and more of them do not help."""
 LAST_WORDS_S = 5.0
 """Time that a worker has to end by SIGTERM after its parent has ended."""
 _OF_POOLS = 0
