@@ -18,6 +18,8 @@ VARIABLE used       \* how much of the bounds is used
 all == <<node, disk, net, ghost, used>>
 Turns == <<Turn1, Turn2, Turn3, Turn4>>
 Sides == <<Side1, Side2, Side3, Side4>>
+HasSides == \E i \in 1..Len(Sides) : Sides[i] # Node
+KeepsAll == "all messages" \in Parts
 
 -------------------------------------------------------------------------------
 (* Settling.                                                                *)
@@ -73,9 +75,9 @@ IsOfUse(m) ==
               [] m.type = "Fetch" -> from.epoch = m.epoch /\ m.offset = End(from.log) /\ m.round = from.round
               [] m.type = "FetchReply" -> to.role # "follower" \/ IsOfThisLog(m.to, m)
               [] OTHER -> TRUE
-    IN /\ m.type \notin {"Vote", "VoteReply"} /\ m.epoch \in 1..Len(Sides) => {m.from, m.to} \subseteq Sides[m.epoch]
-       /\ \/ "all messages" \in Parts
+    IN /\ \/ KeepsAll
           \/ m.epoch >= OldestEpoch(m.to) /\ (used.restarts < MaxRestarts \/ m.epoch > to.epoch \/ IsAwaited)
+       /\ HasSides => m.type \in {"Vote", "VoteReply"} \/ {m.from, m.to} \subseteq Sides[m.epoch]
 
 News(n, messages) == {m \in messages : IsOfUse(m) /\ m \notin net /\ \A i \in node[n].outbox : i.m # m}
 
