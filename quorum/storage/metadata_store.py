@@ -187,8 +187,8 @@ def _settle(
             last, planned = planned, [(step.source, step.position) for step in repair.pending]
             if planned == last:
                 raise LogCorrupt(
-                    f"{found.damage}. It was set aside, and is still there: {partition} is on a file system that does not rename "
-                    "or write as it was told. Copy the directory to another disk, and start from there."
+                    f"{found.damage}. It was set aside, and is still there: {partition} is on a file system that ignores renames "
+                    "or writes. Copy the directory to another disk, and start from there."
                 )
         except Exception:
             found.close()

@@ -81,7 +81,7 @@ def decode(data: bytes, source: str) -> Plan:
     if plan.version != VERSION:
         raise PlanError(f"{source} is a fault plan of version {plan.version}, this is version {VERSION}: shrink its seed again")
     if re.fullmatch(r"[A-Z]\d+", plan.rule) and plan.rule not in RULES:
-        raise PlanError(f"{source} breaks rule {plan.rule}, and there is no such rule: shrink its seed again")
+        raise PlanError(f"{source} breaks rule {plan.rule}, which does not exist: shrink its seed again")
     if plan.rule.startswith("M"):
         raise PlanError(
             f"{source} breaks {plan.rule}, a rule of controllers, and there are none in this world. Play them with: "

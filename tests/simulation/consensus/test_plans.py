@@ -62,7 +62,7 @@ def test_a_strike_does_not_depend_on_other_strikes(monkeypatch: pytest.MonkeyPat
     [
         (lambda text: text[:-20], "is not a fault plan"),
         (lambda text: text.replace('"version": 1', '"version": 2'), "of version 2, this is version 1"),
-        (lambda text: text.replace('"rule": ""', '"rule": "S99"'), "breaks rule S99, and there is no such rule"),
+        (lambda text: text.replace('"rule": ""', '"rule": "S99"'), "breaks rule S99, which does not exist"),
         (lambda text: text.replace('"rule": ""', '"rule": "M10"'), "breaks M10, a rule of controllers"),
         (lambda text: text.replace('"strikes": [', '"strikes": [[1, "rain", 0],', 1), "names faults that do not exist: rain"),
     ],

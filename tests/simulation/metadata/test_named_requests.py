@@ -53,11 +53,16 @@ def answer(start: int = 0, offset: int = 0, code: int = 0) -> Any:
     return response
 
 
-def test_the_answer_in_the_log_is_right_however_often_it_is_given(named: NamedRequests) -> None:
+def test_the_answer_in_the_log_is_right_however_often_it_is_given() -> None:
+    violations: list[str] = []
+    named = NamedRequests(violations.append)
     named.arrived(call())
     named.extend(after(EMPTY, outcome(call(), 1000)))
     named.answered(call(), answer(1000, 1))
     named.answered(call(), answer(1000, 1))
+    assert violations == []
+    named.answered(call(), answer(1001, 1))
+    assert len(violations) == 1
 
 
 @pytest.mark.parametrize(
