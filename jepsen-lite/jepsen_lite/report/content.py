@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from kraftlab.checking.facts import Strike
+from kraftlab.console.lanes import Lane, fault_lanes, node_lanes, process_lanes
 
 from .. import evidence
 from ..checkers.availability import AroundStrike, Successes
@@ -25,7 +26,6 @@ from ..verdicts import VALID, Verdict, ending
 from ..workload import Run
 from . import words
 from .curves import Clock, Curve, Quantiles, Rate, bin_width_ns, clock_curves, offset_curves, overall, quantiles, rates, sample
-from .lanes import Lane, fault_lanes, node_lanes, process_lanes
 from .messages import from_logs, from_trace
 from .orders import Illegal, Ring, illegal, ring
 from .space_time import SpaceTime, space_time

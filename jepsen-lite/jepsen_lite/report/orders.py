@@ -18,10 +18,10 @@ from itertools import count
 import msgspec
 
 from kraftlab.checking.facts import Strike
+from kraftlab.console.lanes import process_lanes, text_of
 
 from ..evidence import Cycle, IllegalHistory, Orders, Partial
 from ..history import History, Op
-from .lanes import process_lanes, text_of
 from .words import operation
 
 DRAWN = 400

@@ -20,12 +20,12 @@ from kraftlab.common import pages
 from kraftlab.common.pages import replace_file
 from kraftlab.common.sizes import bytes_text
 from kraftlab.common.templates import template_of
+from kraftlab.console.lanes import targets_of
 
 from ..store import LEAST_RUN, PYTEST_WORKLOAD, SHRUNK, RunDirectory, RunRecord
 from . import content, words
 from .content import RunReport
 from .curves import SLOWEST_BINS
-from .lanes import targets_of
 
 PAGE = "index.html"
 NAMED = 100

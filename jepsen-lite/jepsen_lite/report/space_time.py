@@ -13,10 +13,10 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from kraftlab.checking.facts import Strike
+from kraftlab.console.lanes import text_of
 
 from ..history import Op
 from . import words
-from .lanes import text_of
 from .messages import AGAIN, COMMIT, LEADER, SENT, STATE, Event
 
 BEFORE_VIOLATION = 200

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jepsen_lite.report import lanes
-from jepsen_lite.report.lanes import Lane, Span
 from kraftlab.checking.facts import Observation, Strike
+from kraftlab.console import lanes
+from kraftlab.console.lanes import Lane, Span
 
 MS = 1_000_000
 

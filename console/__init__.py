@@ -1,0 +1,1 @@
+"""The web console: a live page of a cluster."""
