@@ -1,4 +1,4 @@
-"""The look of static pages, which reports of several rooms share: a style sheet, the theme, and files that are replaced whole."""
+"""The look of pages, which reports of several rooms share: a style sheet, the theme, lanes, and files that are replaced whole."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def assets_of(package: str) -> Mapping[str, bytes]:
 
 
 def shared_assets() -> Mapping[str, bytes]:
-    """Return the style sheet and the theme of all pages, by file name."""
+    """Return the style sheet of all pages, the theme and the drawing of lanes, by file name."""
     return assets_of("kraftlab.common")
 
 

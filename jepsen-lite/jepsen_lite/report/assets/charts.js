@@ -195,41 +195,19 @@ const kraftlab = (() => {
   };
 
   // --- lanes ------------------------------------------------------------------------------------------------------------
-  // Text on a bar if it fits there, otherwise beside the bar if it fits before `until`; null if it fits in neither place.
-  const barText = (text, x, width, until, y) => {
-    const long = text.length * 6.6 + 8;
-    if (long < width) return draw("text", { class: "inside", x: x + 5, y }, text);
-    return x + width + long < until ? draw("text", { x: x + width + 4, y, style: "fill:var(--ink)" }, text) : null;
-  };
-  const laneChart = (id, lanes, height, paintOf, label, below = 0) => {
-    const fits = Math.floor((GUTTER - 12) / 6.2);
-    const chart = new Chart(id, lanes.length * (height + 5) + 4 + below, (self) => {
-      lanes.forEach((lane, number) => {
-        const y = number * (height + 5) + 4;
-        const name = draw("text", { class: "label", x: GUTTER - 10, y: y + height / 2 + 4 }, lane.label.length > fits ? `${lane.label.slice(0, fits - 1)}…` : lane.label);
-        if (lane.label.length > fits) name.append(draw("title", {}, lane.label));
-        self.back.append(name);
-        lane.spans.forEach((each, place) => {
-          const end = each.end_us === null ? span : each.end_us;
-          if (each.begin_us > view.to || end < view.from) return;
-          const from = Math.max(self.x(each.begin_us), GUTTER), width = Math.max(Math.min(self.x(end), GUTTER + self.width) - from, 2);
-          const look = paintOf(each);
-          const shape = { x: from, y, width, height, rx: Math.min(3, width / 2) };
-          if (look.opacity < 1) self.plot.append(draw("rect", { ...shape, fill: "var(--card)" }));
-          self.plot.append(draw("rect", { ...shape, ...look }));
-          if (each.end_us === null) self.plot.append(draw("path", { d: `M${from + width - 8},${y + 4}l5,${height / 2 - 4}l-5,${height / 2 - 4}`, fill: "none", stroke: "#fff", "stroke-width": 2 }));
-          const next = lane.spans[place + 1], until = next ? Math.min(self.x(next.begin_us), GUTTER + self.width) : GUTTER + self.width;
-          const text = each.short && barText(each.short, from, width, until, y + height / 2 + 4);
-          if (text) self.plot.append(text);
-        });
-      });
+  const laneChart = (id, lanes, height, look, label, below = 0) => {
+    const drawn = draw("g"), options = (chart) => ({ ...view, left: GUTTER, width: chart.width, height, end: span, look });
+    const chart = new Chart(id, kraftlabLanes.heightOf(lanes, { height }) + below, (self) => {
+      self.plot.after(drawn);
+      kraftlabLanes.drawLanes(drawn, lanes, options(self));
     }, label);
     if (!chart.host) return;
     chart.hits = (event) => {
-      const lane = lanes[Math.floor((event.clientY - chart.svg.getBoundingClientRect().top - 2) / (height + 5))];
-      const near = ((view.to - view.from) / chart.width) * 3, at = chart.at(event.clientX);
-      const each = lane && lane.spans.find((one) => one.begin_us - near <= at && at <= (one.end_us === null ? span : one.end_us) + near);
-      return each && { text: `${lane.label ? `${lane.label}: ` : ""}${each.text}\n${moment(each.begin_us)} to ${each.end_us === null ? "the end, never undone" : moment(each.end_us)}` };
+      const room = chart.svg.getBoundingClientRect();
+      const found = kraftlabLanes.spanAt(lanes, event.clientX - room.left, event.clientY - room.top, options(chart));
+      if (!found) return null;
+      const { lane, span: each } = found;
+      return { text: `${lane.label ? `${lane.label}: ` : ""}${each.text}\n${moment(each.begin_us)} to ${each.end_us === null ? "the end, never undone" : moment(each.end_us)}` };
     };
   };
 
@@ -419,6 +397,12 @@ const kraftlab = (() => {
   };
 
   // --- processes --------------------------------------------------------------------------------------------------------
+  // Text on a bar if it fits there, otherwise beside the bar if it fits before `until`; null if it fits in neither place.
+  const barText = (text, x, width, until, y) => {
+    const long = text.length * 6.6 + 8;
+    if (long < width) return draw("text", { class: "inside", x: x + 5, y }, text);
+    return x + width + long < until ? draw("text", { class: "outside", x: x + width + 4, y }, text) : null;
+  };
   const timelineChart = () => {
     const lanes = Array.from({ length: scene.timeline_lanes }, () => []);
     for (const op of scene.ops) if (op[LANE] >= 0) lanes[op[LANE]].push(op);
@@ -454,7 +438,7 @@ const kraftlab = (() => {
   };
 
   // --- begin ------------------------------------------------------------------------------------------------------------
-  laneChart("chart-faults", scene.faults, 22, (each) => ({ fill: kindColour(each.about), opacity: 1 }), "Faults over time, by kind", 16);
+  laneChart("chart-faults", scene.faults, 22, (each) => ({ fill: kindColour(each.about) }), "Faults over time, by kind", 16);
   legend("legend-leaders", scene.leaders.map((leader) => ({ text: nodeName(leader), mark: [draw("rect", { x: 2, y: 1, width: 18, height: 10, rx: 3, fill: leaderColour(leader) })] })));
   laneChart("chart-nodes", scene.nodes, 20, (each) => ({ fill: leaderColour(each.about), opacity: each.about === "down" ? 0.3 : each.short.startsWith("★") ? 1 : 0.6 }), "Which leader each node knew, over time");
   offsetChart();
