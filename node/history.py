@@ -54,6 +54,17 @@ class Moment(NamedTuple):
 NEWEST = Moment()
 
 
+class LoggedBatch(NamedTuple):
+    """A batch of the log with its records, or those of consensus if it is a control batch."""
+
+    base_offset: int
+    epoch: int
+    append_time_ms: int
+    record_count: int
+    records: tuple[AnyRecord, ...]
+    control: tuple[ControlRecord, ...] = ()
+
+
 class NoHistory(Exception):
     """The directory does not reach back to the requested moment; the message says how far it does."""
 

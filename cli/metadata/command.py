@@ -10,10 +10,11 @@ from kraftlab.metadata.difference import BOOKKEEPING, change_documents, change_l
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.tree import ALIASES, Directory, Node, image_tree, plain_document
 from kraftlab.node.history import NEWEST, Moment
+from kraftlab.node.subject_changes import subject_changes
 
 from ..option_placement import AddressedGroup
 from ..output import CommandFailed, Output, WrongUse, json_option
-from .history import history_lines, parse_subject, subject_changes
+from .history import history_lines, parse_subject
 from .sources import (
     EpochEdge,
     SnapshotSource,

@@ -18,6 +18,7 @@ import click
 from kraftlab.node.history import (
     NEWEST,
     History,
+    LoggedBatch,
     Moment,
     NoHistory,
     PastImage,
@@ -35,8 +36,6 @@ from ..output import CommandFailed, WrongUse
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient
     from kraftlab.common.endpoint import Endpoint
-    from kraftlab.metadata.records import AnyRecord
-    from kraftlab.quorum.core.batch import ControlRecord
 
 EPOCHS_SHOWN = 20
 """Number of epochs in the error for an unknown one."""
@@ -45,17 +44,6 @@ F = TypeVar("F", bound=Callable[..., object])
 
 NOW = "now"
 """The newest moment, also if clocks of nodes are ahead of this machine's."""
-
-
-class LoggedBatch(NamedTuple):
-    """A batch of the log with its records, or those of consensus if it is a control batch."""
-
-    base_offset: int
-    epoch: int
-    append_time_ms: int
-    record_count: int
-    records: tuple[AnyRecord, ...]
-    control: tuple[ControlRecord, ...] = ()
 
 
 class EpochEdge(NamedTuple):
@@ -144,14 +132,9 @@ class LiveSource:
         self._endpoint = endpoint
 
     def at(self, moment: Moment) -> PastImage:
-        from kraftlab.client.time_travel import describe_image
-        from kraftlab.metadata.delta import MetadataDelta
-        from kraftlab.metadata.image import Provenance
-        from kraftlab.metadata.snapshot import image_from
+        from kraftlab.client.time_travel import image_at
 
-        answer, bodies = describe_image(self._client, self._endpoint, offset=moment.offset, time_ms=moment.time_ms)
-        provenance = Provenance(answer.offset, answer.epoch, answer.append_time_ms)
-        return PastImage(MetadataDelta(image_from(bodies)).apply(provenance), None, ())
+        return PastImage(image_at(self._client, self._endpoint, offset=moment.offset, time_ms=moment.time_ms), None, ())
 
     def first(self) -> OffsetAndEpoch:
         from kraftlab.admin.v1 import admin_pb2 as pb
@@ -161,15 +144,9 @@ class LiveSource:
         return OffsetAndEpoch(oldest.end_offset, oldest.epoch)
 
     def batches(self, start: int, end: int) -> Iterator[LoggedBatch | str]:
-        from kraftlab.client.time_travel import list_metadata_records
-        from kraftlab.metadata import codec
-        from kraftlab.quorum.core.batch import decode_control
+        from kraftlab.client.time_travel import batches
 
-        for found in list_metadata_records(self._client, self._endpoint, start, end):
-            control = decode_control(found.body) if found.is_control else ()
-            records = () if found.is_control else codec.decode(found.body, found.base_offset)
-            place = found.base_offset, found.epoch, found.append_time_ms, found.record_count
-            yield LoggedBatch(*place, tuple(records), tuple(control))
+        yield from batches(self._client, self._endpoint, start, end)
 
     def known_committed(self) -> int | None:
         return None

@@ -15,7 +15,7 @@ from kraftlab.metadata.tree import Directory, Node, plain_document
 from ..tables import utc_text
 
 if TYPE_CHECKING:
-    from .sources import LoggedBatch
+    from kraftlab.node.history import LoggedBatch
 
 NAMES_SHOWN = 20
 """Number of existing names in the error for a missing name."""

@@ -9,13 +9,14 @@ from unittest import mock
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.cli.metadata.history import history_lines, parse_subject, subject_changes
-from kraftlab.cli.metadata.sources import LiveSource, LoggedBatch, moment_of, parse_point
+from kraftlab.cli.metadata.history import history_lines, parse_subject
+from kraftlab.cli.metadata.sources import LiveSource, moment_of, parse_point
 from kraftlab.cli.output import CommandFailed, WrongUse
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.metadata import records as r
 from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance
-from kraftlab.node.history import NEWEST, Moment, PastImage
+from kraftlab.node.history import NEWEST, LoggedBatch, Moment, PastImage
+from kraftlab.node.subject_changes import subject_changes
 from kraftlab.quorum.core.batch import LeaderChange
 from kraftlab.quorum.core.types import OffsetAndEpoch
 
