@@ -2,10 +2,11 @@
 
 `make test` runs two workers (pytest-xdist). All tests of a group run in one worker, in the order of the folders. Tests with
 clusters of processes have deadlines in real time, so they are one group: a fixture that starts a cluster asks for the fixture
-`starts_clusters`, and a test without such a fixture has the mark `cluster`. Other tests have no ports for a cluster. Tests of
-Spark are a second group, and every other module is a group of its own. Groups start in this order: clusters, tests with
-deadlines within their own process, long modules, all other modules, Spark. All but the clusters last about as long as these, so
-Spark, which needs two processors, runs beside few clusters or none.
+`starts_clusters`, and a test without such a fixture has the mark `cluster`. Other tests have no ports for a cluster. Tests with a
+browser, which ask for the fixture `browser`, are in the same group. Tests of Spark are a second group, and every other module is
+a group of its own. Groups start in this order: clusters, tests with deadlines within their own process, long modules, all other
+modules, Spark. All but the clusters last about as long as these, so Spark, which needs two processors, runs beside few clusters
+or none.
 
 Both workers collect the same tests, and most of that time rewrites assertions. The workers begin at opposite ends, and each finds
 the byte code of the other's half (`make test` allows byte code).
@@ -53,6 +54,7 @@ settings.load_profile("unhurried")
 TESTS = Path(__file__).parent
 CLOCK = "autojump_clock"
 CLUSTER = "cluster"
+BROWSER = "browser"
 SPARK = "spark"
 STARTS_CLUSTERS = "starts_clusters"
 EARLY_MODULES = ("quorum/driver/", "rpc/", "client/", "broker/", "quorum/storage/", "cli/", "demo/")
@@ -64,7 +66,8 @@ QUEUE = (*EARLY_MODULES, *LONG_MODULES)
 
 def group_of(item: pytest.Item) -> str:
     """Return the group of a test: all tests of a group run one after the other in one worker. Most modules are a group each."""
-    return next((mark for mark in (SPARK, CLUSTER) if item.get_closest_marker(mark)), module_of(item))
+    marks = {SPARK: SPARK, CLUSTER: CLUSTER, BROWSER: CLUSTER}
+    return next((group for mark, group in marks.items() if item.get_closest_marker(mark)), module_of(item))
 
 
 def rank(item: pytest.Item) -> int:
@@ -89,8 +92,10 @@ def has_a_clock_that_stands_still(item: pytest.Item) -> bool:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if STARTS_CLUSTERS in getattr(item, "fixturenames", ()):
-            item.add_marker(CLUSTER)
+        fixtures = getattr(item, "fixturenames", ())
+        for mark, fixture in ((CLUSTER, STARTS_CLUSTERS), (BROWSER, BROWSER)):
+            if fixture in fixtures:
+                item.add_marker(mark)
         item.add_marker(pytest.mark.xdist_group(group_of(item)))
         if has_a_clock_that_stands_still(item):
             raise pytest.UsageError(f"{item.nodeid} has {CLOCK} by a fixture only; name it as a parameter of the test")

@@ -194,6 +194,7 @@ def test_values_of_clients_stay_text(new_run) -> None:
     assert [attributes.get("src") for tag, attributes in found.tags if tag == "script"] == [
         "theme.js",
         None,
+        "lanes.js",
         "charts.js",
         "pictures.js",
     ]
