@@ -174,6 +174,19 @@ def connect(servers: str | None = None, *, changes: bool = False, **options: Any
     return _connector(servers or required_servers(changes=changes), {"on_wait": _report} | options)()
 
 
+def connect_as(servers: str, security: ClientSecurity) -> AdminClient:
+    """Return a client of servers, which the options have named, for the user of a security. ConfigError."""
+    from kraftlab.client import AdminClient
+
+    return AdminClient(_with_protocol(servers, security), security=security)
+
+
+def selected_directory() -> Path | None:
+    """Return the directory of the local cluster that the options, or their defaults, have named. None for other clusters."""
+    directory: Path | None = click.get_current_context().meta.get(_DIRECTORY)
+    return directory
+
+
 def connector() -> Callable[[], AdminClient]:
     """Return a function that makes such a client each time that it is called, in any thread. CommandFailed, also when called."""
     return _connector(required_servers(), {})

@@ -18,6 +18,7 @@ COMMANDS = {
     "demo": ("kraftlab.demo.command:demo", "Run the main scenario on data recorded from a real Kafka cluster."),
     "up": ("kraftlab.cli.lab.up:up", "Start a local cluster; Ctrl-C stops it."),
     "top": ("kraftlab.cli.top.command:top", "Show a cluster on one page of the terminal, live."),
+    "console": ("kraftlab.cli.web.command:console", "Serve pages that show a cluster live, and change it."),
     "storage": ("kraftlab.cli.lab.storage_command:storage", "Format and inspect data directories, generate ids."),
     "topics": ("kraftlab.cli.topics.command:topics", "Create, list, describe, alter and delete topics."),
     "reassign-partitions": (

@@ -104,6 +104,43 @@ def node_lanes(observations: Iterable[Observation], names: dict[int, str], span_
     return tuple(lanes)
 
 
+class LaneRecorder:
+    """Lanes of nodes that are asked while somebody looks. The newest span of a node has no end: it is so now. Time without
+    answers for GAP_NS, when nobody asked, is left empty. Spans that ended MEMORY_NS ago are forgotten.
+    """
+
+    GAP_NS = 5_000_000_000
+    MEMORY_NS = 15 * 60 * 1_000_000_000
+
+    def __init__(self) -> None:
+        self._seen: dict[str, list[tuple[Observation, int]]] = {}
+        """For each label the observations that differ from the one before, each with the time of the last equal one."""
+
+    def add(self, label: str, seen: Observation) -> None:
+        """Add what a node says now, in nanoseconds since 1970."""
+        past = self._seen.setdefault(label, [])
+        if past and seen.at_ns - past[-1][1] < self.GAP_NS:
+            first, _ = past[-1]
+            past[-1] = (first, seen.at_ns)
+            if _reported(first) != _reported(seen):
+                past.append((seen, seen.at_ns))
+        else:
+            past.append((seen, seen.at_ns))
+        while past[0][1] < seen.at_ns - self.MEMORY_NS:
+            past.pop(0)
+
+    def lanes(self) -> tuple[Lane, ...]:
+        """Return the lanes by label."""
+        return tuple(
+            Lane(label, tuple(self._spans(past))) for label, past in sorted(self._seen.items(), key=lambda each: each[0])
+        )
+
+    def _spans(self, past: list[tuple[Observation, int]]) -> Iterable[Span]:
+        for at, (seen, end_ns) in enumerate(past):
+            span = _span_of_report(seen, end_ns, True)
+            yield span if at < len(past) - 1 else msgspec.structs.replace(span, end_us=None)
+
+
 def _reported(seen: Observation) -> tuple[bool, int, int]:
     return (True, seen.leader, seen.epoch) if seen.is_up else (False, -1, -1)
 

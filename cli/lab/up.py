@@ -15,6 +15,7 @@ import click
 from kraftlab.common.exit_codes import DONE
 
 from ..output import WrongUse, json_option, print_json
+from ..web.child import check_installed, pages_of
 
 if TYPE_CHECKING:
     from kraftlab.lab import LocalCluster
@@ -31,6 +32,7 @@ Examples:
   kraftlab up --data /tmp/lab --kafka-port 9092     # existing Kafka clients and tools find it at localhost:9092
   kraftlab up --data /tmp/safe --secure             # TLS, logins and access rules, with a user admin for you
   kraftlab up --data /tmp/lab --allow-chaos         # then: kraftlab cluster isolate leader --for 5s --data /tmp/lab
+  kraftlab up --data /tmp/lab --console --allow-chaos      # see it, move it and break it in the browser
   kraftlab up --data /tmp/lab2 --allow-chaos --own-disks   # as root; then: kraftlab cluster power-loss leader --for 3s --data …
   kraftlab up --data /tmp/small --controllers 1 --brokers 1 --property log.segment.bytes=1048576""",
 )
@@ -54,6 +56,15 @@ Examples:
     "--allow-chaos",
     is_flag=True,
     help="Allow fault injection with `kraftlab cluster cut`, `kill`, `slow` …, from this machine only.",
+)
+@click.option(
+    "--console",
+    "with_console",
+    is_flag=True,
+    help="Serve pages that show the cluster live, as `kraftlab console` does; with --allow-chaos they can break it.",
+)
+@click.option(
+    "--console-port", type=click.IntRange(0, 65535), default=8090, show_default=True, metavar="PORT", help="Port of the pages."
 )
 @click.option(
     "--own-disks",
@@ -80,6 +91,8 @@ def up(
     properties: tuple[str, ...],
     unset_property: tuple[str, ...],
     allow_chaos: bool,
+    with_console: bool,
+    console_port: int,
     own_disks: bool,
     kafka_port: int | None,
     secure: bool,
@@ -88,6 +101,8 @@ def up(
     """Start a local cluster in the foreground and print its endpoints. Ctrl-C or SIGTERM stops it cleanly."""
     from kraftlab.lab import LocalCluster
 
+    if with_console:
+        check_installed()
     overrides = {}
     for item in properties:
         key, equals, value = item.partition("=")
@@ -111,8 +126,12 @@ def up(
         cluster.start()
         seconds = _wait_ready(cluster, stop)
         if seconds is not None:
-            with _context(cluster), _control(cluster) if allow_chaos else nullcontext() as socket_path:
-                announce(cluster, seconds, socket_path, as_json)
+            with (
+                _context(cluster),
+                _control(cluster) if allow_chaos else nullcontext() as socket_path,
+                pages_of(cluster.directory, console_port, allow_chaos=allow_chaos) if with_console else nullcontext() as pages,
+            ):
+                announce(cluster, seconds, socket_path, pages, as_json)
                 watch(cluster, stop, allow_chaos)
     finally:
         try:
@@ -203,9 +222,10 @@ def _wait_ready(cluster: LocalCluster, stop: StopRequest) -> float | None:
     return outcome[0]
 
 
-def announce(cluster: LocalCluster, seconds: float, socket_path: Path | None, as_json: bool) -> None:
+def announce(cluster: LocalCluster, seconds: float, socket_path: Path | None, pages: str | None, as_json: bool) -> None:
     if as_json:
         socket = {} if socket_path is None else {"control_socket": str(socket_path)}
+        socket |= {} if pages is None else {"console": pages}
         faults = {"disk_faults": cluster.disk_faults, "in_doubt": cluster.in_doubt()}
         print_json({"ready_seconds": round(seconds, 3), **cluster.endpoints(), **faults, **socket})
         return
@@ -224,6 +244,8 @@ def announce(cluster: LocalCluster, seconds: float, socket_path: Path | None, as
     if cluster.plan.brokers:
         console.print(f"Kafka clients: {cluster.kafka_bootstrap_servers}", highlight=False, soft_wrap=True)
     console.print(f"admin API (gRPC): {cluster.bootstrap_servers}", highlight=False, soft_wrap=True)
+    if pages is not None:
+        console.print(f"console: {pages}", highlight=False, soft_wrap=True)
     console.print(f"ready after {seconds:.2f} s", highlight=False)
     console.print(table)
     for fault in (*cluster.disk_faults, *cluster.in_doubt()):

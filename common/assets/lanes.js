@@ -11,7 +11,7 @@
 //                stand in the span, the best first: the first that fits does, otherwise the last stands beside it if there is room.
 //   times        [[µs, text], …], moments below the lanes with a line through them; none by default
 "use strict";
-const kraftlabLanes = (() => {
+globalThis.kraftlabLanes = (() => {
   const GAP = 5, TOP = 4;
   const kept = new WeakMap();
   let hatches = 0;

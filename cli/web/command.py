@@ -1,0 +1,136 @@
+"""`kraftlab console`: a cluster in the browser, live."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kraftlab.common.exit_codes import DONE
+from kraftlab.common.extras import not_installed
+
+from ..connection import client_security, connect_as, endpoint_options, required_servers, selected_directory
+from ..output import CommandFailed, WrongUse, json_option, print_json
+
+if TYPE_CHECKING:
+    from kraftlab.common.endpoint import Endpoint
+
+LISTEN = "127.0.0.1:8090"
+PACKAGES = ("hypercorn", "starlette")
+
+
+def _endpoint(context: click.Context, parameter: click.Parameter, text: str) -> Endpoint:
+    from kraftlab.common.endpoint import Endpoint
+    from kraftlab.config.endpoints import parse_endpoint
+
+    if text.endswith(":0") and (found := parse_endpoint(f"{text[:-1]}1")) is not None:
+        return Endpoint(found.host, 0)
+    found = parse_endpoint(text)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is not HOST:PORT; write for example {LISTEN}, or port 0 for any free port")
+    return found
+
+
+@click.command(
+    "console",
+    epilog="""\b
+Examples:
+  kraftlab console                                   # the cluster that is up on this machine
+  kraftlab console --data /tmp/lab --allow-chaos     # with buttons that break it; needs kraftlab up --allow-chaos
+  kraftlab console --bootstrap-server kafka.example:9092 --read-only
+  kraftlab console --listen 0.0.0.0:8443 --certificate console.pem --key console.key""",
+)
+@click.option(
+    *("--listen", "at"),
+    metavar="HOST:PORT",
+    default=LISTEN,
+    show_default=True,
+    callback=_endpoint,
+    help="Address of the pages. Other addresses than loopback need a certificate, or --insecure.",
+)
+@click.option("--certificate", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE", help="Serve https.")
+@click.option("--key", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE", help="Key of --certificate.")
+@click.option("--insecure", is_flag=True, help="Serve http on an address that others can reach.")
+@click.option("--host-name", "names", multiple=True, metavar="NAME", help="Name of this host in URLs; repeatable.")
+@click.option("--read-only", is_flag=True, help="Show only; refuse every change.")
+@click.option("--allow-chaos", is_flag=True, help="Offer faults; needs --data, and kraftlab up --allow-chaos there.")
+@click.option("--until-eof", is_flag=True, hidden=True, help="End when stdin ends.")
+@endpoint_options
+@json_option
+def console(
+    at: Endpoint,
+    certificate: Path | None,
+    key: Path | None,
+    insecure: bool,
+    names: tuple[str, ...],
+    read_only: bool,
+    allow_chaos: bool,
+    until_eof: bool,
+    as_json: bool,
+) -> int:
+    """Serve pages that show a cluster live: quorum, brokers, topics, moves, its past; and change it, if you may.
+
+    The cluster may be one of kraftlab's or of Apache Kafka, which tells less. Nothing is asked of it while no page is open.
+    """
+    if (certificate is None) != (key is None):
+        raise WrongUse("Error: --certificate and --key belong together; give both")
+    if not _is_loopback(at.host) and certificate is None and not insecure:
+        raise WrongUse(f"Error: others can reach {at}; give --certificate and --key, or --insecure if the network is trusted")
+    try:
+        import trio
+
+        from kraftlab.console.app import Settings
+        from kraftlab.console.server import listen, run
+    except ModuleNotFoundError as error:
+        if error.name not in PACKAGES:
+            raise
+        raise CommandFailed(f"Error: {not_installed(str(error.name), 'console')}") from None
+    from kraftlab.config.endpoints import parse_servers
+
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
+    logging.getLogger("kraftlab.audit").setLevel(logging.INFO)
+    servers = required_servers()
+    data = selected_directory()
+    if allow_chaos and data is None:
+        raise WrongUse("Error: --allow-chaos needs the directory of a local cluster; add --data DIR")
+    where = ("--data", str(data)) if data is not None else ("--bootstrap-server", servers)
+    settings = Settings(read_only, allow_chaos, data, where, frozenset(name.lower() for name in (*names, at.host)), bool(key))
+    security = client_security()
+    try:
+        listening = listen(at)
+    except OSError as error:
+        why = f"{error.strerror or error}; is another process using the port?"
+        raise CommandFailed(f"Error: cannot listen on {at}: {why} Choose another address: --listen HOST:PORT") from None
+    url = f"{'https' if key else 'http'}://{_shown(at.host)}:{listening.getsockname()[1]}/"
+
+    def ready() -> None:
+        if as_json:
+            print_json({"url": url})
+        else:
+            click.echo(f"{url} shows {servers}; Ctrl-C ends")
+
+    trio.run(
+        run,
+        listening,
+        lambda other: connect_as(servers, other or security),
+        parse_servers(servers),
+        settings,
+        None if certificate is None or key is None else (certificate, key),
+        ready,
+        until_eof,
+    )
+    return DONE
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

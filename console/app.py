@@ -1,0 +1,481 @@
+"""The console's routes: pages, assets, JSON, the stream of events, and changes.
+
+Every page is the same document, whose script draws the page that the URL names. What blocks runs in a few threads; the event loop
+only passes messages on.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import importlib.resources
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+import trio
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from kraftlab.client import AdminClient, ClusterUnreachable
+from kraftlab.common.audit import shown
+from kraftlab.common.errors import ApiError
+from kraftlab.lab.cluster_plan import ClusterError
+from kraftlab.lab.faults.caller import give
+from kraftlab.lab.faults.orders import Order as FaultOrder
+from kraftlab.metadata.acls import Operation
+
+from . import actions
+from .follower import Follower
+from .groups import Groups
+from .past import Past
+from .questions import Questions
+from .rows import ROWS_MAX, BadQuery, ImageRows, Rows
+from .streams import Streams, encode
+from .visitors import COOKIE, HEADERS, SESSION_S, Refused, Visitor, Visitors, check_host, check_write
+
+logger = logging.getLogger("kraftlab.console")
+audit = logging.getLogger("kraftlab.audit")
+
+PAGES = ("quorum", "brokers", "topics", "moves", "time", "events", "groups", "faults", "runs", "sim", "login")
+BODY_BYTES_MAX = 1 << 20
+COMPRESSED_FROM_BYTES = 1024
+THREADS = 8
+STREAMS_MAX = 200
+STYLES = ("page.css", "uplot.css", "console.css", "sim.css")
+TYPES = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
+T = TypeVar("T")
+
+
+class Settings(NamedTuple):
+    """Settings of one console. `data`: directory of the local cluster that it shows. `where`: options that name the cluster in a
+    command. `names`: names of this host.
+    """
+
+    read_only: bool
+    allow_chaos: bool
+    data: Path | None
+    where: tuple[str, ...]
+    names: frozenset[str]
+    secure: bool
+
+
+class Assets:
+    """The scripts and styles, compressed once. `hash` is that of all: a URL with it never changes its content."""
+
+    def __init__(self) -> None:
+        found: dict[str, bytes] = {}
+        for package in ("kraftlab.common", "kraftlab.console"):
+            for file in importlib.resources.files(package).joinpath("assets").iterdir():
+                if file.name.rpartition(".")[2] in TYPES:
+                    found[file.name] = file.read_bytes()
+        self.hash = hashlib.sha256(b"".join(name.encode() + found[name] for name in sorted(found))).hexdigest()[:12]
+        self.plain = found
+        self.compressed = {name: gzip.compress(data, 9, mtime=0) for name, data in found.items()}
+
+    def page(self) -> bytes:
+        """Return the document of every page."""
+        base = f"/assets/{self.hash}"
+        styles = "".join(
+            f'<link rel="stylesheet" href="{base}/{name}">' for name in (name for name in STYLES if name in self.plain)
+        )
+        return (
+            '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>kraftlab</title>'
+            '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
+            f'{styles}<script src="{base}/theme.js"></script><script type="module" src="{base}/main.js"></script></head>'
+            '<body><a class="skip" href="#main">Skip to content</a><header class="top"></header>'
+            '<main id="main" tabindex="-1"></main>'
+            '<p id="said" role="status"></p><noscript>This page needs JavaScript.</noscript></body></html>'
+        ).encode()
+
+
+class Console:
+    """Everything behind the routes. `client` asks as the console's own user."""
+
+    def __init__(
+        self, client: AdminClient, follower: Follower | None, visitors: Visitors, streams: Streams, settings: Settings
+    ) -> None:
+        self.client = client
+        self.visitors = visitors
+        self.streams = streams
+        self.settings = settings
+        self.groups = Groups(client)
+        self.past = None if follower is None else Past(client, follower)
+        self._follower = follower
+        self._image_rows = ImageRows()
+        self._polled_rows: Rows | None = None
+        self.questions = Questions(client, streams, self.rows, settings.data if settings.allow_chaos else None)
+        self.threads = trio.CapacityLimiter(THREADS)
+        self.assets = Assets()
+        self.document = self.assets.page()
+
+    def rows(self) -> Rows | None:
+        """Return the newest topics. Blocks for a cluster of Apache Kafka, which is asked."""
+        if self._follower is None:
+            return Rows(self.client.describe_topics(timeout_ms=5000), None, {})
+        image = self._follower.image
+        return None if image is None else self._image_rows.of(image)
+
+    def start(self) -> None:
+        for thread in self._all_threads():
+            thread.start()
+
+    def stop(self) -> None:
+        for thread in self._all_threads():
+            thread.stop()
+
+    def _all_threads(self) -> list[Any]:
+        return [*self.questions.threads, *([] if self._follower is None else [self._follower])]
+
+    async def in_thread(self, function: Callable[[], T]) -> T:
+        return await trio.to_thread.run_sync(function, limiter=self.threads, abandon_on_cancel=True)
+
+    def about(self, visitor: Visitor) -> dict[str, object]:
+        """Return what a page needs to know once: the user, the rights, and what this cluster cannot tell."""
+        kafka = self.client.speaks_kafka
+        missing = (
+            ["the metadata log (time, events, history)", "who each controller follows", "progress of moves"] if kafka else []
+        )
+        alter = not self.settings.read_only and (kafka or visitor.may(Operation.ALTER))
+        return {
+            "user": visitor.user,
+            "must_log_in": self.visitors.must_log_in,
+            "read_only": self.settings.read_only,
+            "may_alter": alter,
+            "allow_chaos": self.settings.allow_chaos and alter,
+            "speaks_kafka": kafka,
+            "missing": missing,
+            "where": " ".join(self.settings.where),
+        }
+
+    # -- requests ----------------------------------------------------------------------------------------------------------
+
+    async def visitor(self, request: Request) -> Visitor:
+        key = request.cookies.get(COOKIE, "")
+        return await self.in_thread(lambda: self.visitors.of(key))
+
+    async def body(self, request: Request, kind: type[T]) -> T:
+        """Return the JSON of a request. BadQuery, Refused."""
+        check_write(request.headers)
+        data = bytearray()
+        async for part in request.stream():
+            data += part
+            if len(data) > BODY_BYTES_MAX:
+                raise Refused(413, f"a request has at most {BODY_BYTES_MAX} bytes")
+        try:
+            return msgspec.json.decode(bytes(data), type=kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise BadQuery(f"the body is not what was expected: {error}") from None
+
+    def known_past(self) -> Past:
+        if self.past is None:
+            raise BadQuery("this cluster does not show its metadata log; ask a kraftlab cluster")
+        return self.past
+
+    def known_rows(self) -> Rows:
+        rows = self.rows()
+        if rows is None:
+            raise BadQuery("the metadata log has not been read yet; is the cluster up?")
+        return rows
+
+
+Handler = Callable[[Console, Request], Awaitable[Response]]
+
+
+def answered(request: Request, document: object, status: int = 200) -> Response:
+    """Return a JSON answer, compressed if it is large."""
+    body = document if isinstance(document, bytes) else encode(document)
+    headers = {"Cache-Control": "no-store"}
+    if len(body) > COMPRESSED_FROM_BYTES and "gzip" in request.headers.get("accept-encoding", ""):
+        body = gzip.compress(body, 1, mtime=0)
+        headers["Content-Encoding"] = "gzip"
+    return Response(body, status, headers, "application/json")
+
+
+def failure(request: Request, error: Exception) -> Response:
+    """Return the answer for an error that a visitor can act on."""
+    match error:
+        case Refused():
+            return answered(request, {"error": {"name": "REFUSED", "message": str(error)}}, error.status)
+        case ApiError():
+            document = {"name": error.code.name, "code": error.code.value, "message": error.message or error.code.message}
+            return answered(request, {"error": document}, 409)
+        case ClusterUnreachable() | ClusterError():
+            return answered(request, {"error": {"name": "UNREACHABLE", "message": str(error)}}, 503)
+        case _:
+            text = str(error.args[0]) if isinstance(error, KeyError | LookupError) and error.args else str(error)
+            return answered(request, {"error": {"name": "BAD_REQUEST", "message": text}}, 400)
+
+
+# -- reading -------------------------------------------------------------------------------------------------------------------
+
+
+async def state(console: Console, request: Request) -> Response:
+    return answered(request, console.streams.state())
+
+
+async def samples(console: Console, request: Request) -> Response:
+    return answered(request, [*console.questions.samples])
+
+
+async def about(console: Console, request: Request) -> Response:
+    return answered(request, console.about(await console.visitor(request)))
+
+
+def number(query: Mapping[str, str], name: str, default: int | None, most: int = 2**53) -> int | None:
+    text = query.get(name, "")
+    if not text:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) <= 16):
+        raise BadQuery(f"{name} is {text[:40]!r}; expected a number from 0 to {most}")
+    return min(int(text), most)
+
+
+def reading(read: Callable[[Console, Request], object]) -> Handler:
+    """Return the handler of a question that blocks."""
+
+    async def handler(console: Console, request: Request) -> Response:
+        return answered(request, await console.in_thread(lambda: read(console, request)))
+
+    return handler
+
+
+def _topics(console: Console, request: Request) -> object:
+    query = request.query_params
+    start, limit = number(query, "from", 0) or 0, number(query, "limit", 50, ROWS_MAX) or 0
+    return console.known_rows().topic_page(query.get("q", ""), "internal" in query, query.get("sort", ""), start, limit)
+
+
+def _partitions(console: Console, request: Request) -> object:
+    query = request.query_params
+    names = ("topic", "state", "sort")
+    return console.known_rows().partition_page(
+        **{name: query.get(name, "") for name in names},
+        text=query.get("q", ""),
+        broker=number(query, "broker", None),
+        start=number(query, "from", 0) or 0,
+        limit=number(query, "limit", 50, ROWS_MAX) or 0,
+    )
+
+
+def _topic(console: Console, request: Request) -> object:
+    name = request.path_params["topic"]
+    topic = console.known_rows().topic(name)
+    if topic is None:
+        raise BadQuery(f"there is no topic {name!r}")
+    described = console.client.describe_configs([(2, name)], timeout_ms=5000)
+    return {"topic": topic, "configs": next(iter(described.values()), ())}
+
+
+def _disks(console: Console, request: Request) -> object:
+    """Return the replicas in the log directories of one broker, or of the brokers of one topic."""
+    from kraftlab.client.log_dirs import LogDirFilter
+
+    broker, topic = number(request.query_params, "broker", None), request.query_params.get("topic")
+    wanted = LogDirFilter(topics=None if topic is None else [topic])
+    return console.client.all_log_dirs(wanted, brokers=None if broker is None else [broker])
+
+
+def _events(console: Console, request: Request) -> object:
+    query = request.query_params
+    before, limit = number(query, "before", None), number(query, "limit", 100) or 1
+    return console.known_past().events(before, query.get("kind", ""), query.get("about", ""), limit)
+
+
+def _history(console: Console, request: Request) -> object:
+    return console.known_past().history(request.path_params["topic"], request.path_params["partition"])
+
+
+def _image(console: Console, request: Request) -> object:
+    return console.known_past().tree(request.query_params.get("at", ""), request.query_params.get("path", ""))
+
+
+def _diff(console: Console, request: Request) -> object:
+    return console.known_past().difference(request.query_params.get("from", ""), request.query_params.get("to", ""))
+
+
+async def stream(console: Console, request: Request) -> Response:
+    """Stream what happens; the rights of the visitor are asked for again now and then."""
+    if console.streams.count >= STREAMS_MAX:
+        raise Refused(503, f"{STREAMS_MAX} pages are open already; close some")
+    key, last = request.cookies.get(COOKIE, ""), request.headers.get("last-event-id", "")
+    follower = console._follower
+    missed = [] if follower is None else follower.missed(int(last) if last.isascii() and last.isdigit() else None)
+
+    async def messages() -> AsyncIterator[bytes]:
+        checked_at = trio.current_time()
+        async for message in console.streams.open(missed):
+            yield message
+            if trio.current_time() - checked_at > 60:
+                checked_at = trio.current_time()
+                try:
+                    await console.in_thread(lambda: console.visitors.of(key))
+                except Refused:
+                    return
+                except (ApiError, ClusterUnreachable):
+                    continue
+
+    return StreamingResponse(messages(), headers={"Cache-Control": "no-store"}, media_type="text/event-stream")
+
+
+# -- changing ------------------------------------------------------------------------------------------------------------------
+
+
+class Login(msgspec.Struct, forbid_unknown_fields=True):
+    user: str
+    password: str
+
+
+async def log_in(console: Console, request: Request) -> Response:
+    given = await console.body(request, Login)
+    host = request.client.host if request.client else ""
+    try:
+        key = await console.in_thread(lambda: console.visitors.log_in(given.user, given.password, host))
+    except Refused:
+        await trio.sleep(1)
+        raise
+    answer = answered(request, {"user": given.user})
+    answer.set_cookie(COOKIE, key, max_age=SESSION_S, httponly=True, samesite="strict", secure=console.settings.secure)
+    return answer
+
+
+async def log_out(console: Console, request: Request) -> Response:
+    check_write(request.headers)
+    console.visitors.log_out(request.cookies.get(COOKIE, ""))
+    answer = answered(request, {})
+    answer.delete_cookie(COOKIE)
+    return answer
+
+
+async def act(console: Console, request: Request) -> Response:
+    visitor = await console.visitor(request)
+    order = await console.body(request, actions.Order)
+    name = request.path_params["name"]
+    if console.settings.read_only and not order.preview:
+        raise Refused(403, "this console was started with --read-only")
+    outcome = "failed"
+    try:
+        found, typed = await console.in_thread(lambda: actions.carry_out(name, order, visitor.client, console.settings.where))
+        outcome = "done"
+    finally:
+        if not order.preview:
+            _audit(request, visitor, name, msgspec.json.encode(order.request).decode(), outcome)
+    return answered(request, {**msgspec.to_builtins(found), "typed": typed})
+
+
+async def fault(console: Console, request: Request) -> Response:
+    """Give the cluster an order of `kraftlab cluster`; POST has the order, DELETE heals everything."""
+    visitor = await console.visitor(request)
+    data = console.settings.data
+    if data is None or not console.about(visitor)["allow_chaos"]:
+        raise Refused(403, "faults need a cluster and a console with --allow-chaos, and the right to ALTER the cluster")
+    order = await console.body(request, FaultOrder)
+    outcome = "failed"
+    try:
+        done = await console.in_thread(lambda: give(data, order))
+        outcome = "done"
+    finally:
+        _audit(request, visitor, "fault", msgspec.json.encode(order).decode(), outcome)
+    return answered(request, done)
+
+
+def _audit(request: Request, visitor: Visitor, call: str, names: str, outcome: str) -> None:
+    host = request.client.host if request.client else ""
+    user, names = shown(visitor.user or "anybody"), shown(names)
+    fields = {"event": "console", "principal": user, "host": host, "call": call, "names": names, "outcome": outcome}
+    audit.info("console: %s from %s, %s %s: %s", user, host, call, names, outcome, extra={"fields": fields})
+
+
+# -- the application -----------------------------------------------------------------------------------------------------------
+
+
+def application(console: Console, more: Sequence[Route] = ()) -> Starlette:
+    """Return the application. `more` are routes of other rooms, which see no cluster."""
+
+    def asset(request: Request) -> Response:
+        name = request.path_params["name"]
+        data = console.assets.compressed.get(name)
+        if data is None or request.path_params["hash"] != console.assets.hash:
+            return Response("no such file\n", 404, media_type="text/plain")
+        headers = {"Cache-Control": "public, max-age=31536000, immutable", "Content-Encoding": "gzip"}
+        if "gzip" not in request.headers.get("accept-encoding", ""):
+            del headers["Content-Encoding"]
+            data = console.assets.plain[name]
+        return Response(data, 200, headers, TYPES[name.rpartition(".")[2]])
+
+    def document(request: Request) -> Response:
+        return Response(console.document, 200, {"Cache-Control": "no-store"}, "text/html; charset=utf-8")
+
+    def guarded(handler: Handler, open_to_all: bool = False) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            try:
+                if not open_to_all:
+                    await console.visitor(request)
+                return await handler(console, request)
+            except (Refused, ApiError, ClusterUnreachable, ClusterError, BadQuery, LookupError) as error:
+                return failure(request, error)
+
+        return endpoint
+
+    reads: dict[str, Handler] = {
+        "state": state,
+        "about": about,
+        "samples": samples,
+        "events": stream,
+        "topics": reading(_topics),
+        "topics/{topic}": reading(_topic),
+        "partitions": reading(_partitions),
+        "partitions/{topic}/{partition:int}/history": reading(_history),
+        "disks": reading(_disks),
+        "records": reading(_events),
+        "image": reading(_image),
+        "diff": reading(_diff),
+        "groups": reading(lambda console, request: console.groups.newest()),
+    }
+    routes = [Route(f"/api/v1/{path}", guarded(handler), methods=["GET"]) for path, handler in reads.items()]
+    routes += [
+        Route("/api/v1/login", guarded(log_in, open_to_all=True), methods=["POST"]),
+        Route("/api/v1/logout", guarded(log_out, open_to_all=True), methods=["POST"]),
+        Route("/api/v1/actions/{name}", guarded(act), methods=["POST"]),
+        Route("/api/v1/faults", guarded(fault), methods=["POST"]),
+        *more,
+        Route("/assets/{hash}/{name}", asset),
+        Route("/", lambda request: RedirectResponse("/quorum")),
+        *(Route(f"/{page}{rest}", document) for page in PAGES for rest in ("", "/{rest:path}")),
+    ]
+    return Starlette(routes=routes)
+
+
+class Guard:
+    """Puts the headers on every answer, and refuses requests to other names before anything else."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app = app
+        self._names = settings.names
+        self._headers = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message["headers"], *self._headers]}
+            await send(message)
+
+        host = next((value.decode("latin-1") for name, value in scope["headers"] if name in (b"host", b":authority")), "")
+        try:
+            check_host(host, self._names)
+        except Refused as refusal:
+            await Response(f"{refusal}\n", refusal.status, media_type="text/plain")(scope, receive, send_with_headers)
+            return
+        try:
+            await self._app(scope, receive, send_with_headers)
+        except ClientDisconnect:
+            return

@@ -1,0 +1,53 @@
+// The dialog of an action: what will happen, what the cluster says to it, the same as a command, and the button.
+import { h } from "./dom.js";
+
+// Show the answer of the check: replicas before and after for moves and plans, otherwise its fields.
+function answered(answer) {
+  const moves = (answer.responses ?? answer.topics ?? []).flatMap((topic) => (topic.partitions ?? []).map((each) => [topic.name, each]));
+  if (!moves.length || !moves[0][1].replicas) return null;
+  const list = (ids) => (ids?.length ? `[${ids.join(", ")}]` : "–");
+  return h("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": "What the cluster answered" }, h("table", null,
+    h("thead", null, h("tr", null, ["partition", "replicas", "adding", "removing", "target"].map((name) => h("th", { scope: "col" }, name)))),
+    h("tbody", null, moves.map(([name, each]) => h("tr", null, h("th", { scope: "row" }, `${name}-${each.partition_index ?? 0}`),
+      [each.replicas, each.adding_replicas, each.removing_replicas, each.target_replicas].map((ids) => h("td", null, list(ids))))))));
+}
+
+export function command(line) {
+  const button = h("button", { onclick: async () => { await navigator.clipboard.writeText(line); button.textContent = "Copied"; setTimeout(() => { button.textContent = "Copy"; }, 1500); } }, "Copy");
+  return h("div", { class: "command" }, h("code", { tabindex: "0" }, line), button);
+}
+
+// Resolve with the answer once the action is done, with null if it was given up. `options`: title, node, button.
+export function dialog(app, name, request, { title = "Change the cluster", node = null, button = "Do it" } = {}) {
+  return new Promise((resolve) => {
+    const body = h("div", null, h("p", null, "Asking the cluster what this would do …"));
+    const confirm = h("button", { class: "primary", disabled: true }, button);
+    const box = h("dialog", { class: "action", "aria-labelledby": "action-title" }, h("h2", { id: "action-title" }, title), body,
+      h("div", { class: "tools" }, confirm, h("button", { onclick: () => box.close() }, "Cancel")));
+    let outcome = null;
+    const fail = (error) => body.append(h("p", { class: "bad", role: "alert" }, error.message));
+    const send = (preview) => app.post(`actions/${name}`, { request, preview, node });
+    box.addEventListener("close", () => { box.remove(); resolve(outcome); });
+    document.body.append(box);
+    box.showModal();
+    send(true).then((shown) => {
+      const typed = shown.typed ? h("input", { autocomplete: "off", "aria-label": `Type ${shown.typed} to confirm`, oninput: () => { confirm.disabled = typed.value !== shown.typed; } }) : null;
+      const may = app.about.may_alter || app.about.must_log_in;
+      body.replaceChildren(h("ul", null, shown.words.map((line) => h("li", null, line))),
+        h("p", { class: "note" }, shown.checked ? "The cluster has checked this and would do it." : "The cluster checks this only when it does it."),
+        answered(shown.answer ?? {}) ?? "", h("h3", null, "As a command"), command(shown.command),
+        typed ? h("label", { class: "typed" }, "Type ", h("b", null, shown.typed), " to confirm ", typed) : "");
+      if (app.about.read_only) body.append(h("p", { class: "unknown" }, "This console was started with --read-only: use the command."));
+      confirm.disabled = app.about.read_only || !may || Boolean(typed);
+      (typed ?? confirm).focus();
+    }, (error) => { body.replaceChildren(); fail(error); });
+    confirm.addEventListener("click", async () => {
+      confirm.disabled = true;
+      try {
+        outcome = await send(false);
+        app.say(`${title}: done`);
+        box.close();
+      } catch (error) { fail(error); confirm.disabled = false; }
+    });
+  });
+}

@@ -1,0 +1,112 @@
+// The quorum: who leads, who follows how far behind, the last minutes as lanes and curves, and one election on demand.
+import { h, keyed, text, set, fact, table, mark, count, span, clock, link } from "./dom.js";
+import { curve } from "./curves.js";
+import { lanes } from "./live_lanes.js";
+
+const SPANS = [[60, "1 min"], [300, "5 min"], [900, "15 min"]];
+
+export default {
+  title: "Quorum",
+  open(view, app) {
+    const seconds = () => Number(app.query.get("last")) || 300;
+    const facts = Object.fromEntries(["leader", "epoch", "high watermark", "voters", "log start", "cluster id"].map((name) => [name, h("dd", null, "?")]));
+    const findings = h("ul", { class: "plain" });
+    const picture = lanes(app, seconds);
+    const spans = SPANS.map(([value, name]) => h("button", { "aria-pressed": String(seconds() === value), onclick: () => { app.setQuery({ last: value === 300 ? null : value }); curves.forEach(([drawn]) => drawn.span?.(value)); update(); } }, name));
+    const election = h("div");
+    const body = h("tbody");
+    const nodes = table("Voters and observers", ["node", "role", "state", h("th", { scope: "col", class: "n" }, "log end"), h("th", { scope: "col", class: "n" }, "behind"), h("th", { scope: "col", class: "n" }, "last fetch"), "endpoint", "directory id", "actions"], body);
+    const curveBox = h("div", { class: "pair" });
+    let curves = [];
+
+    view.append(
+      h("section", null, h("dl", { class: "facts" }, Object.entries(facts).map(([name, node]) => fact(name, node))), findings),
+      h("section", null, h("h2", null, "Who follows whom"), h("div", { class: "tools" }, h("span", { class: "legend choice" }, spans), h("span", { class: "note" }, "Each row is what that controller says. ★ leads, ? knows no leader, a gap: nobody looked.")), picture.node, election),
+      h("section", null, h("h2", null, "Nodes of the quorum"), nodes),
+      h("section", null, h("h2", null, "Curves"), curveBox));
+
+    function rows() {
+      const quorum = app.state.quorum;
+      if (!quorum) return [];
+      const end = Math.max(...quorum.current_voters.map((each) => each.log_end_offset), 0);
+      const lead = quorum.leader_id;
+      const row = (role) => (each) => ({ ...each, role: each.replica_id === lead ? "leader" : role, end });
+      return [...quorum.current_voters.map(row("voter")), ...quorum.observers.map(row("observer"))];
+    }
+
+    function make(each) {
+      const cells = Array.from({ length: 8 }, () => h("td"));
+      for (const at of [2, 3, 4]) cells[at].className = "n";
+      ["role", "state", "log end", "behind", "last fetch", "endpoint", "directory id", "actions"].forEach((name, at) => { cells[at].dataset.of = name; });
+      const id = each.replica_id, directory = each.replica_directory_id;
+      if (each.role === "observer") {
+        const listeners = each.endpoints;
+        cells[7].append(link(`/brokers/${id}`, "Broker"), h("button", { "data-only": "controller", onclick: () => app.act("add-voter", { voter_id: id, voter_directory_id: directory, listeners }, { title: `Make controller ${id} a voter` }) }, "Make a voter"));
+      } else {
+        cells[7].append(
+          h("button", { "data-only": "follower", onclick: () => app.act("transfer-leadership", { voter_id: id, voter_directory_id: directory }, { title: `Let controller ${id} lead`, button: "Transfer" }) }, "Let it lead"), " ",
+          h("button", { onclick: () => app.act("snapshot", {}, { node: id, title: `Snapshot of controller ${id}`, button: "Write it" }) }, "Snapshot"), " ",
+          h("button", { class: "danger", onclick: () => app.act("remove-voter", { voter_id: id, voter_directory_id: directory }, { title: `Make controller ${id} an observer`, button: "Remove" }) }, "Remove"));
+      }
+      return h("tr", { "data-row": true, tabindex: "-1" }, h("th", { scope: "row" }, String(id)), cells);
+    }
+
+    function fill(row, each) {
+      const [role, state, end, behind, fetched, endpoint, directory, acts] = [...row.children].slice(1);
+      const silent = each.last_fetch_timestamp === null ? null : Math.max(0, app.now() - each.last_fetch_timestamp);
+      text(role, each.role);
+      const words = each.role === "leader" ? "★ leads" : silent === null || silent > 10_000 ? "✕ silent" : each.end - each.log_end_offset > 1000 ? "… behind" : "✓ follows";
+      text(state, words);
+      state.className = words[0] === "✕" ? "bad" : words[0] === "…" ? "unknown" : "good";
+      text(end, count(each.log_end_offset));
+      text(behind, each.log_end_offset < 0 ? "?" : count(each.end - each.log_end_offset));
+      text(fetched, each.role === "leader" ? "–" : silent === null ? "never" : silent < 2000 ? "now" : `${span(silent)} ago`);
+      text(endpoint, each.endpoints.map((at) => `${at.name}://${at.host}:${at.port}`).join(" ") || "–");
+      text(directory, each.replica_directory_id || "–");
+      const isBroker = app.state.brokers?.brokers.some((broker) => broker.broker_id === each.replica_id) ?? true;
+      for (const only of acts.querySelectorAll("[data-only]")) only.hidden = only.dataset.only === "follower" ? each.role === "leader" : isBroker;
+      for (const anchor of acts.querySelectorAll("a")) anchor.hidden = !isBroker;
+      for (const button of acts.querySelectorAll("button")) button.disabled = app.about.speaks_kafka === true && button.textContent !== "Remove";
+    }
+
+    async function begin() {
+      const samples = await app.get("samples").catch(() => []);
+      const ids = rows().map((each) => each.replica_id);
+      const growth = curve(curveBox, { title: "Records committed", unit: "per second", seconds: seconds(), series: [{ label: "high watermark", colour: "ok" }] });
+      const lags = curve(curveBox, { title: "Records behind the leader", unit: "records", seconds: seconds(), series: ids.map((id, at) => ({ label: String(id), colour: `c${at % 8}` })) });
+      let before = null;
+      const add = ([at, high, ends]) => {
+        if (before && at > before[0]) growth.push(at, [at - before[0] > 5000 ? null : Math.max(0, (high - before[1]) / ((at - before[0]) / 1000))]);
+        before = [at, high];
+        const top = Math.max(...Object.values(ends), 0);
+        lags.push(at, ids.map((id) => (ends[id] === undefined || ends[id] < 0 ? null : top - ends[id])));
+      };
+      samples.forEach(add);
+      curves = [[growth, add], [lags, () => {}]];
+    }
+
+    let last = 0;
+    let started = false;
+    function update() {
+      const quorum = app.state.quorum, brokers = app.state.brokers;
+      spans.forEach((button, at) => set(button, { "aria-pressed": seconds() === SPANS[at][0] }));
+      picture.update();
+      keyed(findings, brokers?.findings ?? [], (each) => each.text, (each) => h("li", { class: each.is_fault ? "bad" : "" }, each.is_fault ? "✕ " : "… ", each.text, h("small", null, ` – ${each.next_step}`)));
+      if (!quorum) return;
+      text(facts.leader, quorum.leader_id === null ? "none" : String(quorum.leader_id));
+      text(facts.epoch, String(quorum.leader_epoch));
+      text(facts["high watermark"], count(quorum.high_watermark));
+      text(facts.voters, `${quorum.current_voters.length}, ${quorum.kraft_version ? "in the log (KIP-853)" : "static"}${quorum.generation ? `, forced ${quorum.generation} times` : ""}`);
+      text(facts["log start"], count(quorum.log_start_offset));
+      text(facts["cluster id"], quorum.cluster_id);
+      keyed(body, rows(), (each) => `${each.replica_id} ${each.role === "observer"}`, make, fill);
+      if (!started) { started = true; begin(); }
+      const at = app.parts.quorum.as_of_ms;
+      if (curves.length && at - last >= 900 && !app.parts.quorum.fault) {
+        last = at;
+        curves[0][1]([at, quorum.high_watermark, Object.fromEntries(rows().map((each) => [each.replica_id, each.log_end_offset]))]);
+      }
+    }
+    return { update, close() { picture.close(); curves.forEach(([drawn]) => drawn.destroy()); } };
+  },
+};

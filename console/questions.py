@@ -1,0 +1,181 @@
+"""Questions that are asked of a cluster while a page is open, each at its own rate.
+
+Theory of operation. Each question has a thread, so that one which waits for a silent broker does not hold the others up. The
+answer becomes a part of the state. An error becomes the part's fault, and the last answer stays with its time: a page shows both.
+Nothing is asked while nobody looks.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.checking.facts import Observation
+from kraftlab.client import AdminClient, ClusterUnreachable
+from kraftlab.client.health import findings
+from kraftlab.client.log_dirs import LogDirFilter
+from kraftlab.client.results import AllLogDirs, Cluster, LogDirMoves, Quorum
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ApiError
+from kraftlab.lab.cluster_plan import ClusterError
+from kraftlab.lab.faults.caller import give
+from kraftlab.lab.faults.orders import Order, Status
+
+from .lanes import LaneRecorder
+from .rows import Rows
+from .streams import Streams
+
+logger = logging.getLogger("kraftlab.console")
+
+CALL_MS = 2000
+LEADER_MS = 700
+"""Time for each controller to say who leads, so that a paused one is seen soon."""
+DIRECTORIES = LogDirFilter(topics=())
+SAMPLES_MAX = 900
+SAMPLE_S = 1.0
+
+
+class Sample(msgspec.Struct, frozen=True, array_like=True):
+    """The quorum at one moment, for curves: time, high watermark, and log end offsets by node."""
+
+    at_ms: int
+    high_watermark: int
+    ends: dict[int, int]
+
+
+class Question(threading.Thread):
+    """Asks every `interval_s`, while `streams.watched`, and puts the answer as the part `name`."""
+
+    def __init__(self, streams: Streams, name: str, interval_s: float, ask: Callable[[], object]) -> None:
+        super().__init__(name=name, daemon=True)
+        self._streams = streams
+        self._interval_s = interval_s
+        self._ask = ask
+        self._stopping = threading.Event()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def run(self) -> None:
+        while not self._stopping.is_set():
+            if not self._streams.watched.wait(0.3):
+                continue
+            begun = time.monotonic()
+            try:
+                self._streams.put(self.name, self._ask())
+            except (ApiError, ClusterUnreachable, ClusterError) as error:
+                self._streams.put(self.name, None, str(error))
+            except Exception as error:
+                logger.exception("the part %s of the pages failed", self.name)
+                self._streams.put(self.name, None, f"{type(error).__name__}; the console's log has the reason")
+            self._stopping.wait(max(0.05, begun + self._interval_s - time.monotonic()))
+
+
+class Questions:
+    """All questions about one cluster. `rows` returns the newest partitions. `data`: directory of a local cluster, whose control
+    socket is asked about faults.
+    """
+
+    def __init__(self, client: AdminClient, streams: Streams, rows: Callable[[], Rows | None], data: Path | None) -> None:
+        self.samples: deque[Sample] = deque(maxlen=SAMPLES_MAX)
+        self.cluster: Cluster | None = None
+        self._client = client
+        self._rows = rows
+        self._data = data
+        self._lanes = LaneRecorder()
+        self._log_dirs = AllLogDirs({}, {})
+        self._moves = 0
+        self._pool = ThreadPoolExecutor(8, "who-leads")
+        asked: list[tuple[str, float, Callable[[], object]]] = [
+            ("quorum", 0.5, self._quorum),
+            ("brokers", 2.0, self._brokers),
+            ("topics", 1.0, self._topics),
+            ("moves", 1.0, self._reassignments),
+            ("disks", 5.0, self._disks),
+        ]
+        if not client.speaks_kafka:
+            asked.append(("lanes", 0.5, self._who_leads))
+        if data is not None:
+            asked.append(("faults", 1.0, self._faults))
+        self.threads = [Question(streams, *each) for each in asked]
+
+    def _quorum(self) -> Quorum:
+        quorum = self._client.describe_quorum(timeout_ms=CALL_MS)
+        now_ms = time.time_ns() // 1_000_000
+        if not self.samples or now_ms - self.samples[-1].at_ms >= 900 * SAMPLE_S:
+            ends = {each.replica_id: each.log_end_offset for each in (*quorum.current_voters, *quorum.observers)}
+            self.samples.append(Sample(now_ms, quorum.high_watermark, ends))
+        return quorum
+
+    def _who_leads(self) -> object:
+        """Ask every controller whom it follows: one that is cut off still names a former leader."""
+        if self.cluster is None:
+            self._brokers()
+        assert self.cluster is not None, "it was described"
+        now_ns = time.time_ns()
+        nodes = self.cluster.controllers
+        for node, seen in zip(nodes, self._pool.map(lambda node: self._view_of(node.controller_id, now_ns), nodes), strict=True):
+            self._lanes.add(f"controller {node.controller_id}", seen)
+        return self._lanes.lanes()
+
+    def _view_of(self, node_id: int, now_ns: int) -> Observation:
+        assert self.cluster is not None, "controllers are known"
+        node = next(each for each in self.cluster.controllers if each.controller_id == node_id)
+        request = pb.DescribeClusterRequest()
+        try:
+            answer = self._client.call_at(
+                Endpoint(node.host, node.port), pb.DescribeClusterResponse, request, timeout_ms=LEADER_MS
+            )
+        except (ApiError, ClusterUnreachable):
+            return Observation(at_ns=now_ns, node=node_id, is_up=False)
+        header = answer.header
+        return Observation(at_ns=now_ns, node=node_id, is_up=True, leader=header.leader_id, epoch=header.epoch)
+
+    def _brokers(self) -> object:
+        cluster = self.cluster = self._client.describe_cluster(include_fenced_brokers=True, timeout_ms=CALL_MS)
+        rows = self._rows()
+        counts = {} if rows is None else rows.by_broker()
+        min_isr = {} if rows is None else rows.min_isr
+        found = findings(cluster, () if rows is None else rows.topics(), self._log_dirs, self._moves, min_isr)
+        return {
+            "cluster_id": cluster.cluster_id,
+            "leader_id": cluster.leader_id,
+            "controllers": cluster.controllers,
+            "brokers": [
+                {**msgspec.structs.asdict(each), **counts.get(each.broker_id, {"leads": 0, "replicas": 0})}
+                for each in cluster.brokers
+            ],
+            "findings": found,
+        }
+
+    def _topics(self) -> Mapping[str, int] | None:
+        rows = self._rows()
+        return None if rows is None else rows.counts()
+
+    def _reassignments(self) -> object:
+        moves = self._client.list_partition_reassignments(timeout_ms=CALL_MS)
+        self._moves = len(moves.running)
+        between = LogDirMoves((), {})
+        if not self._client.speaks_kafka:
+            between = self._client.log_dir_moves(brokers=self._alive(), timeout_ms=CALL_MS)
+        found = [{**msgspec.structs.asdict(each), "eta_ms": each.eta_ms} for each in between.moves if each.replica.is_future_key]
+        return {**msgspec.structs.asdict(moves), "between_directories": found}
+
+    def _disks(self) -> AllLogDirs:
+        self._log_dirs = self._client.all_log_dirs(DIRECTORIES, brokers=self._alive(), timeout_ms=CALL_MS)
+        return self._log_dirs
+
+    def _alive(self) -> list[int] | None:
+        return None if self.cluster is None else [each.broker_id for each in self.cluster.brokers if not each.is_fenced]
+
+    def _faults(self) -> Status | None:
+        assert self._data is not None, "the question is asked of local clusters"
+        return give(self._data, Order("status")).status
