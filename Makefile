@@ -1,9 +1,9 @@
-# make demo | pipeline-demo | test | interop | chaos | soak | nightly | lint | mutants | tla | experiments | proto | diagrams | reference | bench | clean. Everything is installed into .venv from pyproject.toml; nothing by hand.
+# make demo | pipeline-demo | test | console | interop | chaos | soak | nightly | lint | mutants | tla | experiments | proto | diagrams | reference | bench | clean. Everything is installed into .venv from pyproject.toml; nothing by hand.
 PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: demo pipeline-demo test interop chaos soak nightly mutants tla experiments lint proto proto-check diagrams reference bench clean
+.PHONY: demo pipeline-demo test console interop chaos soak nightly mutants tla experiments lint proto proto-check diagrams reference bench clean
 
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 INSTALL := $(PIP) install --no-compile --editable
@@ -71,12 +71,16 @@ pipeline-demo: .venv/installed-pipeline
 
 # Two workers: clusters of processes in one, everything else beside them (tests/conftest.py). `-n 0`: all in one process.
 # Byte code is kept, also where the environment would rather not: hundreds of processes import the same modules.
-test interop nightly: export PYTHONDONTWRITEBYTECODE =
+test console interop nightly: export PYTHONDONTWRITEBYTECODE =
 test: .venv/installed-dev
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
 # Existing Kafka clients and tools on one cluster, the image of a node, and what Apache Kafka answered by its protocol. The summary names
 # tests that were skipped, and the missing tool chain.
+# Every page of the console, and every action of a page, in Chromium against real clusters.
+console: .venv/installed-dev
+	$(BIN)/python -m pytest -n 0 -m 'console or not console' tests/console $(ARGS)
+
 interop: .venv/installed-dev
 	$(BIN)/python -m pytest -n 0 -m interop -rs tests/interop $(ARGS)
 	$(BIN)/python -m pytest -n 0 tests/cases --door kafka $(ARGS)

@@ -7,11 +7,15 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pytest
 
+from kraftlab.cli.web.child import pages_of
 from kraftlab.common.pages import assets_of, shared_assets
+from kraftlab.lab import LocalCluster
+from kraftlab.lab.faults.breaker import Breaker
+from kraftlab.lab.faults.server import ControlServer
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page, Request, Route
@@ -75,6 +79,26 @@ class BrowserPages:
         missing = [each.pattern for each in self._expected if not any(map(each.search, self._complaints))]
         assert not unexpected, "\n".join(["the browser complained:", *unexpected])
         assert not missing, "\n".join(["the browser did not complain of:", *missing])
+
+
+class Pages(NamedTuple):
+    """A cluster with a console. `url` ends with a slash."""
+
+    cluster: LocalCluster
+    url: str
+
+
+@pytest.fixture(scope="module")
+def pages(request: pytest.FixtureRequest, starts_clusters: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
+    """A cluster of the module's `CLUSTER = (controllers, brokers, log directories)` that takes faults, and its console."""
+    shape = getattr(request.module, "CLUSTER", (3, 3, 2))
+    with LocalCluster(tmp_path_factory.mktemp("lab"), *shape, allow_chaos=True) as cluster:
+        control = ControlServer(cluster.directory, Breaker(cluster, lambda line: None))
+        try:
+            with pages_of(cluster.directory, 0, allow_chaos=True) as url:
+                yield Pages(cluster, url)
+        finally:
+            control.close()
 
 
 @pytest.fixture(scope="module")
