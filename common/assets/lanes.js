@@ -1,5 +1,6 @@
-// Lanes: spans of time in rows with names, for finished runs and for live pages. `drawLanes` keeps the nodes of the last call
-// and changes their attributes, so that a page may call it for every new state and every move of the window of time.
+// Lanes: spans of time in rows with names, for finished runs and for live pages. Sets one global, `kraftlabLanes`: pages from disk
+// load this as a script, the console imports it. `drawLanes` keeps the nodes of the last call and changes their attributes, so
+// that a page may call it for every new state and every move of the window of time.
 //
 // A lane is {label, spans}, a span {begin_us, end_us, about, text, short}; end_us null: it goes on. The spans of a lane do not
 // overlap and are sorted by time. Options, for all functions alike:
@@ -7,8 +8,9 @@
 //   left, width  pixels of the names, and of the window to the right of them
 //   height       pixels of a span
 //   end          the end in µs of spans that go on
-//   look         span → {fill, opacity = 1, hatched = false, elected = false, words = [span.short]}. `words` are the texts that may
-//                stand in the span, the best first: the first that fits does, otherwise the last stands beside it if there is room.
+//   look         span → {fill, opacity = 1, hatched = false, elected = false, pale = false, words = [span.short]}. elected: ▲ at
+//                the begin. pale: words in the colour of the page's text. `words` are the texts that may stand in the span, the
+//                best first: the first that fits does, otherwise the last stands beside it if there is room.
 //   times        [[µs, text], …], moments below the lanes with a line through them; none by default
 "use strict";
 globalThis.kraftlabLanes = (() => {
@@ -53,7 +55,7 @@ globalThis.kraftlabLanes = (() => {
   const newSpan = () => make("g", {}, ...["rect", "rect", "rect", "path", "path", "text"].map((name) => make(name)));
   const drawSpan = (group, span, y, until, hatch, options) => {
     const { left, width: room, height, look } = options, [ground, body, stripes, onward, mark, text] = group.children;
-    const { fill, opacity = 1, hatched = false, elected = false, words = [span.short] } = look(span);
+    const { fill, opacity = 1, hatched = false, elected = false, pale = false, words = [span.short] } = look(span);
     const begin = xOf(span.begin_us, options), x = Math.min(Math.max(begin, left), left + room - 2);
     const width = Math.max(Math.min(xOf(endOf(span, options), options), left + room) - x, 2);
     const shape = { x, y, width, height, rx: Math.min(3, width / 2) };
@@ -67,7 +69,7 @@ globalThis.kraftlabLanes = (() => {
     const indent = marked ? 9 : 5, long = (word) => word.length * 6.6 + 3 + indent;
     const inside = words.find((word) => word && long(word) < width), beside = words.at(-1);
     if (!show(text, Boolean(inside || (beside && x + width + beside.length * 6.6 + 8 < until)))) return;
-    put(text, { class: inside ? "inside" : "outside", x: inside ? x + indent : x + width + 4, y: y + height / 2 + 4 });
+    put(text, { class: inside && !pale ? "inside" : "ink", x: inside ? x + indent : x + width + 4, y: y + height / 2 + 4 });
     write(text, inside || beside);
   };
 

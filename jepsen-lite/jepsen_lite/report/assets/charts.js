@@ -401,7 +401,7 @@ const kraftlab = (() => {
   const barText = (text, x, width, until, y) => {
     const long = text.length * 6.6 + 8;
     if (long < width) return draw("text", { class: "inside", x: x + 5, y }, text);
-    return x + width + long < until ? draw("text", { class: "outside", x: x + width + 4, y }, text) : null;
+    return x + width + long < until ? draw("text", { class: "ink", x: x + width + 4, y }, text) : null;
   };
   const timelineChart = () => {
     const lanes = Array.from({ length: scene.timeline_lanes }, () => []);
