@@ -10,7 +10,7 @@ import gzip
 import hashlib
 import importlib.resources
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -42,7 +42,7 @@ from .visitors import COOKIE, HEADERS, SESSION_S, Refused, Visitor, Visitors, ch
 logger = logging.getLogger("kraftlab.console")
 audit = logging.getLogger("kraftlab.audit")
 
-PAGES = ("quorum", "brokers", "topics", "moves", "time", "events", "groups", "faults", "runs", "sim", "login")
+PAGES = ("quorum", "brokers", "topics", "moves", "time", "events", "groups", "faults", "sim", "login")
 BODY_BYTES_MAX = 1 << 20
 COMPRESSED_FROM_BYTES = 1024
 THREADS = 8
@@ -63,6 +63,7 @@ class Settings(NamedTuple):
     where: tuple[str, ...]
     names: frozenset[str]
     secure: bool
+    runs: bool
 
 
 class Assets:
@@ -111,8 +112,6 @@ class Console:
         self._polled_rows: Rows | None = None
         self.questions = Questions(client, streams, self.rows, settings.data if settings.allow_chaos else None)
         self.threads = trio.CapacityLimiter(THREADS)
-        self.assets = Assets()
-        self.document = self.assets.page()
 
     def rows(self) -> Rows | None:
         """Return the newest topics. Blocks for a cluster of Apache Kafka, which is asked."""
@@ -151,6 +150,7 @@ class Console:
             "speaks_kafka": kafka,
             "missing": missing,
             "where": " ".join(self.settings.where),
+            "runs": self.settings.runs,
         }
 
     # -- requests ----------------------------------------------------------------------------------------------------------
@@ -391,64 +391,100 @@ def _audit(request: Request, visitor: Visitor, call: str, names: str, outcome: s
     audit.info("console: %s from %s, %s %s: %s", user, host, call, names, outcome, extra={"fields": fields})
 
 
+READS: dict[str, Handler] = {
+    "state": state,
+    "about": about,
+    "samples": samples,
+    "events": stream,
+    "topics": reading(_topics),
+    "topics/{topic}": reading(_topic),
+    "partitions": reading(_partitions),
+    "partitions/{topic}/{partition:int}/history": reading(_history),
+    "disks": reading(_disks),
+    "records": reading(_events),
+    "image": reading(_image),
+    "diff": reading(_diff),
+    "groups": reading(lambda console, request: console.groups.newest()),
+}
+
+
 # -- the application -----------------------------------------------------------------------------------------------------------
 
+Page = Callable[[Request], Response]
+"""A page of another room. It blocks, and sees no cluster."""
+Endpoint = Callable[[Request], Awaitable[Response]]
 
-def application(console: Console, more: Sequence[Route] = ()) -> Starlette:
-    """Return the application. `more` are routes of other rooms, which see no cluster."""
+
+def application(console: Console | None, others: Mapping[str, Page], settings: Settings) -> Starlette:
+    """Return the application, with the pages of other rooms by path. Without a console there is no cluster, and others alone."""
+    assets = Assets()
+    text = assets.page()
 
     def asset(request: Request) -> Response:
         name = request.path_params["name"]
-        data = console.assets.compressed.get(name)
-        if data is None or request.path_params["hash"] != console.assets.hash:
+        data = assets.compressed.get(name)
+        if data is None or request.path_params["hash"] != assets.hash:
             return Response("no such file\n", 404, media_type="text/plain")
         headers = {"Cache-Control": "public, max-age=31536000, immutable", "Content-Encoding": "gzip"}
         if "gzip" not in request.headers.get("accept-encoding", ""):
             del headers["Content-Encoding"]
-            data = console.assets.plain[name]
+            data = assets.plain[name]
         return Response(data, 200, headers, TYPES[name.rpartition(".")[2]])
 
     def document(request: Request) -> Response:
-        return Response(console.document, 200, {"Cache-Control": "no-store"}, "text/html; charset=utf-8")
+        return Response(text, 200, {"Cache-Control": "no-store"}, "text/html; charset=utf-8")
 
-    def guarded(handler: Handler, open_to_all: bool = False) -> Callable[[Request], Awaitable[Response]]:
+    def answering(answer: Endpoint) -> Endpoint:
         async def endpoint(request: Request) -> Response:
             try:
-                if not open_to_all:
-                    await console.visitor(request)
-                return await handler(console, request)
-            except (Refused, ApiError, ClusterUnreachable, ClusterError, BadQuery, LookupError) as error:
+                return await answer(request)
+            except (Refused, ApiError, ClusterUnreachable, ClusterError, ValueError, LookupError) as error:
                 return failure(request, error)
 
         return endpoint
 
-    reads: dict[str, Handler] = {
-        "state": state,
-        "about": about,
-        "samples": samples,
-        "events": stream,
-        "topics": reading(_topics),
-        "topics/{topic}": reading(_topic),
-        "partitions": reading(_partitions),
-        "partitions/{topic}/{partition:int}/history": reading(_history),
-        "disks": reading(_disks),
-        "records": reading(_events),
-        "image": reading(_image),
-        "diff": reading(_diff),
-        "groups": reading(lambda console, request: console.groups.newest()),
-    }
-    routes = [Route(f"/api/v1/{path}", guarded(handler), methods=["GET"]) for path, handler in reads.items()]
-    routes += [
-        Route("/api/v1/login", guarded(log_in, open_to_all=True), methods=["POST"]),
-        Route("/api/v1/logout", guarded(log_out, open_to_all=True), methods=["POST"]),
-        Route("/api/v1/actions/{name}", guarded(act), methods=["POST"]),
-        Route("/api/v1/faults", guarded(fault), methods=["POST"]),
-        *more,
-        Route("/assets/{hash}/{name}", asset),
-        Route("/", lambda request: RedirectResponse("/quorum")),
-        *(Route(f"/{page}{rest}", document) for page in PAGES for rest in ("", "/{rest:path}")),
+    def page(made: Page) -> Endpoint:
+        async def answer(request: Request) -> Response:
+            if console is not None:
+                await console.visitor(request)
+            return await trio.to_thread.run_sync(made, request)
+
+        return answering(answer)
+
+    routes = [Route(path, page(made), methods=["GET"]) for path, made in others.items()]
+    if console is None:
+        routes.append(
+            Route("/api/v1/about", page(lambda request: answered(request, {"no_cluster": True, "runs": settings.runs})))
+        )
+    else:
+        routes += _routes(console, answering)
+    return Starlette(
+        routes=[
+            *routes,
+            Route("/assets/{hash}/{name}", asset),
+            Route("/", lambda request: RedirectResponse("/sim" if console is None else "/quorum")),
+            *(Route(f"/{name}{rest}", document) for name in PAGES for rest in ("", "/{rest:path}")),
+        ]
+    )
+
+
+def _routes(console: Console, answering: Callable[[Endpoint], Endpoint]) -> list[Route]:
+    """Return the routes that need a cluster."""
+
+    def known(handler: Handler) -> Endpoint:
+        async def answer(request: Request) -> Response:
+            await console.visitor(request)
+            return await handler(console, request)
+
+        return answering(answer)
+
+    return [
+        *(Route(f"/api/v1/{path}", known(handler), methods=["GET"]) for path, handler in READS.items()),
+        Route("/api/v1/login", answering(lambda request: log_in(console, request)), methods=["POST"]),
+        Route("/api/v1/logout", answering(lambda request: log_out(console, request)), methods=["POST"]),
+        Route("/api/v1/actions/{name}", known(act), methods=["POST"]),
+        Route("/api/v1/faults", known(fault), methods=["POST"]),
     ]
-    return Starlette(routes=routes)
 
 
 class Guard:

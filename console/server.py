@@ -9,7 +9,8 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import cast
 
@@ -23,7 +24,7 @@ from kraftlab.client.security import ClientSecurity
 from kraftlab.common.audit import AuditLog
 from kraftlab.common.endpoint import Endpoint
 
-from .app import Console, Guard, Settings, application
+from .app import Console, Guard, Page, Settings, application
 from .follower import Follower
 from .streams import Streams
 from .visitors import Visitors
@@ -31,6 +32,8 @@ from .visitors import Visitors
 logger = logging.getLogger("kraftlab.console")
 
 GRACE_S = 1.0
+Connect = Callable[[ClientSecurity | None], AdminClient]
+"""Makes a client of a security; without one, of the console's own user."""
 
 
 def listen(at: Endpoint) -> socket.socket:
@@ -41,16 +44,16 @@ def listen(at: Endpoint) -> socket.socket:
 
 async def run(
     listening: socket.socket,
-    connect: Callable[[ClientSecurity | None], AdminClient],
+    connect: Connect | None,
     seeds: tuple[Endpoint, ...],
     settings: Settings,
     tls: tuple[Path, Path] | None,
     ready: Callable[[], None],
+    others: Mapping[str, Page],
     until_eof: bool,
 ) -> None:
-    """Serve until SIGINT or SIGTERM, with `until_eof` also until stdin ends. `connect` makes clients, of the
-    console's own user without a security. `ready` is called
-    when the console answers.
+    """Serve until SIGINT or SIGTERM, with `until_eof` also until stdin ends. Without `connect` there is no cluster. `ready` is
+    called when the console answers.
     """
     config = Config()
     config.bind = [f"fd://{listening.detach()}"]
@@ -61,6 +64,24 @@ async def run(
     if tls is not None:
         config.certfile, config.keyfile = map(str, tls)
     stop = trio.Event()
+    with ExitStack() as stack:
+        console = None if connect is None else stack.enter_context(_console(connect, seeds, settings))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_watch_signals, stop)
+            if until_eof:
+                nursery.start_soon(_watch_stdin, stop)
+            if console is not None:
+                nursery.start_soon(console.streams.tick)
+            app = cast(Framework, Guard(application(console, others, settings), settings))
+            await nursery.start(lambda task_status: serve(app, config, shutdown_trigger=stop.wait, task_status=task_status))
+            ready()
+            await stop.wait()
+            nursery.cancel_scope.deadline = trio.current_time() + 2 * GRACE_S
+
+
+@contextmanager
+def _console(connect: Connect, seeds: tuple[Endpoint, ...], settings: Settings) -> Iterator[Console]:
+    """Follow and question a cluster inside the `with` block."""
     with connect(None) as client:
         streams = Streams()
         follower = None if client.speaks_kafka else Follower(client, seeds, streams)
@@ -68,17 +89,7 @@ async def run(
         console = Console(client, follower, visitors, streams, settings)
         console.start()
         try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(_watch_signals, stop)
-                if until_eof:
-                    nursery.start_soon(_watch_stdin, stop)
-                nursery.start_soon(streams.tick)
-                app = cast(Framework, Guard(application(console), settings))
-                await nursery.start(lambda task_status: serve(app, config, shutdown_trigger=stop.wait, task_status=task_status))
-                ready()
-                await stop.wait()
-                await trio.sleep(GRACE_S / 10)
-                nursery.cancel_scope.deadline = trio.current_time() + 2 * GRACE_S
+            yield console
         finally:
             console.stop()
             visitors.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import ipaddress
 import logging
 from pathlib import Path
@@ -12,14 +13,24 @@ import click
 from kraftlab.common.exit_codes import DONE
 from kraftlab.common.extras import not_installed
 
-from ..connection import client_security, connect_as, endpoint_options, required_servers, selected_directory
+from ..connection import (
+    client_security,
+    connect_as,
+    default_servers,
+    endpoint_options,
+    named_servers,
+    required_servers,
+    selected_directory,
+)
 from ..output import CommandFailed, WrongUse, json_option, print_json
+from .child import PACKAGES
 
 if TYPE_CHECKING:
     from kraftlab.common.endpoint import Endpoint
 
 LISTEN = "127.0.0.1:8090"
-PACKAGES = ("hypercorn", "starlette")
+RUNS = "jepsen_lite.report.web"
+"""Pages of runs, of a room above this one; loaded by name, as its commands are."""
 
 
 def _endpoint(context: click.Context, parameter: click.Parameter, text: str) -> Endpoint:
@@ -41,6 +52,7 @@ Examples:
   kraftlab console                                   # the cluster that is up on this machine
   kraftlab console --data /tmp/lab --allow-chaos     # with buttons that break it; needs kraftlab up --allow-chaos
   kraftlab console --bootstrap-server kafka.example:9092 --read-only
+  kraftlab console --runs runs                       # with the runs of kraftlab chaos in that store
   kraftlab console --listen 0.0.0.0:8443 --certificate console.pem --key console.key""",
 )
 @click.option(
@@ -57,6 +69,12 @@ Examples:
 @click.option("--host-name", "names", multiple=True, metavar="NAME", help="Name of this host in URLs; repeatable.")
 @click.option("--read-only", is_flag=True, help="Show only; refuse every change.")
 @click.option("--allow-chaos", is_flag=True, help="Offer faults; needs --data, and kraftlab up --allow-chaos there.")
+@click.option(
+    "--runs",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Also show the runs of `kraftlab chaos` in this store.",
+)
 @click.option("--until-eof", is_flag=True, hidden=True, help="End when stdin ends.")
 @endpoint_options
 @json_option
@@ -68,6 +86,7 @@ def console(
     names: tuple[str, ...],
     read_only: bool,
     allow_chaos: bool,
+    runs: Path | None,
     until_eof: bool,
     as_json: bool,
 ) -> int:
@@ -92,12 +111,14 @@ def console(
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     logging.getLogger("kraftlab.audit").setLevel(logging.INFO)
-    servers = required_servers()
+    servers = named_servers() or default_servers() if runs is not None else required_servers()
     data = selected_directory()
     if allow_chaos and data is None:
         raise WrongUse("Error: --allow-chaos needs the directory of a local cluster; add --data DIR")
-    where = ("--data", str(data)) if data is not None else ("--bootstrap-server", servers)
-    settings = Settings(read_only, allow_chaos, data, where, frozenset(name.lower() for name in (*names, at.host)), bool(key))
+    where = ("--data", str(data)) if data is not None else ("--bootstrap-server", servers or "")
+    settings = Settings(
+        read_only, allow_chaos, data, where, frozenset(name.lower() for name in (*names, at.host)), bool(key), runs is not None
+    )
     security = client_security()
     try:
         listening = listen(at)
@@ -110,16 +131,18 @@ def console(
         if as_json:
             print_json({"url": url})
         else:
-            click.echo(f"{url} shows {servers}; Ctrl-C ends")
+            shown = [str(each) for each in (servers, runs) if each is not None]
+            click.echo(f"{url} shows {' and '.join(shown)}; Ctrl-C ends")
 
     trio.run(
         run,
         listening,
-        lambda other: connect_as(servers, other or security),
-        parse_servers(servers),
+        None if servers is None else lambda other: connect_as(servers, other or security),
+        () if servers is None else parse_servers(servers),
         settings,
         None if certificate is None or key is None else (certificate, key),
         ready,
+        {} if runs is None else importlib.import_module(RUNS).pages(runs),
         until_eof,
     )
     return DONE

@@ -7,7 +7,6 @@ const PAGES = [
   ["time", "Time travel", "i"], ["events", "Events", "e"], ["groups", "Groups", "g"], ["faults", "Faults", "f"],
   ["runs", "Runs", "r"], ["sim", "Simulator", "s"],
 ];
-const NEEDS_LOG = ["time", "events"];
 const OWN_DATA = ["runs", "sim", "login"];
 
 async function asked(url, options) {
@@ -63,8 +62,9 @@ document.body.append(help);
 
 function drawHeading() {
   const log = app.state.log, quorum = app.state.quorum;
-  keyed(nav, PAGES.filter(([name]) => !(name === "faults" && !app.about.allow_chaos) && !(NEEDS_LOG.includes(name) && app.about.speaks_kafka) && !(name === "runs" && !app.about.runs)),
-    ([name]) => name, ([name, title]) => link(`/${name}`, title), (node, [name]) => set(node, { "aria-current": name === app.page ? "page" : null }));
+  const absent = { faults: !app.about.allow_chaos, time: app.about.speaks_kafka, events: app.about.speaks_kafka, runs: !app.about.runs };
+  keyed(nav, PAGES.filter(([name]) => !absent[name] && (!app.about.no_cluster || OWN_DATA.includes(name))),
+    ([name]) => name, ([name, title]) => link(name === "runs" ? "/runs/" : `/${name}`, title), (node, [name]) => set(node, { "aria-current": name === app.page ? "page" : null }));
   const leader = quorum?.leader_id;
   const facts = quorum && [leader === null ? "no leader" : `leader ${leader}`, `epoch ${quorum.leader_epoch}`, log && `offset ${count(log.offset)}`].filter(Boolean).join(" · ");
   const newest = Math.max(0, ...Object.values(app.parts).map((part) => part.as_of_ms));
@@ -91,7 +91,7 @@ function changed() { drawing ||= requestAnimationFrame(() => { drawing = 0; draw
 function take(parts) { Object.assign(app.parts, parts); changed(); }
 
 function open() {
-  if (source || document.hidden || app.page === "login") return;
+  if (source || document.hidden || app.page === "login" || app.about.no_cluster) return;
   source = new EventSource("/api/v1/events");
   source.addEventListener("state", ({ data }) => {
     const { now_ms, parts } = JSON.parse(data);

@@ -25,7 +25,6 @@ COMMANDS = {
     "shrink": "jepsen_lite.commands.shrink:shrink",
     "check": "jepsen_lite.commands.check:check",
     "report": "jepsen_lite.commands.report:report",
-    "serve": "jepsen_lite.commands.serve:serve",
     "clean": "jepsen_lite.commands.clean:clean",
 }
 """Command → "module:attribute", in the order of `--help`."""

@@ -114,7 +114,6 @@ def test_nothing_is_offered_without_permission_or_cluster() -> None:
         "cluster status --data",
         "chaos test --store",
         "chaos check --store",
-        "chaos serve --store",
         "snapshot list --directory",
     ],
 )

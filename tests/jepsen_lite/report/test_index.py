@@ -1,34 +1,32 @@
-"""The index of runs, the server that keeps it up to date, and the commands for both."""
+"""The index of runs, its pages in the console, and its commands."""
 
 from __future__ import annotations
 
-import http.client
 import json
 import shlex
-import socket
-import struct
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from starlette.testclient import TestClient
 
 from jepsen_lite.command import chaos
 from jepsen_lite.commands.test import test as the_test
 from jepsen_lite.history import Op
 from jepsen_lite.report import words
 from jepsen_lite.report.index import Index, Row, grid
-from jepsen_lite.report.server import StoreServer
+from jepsen_lite.report.web import pages
 from jepsen_lite.store import RunDirectory
 from jepsen_lite.verdicts import SAFETY, Verdict
 from kraftlab.cli import main
 from kraftlab.cli.output import CommandFailed
+from kraftlab.console.app import Guard, Settings, application
 
 OPS = [
     Op(index=0, process=0, f="get", outcome="ok", invoked_ns=0, ended_ns=5),
     Op(index=1, process=0, f="get", outcome="info", invoked_ns=6, ended_ns=9),
 ]
+BYTES = "application/octet-stream"
 VALID = (Verdict(checker="stats", valid=True),)
 LATE = (Verdict(checker="availability", valid=False, kind="liveness", reason="it never came back"),)
 
@@ -151,34 +149,22 @@ def test_hostile_names_stay_text(new_run, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[StoreServer]:
-    with StoreServer(tmp_path, 0) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+def server(tmp_path: Path) -> TestClient:
+    settings = Settings(False, False, None, (), frozenset(), secure=False, runs=True)
+    app = Guard(application(None, pages(tmp_path), settings), settings)
+    return TestClient(app, "http://127.0.0.1", raise_server_exceptions=False, backend="trio")
 
 
-def ask(server: StoreServer, path: str, host: str | None = None) -> tuple[int, str, dict[str, str]]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=20)
-    connection.request("GET", path, headers={"Host": host or f"127.0.0.1:{server.server_port}"})
-    answer = connection.getresponse()
-    text = answer.read().decode()
-    connection.close()
-    return answer.status, text, dict(answer.getheaders())
-
-
-def test_a_run_appears_when_it_is_done_and_its_page_is_built_when_it_is_opened(new_run, server: StoreServer) -> None:
-    assert "There are no runs" in ask(server, "/")[1]
-    version = ask(server, "/version")[1]
+def test_a_run_appears_when_it_is_done_and_its_page_is_built_when_it_is_opened(new_run, server: TestClient) -> None:
+    assert "There are no runs" in server.get("/runs").text
+    version = server.get("/runs/version").text
     directory = new_run(OPS, VALID)
-    assert directory.name in ask(server, "/")[1]
-    assert ask(server, "/version")[1] != version
-    status, text, _ = ask(server, f"/{directory.name}/report/index.html")
-    assert (status, "All checkers passed: stats." in text) == (200, True)
+    assert directory.name in server.get("/runs/").text
+    assert server.get("/runs/version").text != version
+    answer = server.get(f"/runs/{directory.name}/report/index.html")
+    assert (answer.status_code, "All checkers passed: stats." in answer.text) == (200, True)
     directory.write_record(directory.record().__class__(**{**_fields(directory), "verdicts": LATE}))
-    assert "liveness violated" in ask(server, f"/{directory.name}/report/index.html")[1]
+    assert "liveness violated" in server.get(f"/runs/{directory.name}/report/index.html").text
 
 
 def _fields(directory: RunDirectory) -> dict[str, object]:
@@ -186,51 +172,46 @@ def _fields(directory: RunDirectory) -> dict[str, object]:
     return {name: getattr(record, name) for name in record.__struct_fields__}
 
 
-def test_files_of_a_run_are_served_as_what_they_are(new_run, server: StoreServer) -> None:
+def test_files_of_a_run_are_text_or_downloads_and_never_pages(new_run, server: TestClient) -> None:
     directory = new_run(OPS, VALID)
-    status, text, headers = ask(server, f"/{directory.name}/nodes/broker-1.log")
-    assert (status, text, headers["Content-type"]) == (200, "said something\n", "text/plain; charset=utf-8")
-    assert headers["X-Content-Type-Options"] == "nosniff"
-    assert ask(server, f"/{directory.name}/plan.json")[2]["Content-type"] == "application/json"
+    log = server.get(f"/runs/{directory.name}/nodes/broker-1.log")
+    assert (log.status_code, log.text, log.headers["content-type"]) == (200, "said something\n", "text/plain; charset=utf-8")
+    assert log.headers["x-content-type-options"] == "nosniff"
+    assert server.get(f"/runs/{directory.name}/plan.json").headers["content-type"] == "application/json"
+    directory.report.mkdir(exist_ok=True)
+    for name in ("evil.html", "evil.js"):
+        (directory.path / name).write_text("<script>alert(1)</script>")
+        (directory.report / name).write_text("alert(1)")
+        answer = server.get(f"/runs/{directory.name}/{name}")
+        assert (answer.headers["content-type"], "attachment" in answer.headers["content-disposition"]) == (BYTES, True)
+        assert server.get(f"/runs/{directory.name}/report/{name}").status_code == 404
+    (directory.report / "index.html").write_text("<script>alert(1)</script>")
+    assert "alert(1)" not in server.get(f"/runs/{directory.name}/report/index.html").text
 
 
-def test_directories_and_what_is_outside_are_not_shown(new_run, server: StoreServer, tmp_path: Path) -> None:
+def test_directories_and_what_is_outside_are_not_shown(new_run, server: TestClient, tmp_path: Path) -> None:
     directory = new_run(OPS, VALID)
-    assert ask(server, f"/{directory.name}/")[0] == 404
-    assert ask(server, "/../../../../etc/passwd")[0] == 404
-    assert ask(server, "/..%2f..%2fetc/report/index.html")[0] == 404
+    (tmp_path / "outside").symlink_to("/etc")
+    assert server.get(f"/runs/{directory.name}/").status_code == 404
+    for path in ("..%2f..%2fetc/passwd", "outside/passwd", "..%2f..%2fetc/report/index.html"):
+        assert server.get(f"/runs/{path}").status_code == 400
 
 
-@pytest.mark.parametrize("path", ["/a%00b", "/a/b%00/report/index.html", "http://["])
-def test_a_path_that_no_file_can_have_is_refused(server: StoreServer, path: str) -> None:
-    assert ask(server, path)[0] == 400
+@pytest.mark.parametrize("path", ["/runs/a%00b", "/runs/a/b%00/report/index.html"])
+def test_a_path_that_no_file_can_have_is_refused(server: TestClient, path: str) -> None:
+    assert server.get(path).status_code == 400
 
 
-def test_a_browser_that_disconnects_prints_nothing(
-    server: StoreServer, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "large.log").write_bytes(b"x" * 20_000_000)
-    over = threading.Event()
-    shut = StoreServer.shutdown_request
-    monkeypatch.setattr(StoreServer, "shutdown_request", lambda self, request: (shut(self, request), over.set()))
-    with socket.create_connection(("127.0.0.1", server.server_port)) as leaving:
-        leaving.sendall(b"GET /large.log HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")
-        leaving.recv(100)
-        leaving.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    assert over.wait(20)
-    assert not capfd.readouterr().err
+def test_a_page_from_elsewhere_gets_nothing(server: TestClient) -> None:
+    assert server.get("/runs/", headers={"Host": "evil.example:80"}).status_code == 403
+    assert server.get("/runs/", headers={"Host": "localhost:1"}).status_code == 200
 
 
-def test_a_page_from_elsewhere_gets_nothing(server: StoreServer) -> None:
-    assert ask(server, "/", host="evil.example:80")[0] == 403
-    assert ask(server, "/", host="localhost:1")[0] == 200
-
-
-def test_a_page_that_cannot_be_built_says_why(new_run, server: StoreServer) -> None:
+def test_a_page_that_cannot_be_built_says_why(new_run, server: TestClient) -> None:
     directory = new_run(OPS, VALID)
     (directory.path / "history.parquet").write_bytes(b"no parquet")
-    status, text, _ = ask(server, f"/{directory.name}/report/index.html")
-    assert (status, "history.parquet cannot be read" in text) == (500, True)
+    answer = server.get(f"/runs/{directory.name}/report/index.html")
+    assert (answer.status_code, "history.parquet cannot be read" in answer.text) == (500, True)
 
 
 def run(*arguments: str) -> Result:
@@ -310,31 +291,3 @@ def test_report_names_the_missing_run(tmp_path: Path, arguments: list[str], text
     advice = error.text.partition(" with: kraftlab chaos test ")[2]
     if advice:
         the_test.make_context("test", shlex.split(advice))
-
-
-def test_serve_names_a_missing_store_and_a_taken_port(server: StoreServer, tmp_path: Path) -> None:
-    error = run("serve", "--store", str(tmp_path / "nowhere")).exception
-    assert isinstance(error, CommandFailed)
-    assert "there is no directory" in error.text
-    the_test.make_context("test", shlex.split(error.text.partition(" with: kraftlab chaos test ")[2]))
-    error = run("serve", "--store", str(tmp_path), "--port", str(server.server_port)).exception
-    assert isinstance(error, CommandFailed)
-    assert (f"cannot listen on port {server.server_port}" in error.text, error.exit_code) == (True, 1)
-
-
-@pytest.mark.parametrize("as_json", [False, True])
-def test_serve_prints_its_address_first_and_ends_with_ctrl_c(
-    as_json: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(server: StoreServer) -> None:
-        urls.append(server.url)
-        raise KeyboardInterrupt
-
-    urls: list[str] = []
-    monkeypatch.setattr(StoreServer, "serve_forever", interrupted)
-    found = run("serve", "--store", str(tmp_path), "--port", "0", *(["--json"] if as_json else []))
-    assert found.exit_code == 0
-    if as_json:
-        assert json.loads(found.output) == {"url": urls[0], "store": str(tmp_path)}
-    else:
-        assert found.output == f"{urls[0]} serves the runs of {tmp_path}; Ctrl-C ends\nended\n"
