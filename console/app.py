@@ -46,6 +46,7 @@ PAGES = ("quorum", "brokers", "topics", "moves", "time", "events", "groups", "fa
 BODY_BYTES_MAX = 1 << 20
 COMPRESSED_FROM_BYTES = 1024
 THREADS = 8
+IMAGE_S = 3.0
 STREAMS_MAX = 200
 STYLES = ("page.css", "uplot.css", "console.css", "sim.css")
 TYPES = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
@@ -119,6 +120,11 @@ class Console:
             return Rows(self.client.describe_topics(timeout_ms=5000), None, {})
         image = self._follower.image
         return None if image is None else self._image_rows.of(image)
+
+    def wait(self) -> None:
+        """Wait until the newest image is known, after a rest. Blocks."""
+        if self._follower is not None:
+            self._follower.has_image.wait(IMAGE_S)
 
     def start(self) -> None:
         for thread in self._all_threads():
@@ -240,6 +246,8 @@ def reading(read: Callable[[Console, Request], object]) -> Handler:
     """Return the handler of a question that blocks."""
 
     async def handler(console: Console, request: Request) -> Response:
+        console.streams.touch()
+        await console.in_thread(console.wait)
         return answered(request, await console.in_thread(lambda: read(console, request)))
 
     return handler

@@ -59,6 +59,7 @@ class Follower(threading.Thread):
     def __init__(self, client: AdminClient, seeds: tuple[Endpoint, ...], streams: Streams) -> None:
         super().__init__(name="follower", daemon=True)
         self.image: MetadataImage | None = None
+        self.has_image = threading.Event()
         self.ring: tuple[Kept, ...] = ()
         self._client = client
         self._seeds = seeds
@@ -97,6 +98,7 @@ class Follower(threading.Thread):
     def _look(self) -> None:
         if self.image is None:
             self.image = image_at(self._client, self.endpoint)
+            self.has_image.set()
             self._note()
         start = self.image.provenance.offset
         end = self._end_after(start)
@@ -148,6 +150,7 @@ class Follower(threading.Thread):
 
     def _begin_again(self) -> None:
         self.image = None
+        self.has_image.clear()
         self._newest.clear()
         self.ring = ()
         self._streams.reset()

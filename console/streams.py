@@ -6,7 +6,8 @@ is the offset after it: a browser that comes back names the last id, and gets th
 `reset` if the ring begins later. Each value is encoded once for all streams. A reader that is 64 messages behind loses its
 stream, and comes back by itself.
 
-`watched` is set while a page is open, and for REST_S after the last one: everything that asks the cluster waits for it.
+`watched` is set while a page is open, and for REST_S after the last one or a request: everything that asks the cluster waits for
+it.
 """
 
 from __future__ import annotations
@@ -85,6 +86,11 @@ class Streams:
     def state(self) -> bytes:
         """Return all parts, as JSON."""
         return encode({"now_ms": time.time_ns() // 1_000_000, "parts": self._parts})
+
+    def touch(self) -> None:
+        """Note that somebody asks without a stream, for example a script."""
+        self._left_at = trio.current_time()
+        self.watched.set()
 
     @property
     def count(self) -> int:

@@ -68,7 +68,7 @@ function drawHeading() {
   const leader = quorum?.leader_id;
   const facts = quorum && [leader === null ? "no leader" : `leader ${leader}`, `epoch ${quorum.leader_epoch}`, log && `offset ${count(log.offset)}`].filter(Boolean).join(" · ");
   const newest = Math.max(0, ...Object.values(app.parts).map((part) => part.as_of_ms));
-  text(live, !app.connected ? "" : newest ? `live, as of ${clock(newest)}${facts ? ` · ${facts}` : ""}` : "live");
+  text(live, !app.connected ? "" : newest ? `${app.now() - newest < 5000 ? "live" : "catching up"}, as of ${clock(newest)}${facts ? ` · ${facts}` : ""}` : "live");
   const fault = app.parts.quorum?.fault || app.parts.brokers?.fault;
   const own = OWN_DATA.includes(app.page);
   banner.hidden = own || (app.connected && !fault);
