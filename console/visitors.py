@@ -34,7 +34,6 @@ CHECK_S = 60.0
 """Age after which the rights of a visitor are asked for again."""
 COOKIE = "kraftlab-session"
 CALL_MS = 5000
-CALLS_MS = 60_000
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; "
@@ -97,6 +96,10 @@ class Visitor:
         """Ask for the visitor's rights on the cluster, if the last answer is old. Blocks. Refused without DESCRIBE."""
         if time.monotonic() - self._checked_at < CHECK_S:
             return
+        if self.client.speaks_kafka:  # a broker of Apache Kafka decides on each call by itself
+            self.client.describe_cluster(timeout_ms=CALL_MS)
+            self.operations, self._checked_at = frozenset(Operation), time.monotonic()
+            return
         request = pb.DescribeClusterRequest(include_cluster_authorized_operations=True)
         bits = self.client.call(pb.DescribeClusterResponse, request, timeout_ms=CALL_MS).cluster_authorized_operations
         self.operations = frozenset(each for each in Operation if bits >= 0 and bits >> each & 1)
@@ -110,11 +113,11 @@ class Visitor:
 
 
 class Visitors:
-    """Sessions of one console, in memory. `security` is the console's own; with a user or a certificate, visitors must log in."""
+    """Sessions of one console, in memory. `security` is the console's own; if it has a user, visitors must log in."""
 
     def __init__(self, client: AdminClient, connect: Callable[[ClientSecurity], AdminClient], audit: AuditLog) -> None:
         security = client.security
-        self.must_log_in = bool(security.user is not None or security.has_sasl or security.tls is not None)
+        self.must_log_in = security.user is not None or security.has_sasl
         self._security = security
         self._connect = connect
         self._audit = audit
@@ -161,8 +164,7 @@ class Visitors:
                 self.log_out(key)
                 raise Refused(401, "log in as a user of the cluster")
             visitor = found
-        if not visitor.client.speaks_kafka:
-            visitor.check()
+        visitor.check()
         return visitor
 
     def close(self) -> None:

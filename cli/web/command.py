@@ -65,7 +65,9 @@ Examples:
 )
 @click.option("--certificate", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE", help="Serve https.")
 @click.option("--key", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE", help="Key of --certificate.")
-@click.option("--insecure", is_flag=True, help="Serve http on an address that others can reach.")
+@click.option(
+    "--insecure", is_flag=True, help="Serve http on an address that others can reach, or visitors as the user of a certificate."
+)
 @click.option("--host-name", "names", multiple=True, metavar="NAME", help="Name of this host in URLs; repeatable.")
 @click.option("--read-only", is_flag=True, help="Show only; refuse every change.")
 @click.option("--allow-chaos", is_flag=True, help="Offer faults; needs --data, and kraftlab up --allow-chaos there.")
@@ -120,6 +122,12 @@ def console(
         read_only, allow_chaos, data, where, frozenset(name.lower() for name in (*names, at.host)), bool(key), runs is not None
     )
     security = client_security()
+    by_certificate = security.tls is not None and security.tls.settings.has_keystore and not security.has_sasl
+    if by_certificate and not insecure:
+        raise WrongUse(
+            "Error: this cluster knows users by certificates, so every visitor would act as the user of this command; add "
+            "--insecure if that is meant, and --read-only if they shall only look"
+        )
     try:
         listening = listen(at)
     except OSError as error:

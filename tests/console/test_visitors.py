@@ -173,6 +173,7 @@ def test_a_cluster_without_users_needs_no_login(monkeypatch: pytest.MonkeyPatch)
     sessions = made(ClientSecurity())
     assert not sessions.must_log_in
     assert isinstance(sessions.of(""), Visitor)
+    assert sessions.of("").may(Operation.ALTER)
 
 
 @pytest.mark.parametrize(
