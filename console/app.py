@@ -111,7 +111,7 @@ class Console:
         self._follower = follower
         self._image_rows = ImageRows()
         self._polled_rows: Rows | None = None
-        self.questions = Questions(client, streams, self.rows, settings.data if settings.allow_chaos else None)
+        self.questions = Questions(client, streams, self.rows, settings.data, settings.allow_chaos)
         self.threads = trio.CapacityLimiter(THREADS)
 
     def rows(self) -> Rows | None:

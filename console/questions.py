@@ -8,8 +8,11 @@ Nothing is asked while nobody looks.
 from __future__ import annotations
 
 import logging
+import math
+import re
 import threading
 import time
+import urllib.request
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +28,7 @@ from kraftlab.client.log_dirs import LogDirFilter
 from kraftlab.client.results import AllLogDirs, Cluster, LogDirMoves, Quorum
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ApiError
-from kraftlab.lab.cluster_plan import ClusterError
+from kraftlab.lab.cluster_plan import ClusterError, load
 from kraftlab.lab.faults.caller import give
 from kraftlab.lab.faults.orders import Order, Status
 
@@ -41,6 +44,7 @@ LEADER_MS = 700
 DIRECTORIES = LogDirFilter(topics=())
 SAMPLES_MAX = 900
 SAMPLE_S = 1.0
+BUCKET = re.compile(r'^kraftlab_commit_duration_seconds_bucket\{le="([^"]+)"\} ([0-9.e+]+)$', re.MULTILINE)
 
 
 class Sample(msgspec.Struct, frozen=True, array_like=True):
@@ -84,7 +88,9 @@ class Questions:
     socket is asked about faults.
     """
 
-    def __init__(self, client: AdminClient, streams: Streams, rows: Callable[[], Rows | None], data: Path | None) -> None:
+    def __init__(
+        self, client: AdminClient, streams: Streams, rows: Callable[[], Rows | None], data: Path | None, faults: bool
+    ) -> None:
         self.samples: deque[Sample] = deque(maxlen=SAMPLES_MAX)
         self.cluster: Cluster | None = None
         self._client = client
@@ -93,6 +99,8 @@ class Questions:
         self._lanes = LaneRecorder()
         self._log_dirs = AllLogDirs({}, {})
         self._moves = 0
+        self._commits: dict[int, dict[float, int]] = {}
+        """Newest counts of commits up to each duration, of the leader that gave them."""
         self._pool = ThreadPoolExecutor(8, "who-leads")
         asked: list[tuple[str, float, Callable[[], object]]] = [
             ("quorum", 0.5, self._quorum),
@@ -103,8 +111,10 @@ class Questions:
         ]
         if not client.speaks_kafka:
             asked.append(("lanes", 0.5, self._who_leads))
-        if data is not None:
+        if faults:
             asked.append(("faults", 1.0, self._faults))
+        if data is not None and not client.security.tls:
+            asked.append(("commits", 2.0, self._commit_times))
         self.threads = [Question(streams, *each) for each in asked]
 
     def _quorum(self) -> Quorum:
@@ -173,9 +183,32 @@ class Questions:
         self._log_dirs = self._client.all_log_dirs(DIRECTORIES, brokers=self._alive(), timeout_ms=CALL_MS)
         return self._log_dirs
 
+    def _commit_times(self) -> object:
+        """Return the median and the 99th percentile of the leader's commits since the last time, in ms; None without a commit."""
+        plan = None if self._data is None else load(self._data)
+        leader = None if self.cluster is None else self.cluster.leader_id
+        node = next((each for each in plan.nodes if each.node_id == leader), None) if plan is not None else None
+        if node is None or node.metrics is None:
+            raise ClusterError("no controller of this cluster leads")
+        try:
+            with urllib.request.urlopen(f"http://{node.metrics}/metrics", timeout=CALL_MS / 1000) as answer:
+                text = answer.read().decode()
+        except OSError as error:
+            raise ClusterError(f"no metrics of controller {leader}: {error}") from None
+        counts = {float(bound): int(float(count)) for bound, count in BUCKET.findall(text)}
+        before, self._commits = self._commits.get(leader or 0, counts), {leader or 0: counts}
+        grown = {bound: count - before.get(bound, 0) for bound, count in sorted(counts.items())}
+        total = max(grown.values(), default=0)
+        at = {share: next((b for b, count in grown.items() if count >= share * total), None) for share in (0.5, 0.99)}
+        return {"commits": total, "p50_ms": _ms(at[0.5], total), "p99_ms": _ms(at[0.99], total)}
+
     def _alive(self) -> list[int] | None:
         return None if self.cluster is None else [each.broker_id for each in self.cluster.brokers if not each.is_fenced]
 
     def _faults(self) -> Status | None:
         assert self._data is not None, "the question is asked of local clusters"
         return give(self._data, Order("status")).status
+
+
+def _ms(bound_s: float | None, total: int) -> float | None:
+    return None if bound_s is None or not total or math.isinf(bound_s) else 1000 * bound_s

@@ -19,18 +19,18 @@ export function lanes(app, seconds, onElection = () => {}) {
   }
 
   function draw() {
-    const width = Math.max(node.clientWidth, 200), left = width < 600 ? 96 : LEFT;
+    const width = Math.max(node.clientWidth, 200), left = width < 600 ? 60 : LEFT;
     const to = app.now() * 1000, from = to - seconds() * 1e6;
     const part = app.parts.lanes, end = part && !part.fault ? to : (part?.as_of_ms ?? 0) * 1000;
     const nodes = (app.state.brokers?.controllers ?? []).map((each) => String(each.controller_id));
-    shown = collect();
+    shown = collect().map((lane) => (width < 600 ? { ...lane, label: lane.label.replace("controller ", "") } : lane));
     const step = seconds() <= 60 ? 15 : seconds() <= 300 ? 60 : 180;
     const times = [];
     for (let at = Math.ceil(from / 1e6 / step) * step; at * 1e6 <= to; at += step) times.push([at * 1e6, clock(at * 1000)]);
     options = {
       from, to, left, width: width - left - 4, height: HEIGHT, end, times,
       look: (each) => each.fault ? { fill: each.colour, opacity: 0.75, hatched: true, words: [each.text, each.short] }
-        : { fill: colourOf(each.about, nodes), opacity: each.text.startsWith("leads") ? 1 : 0.55, elected: each.text.startsWith("leads"), hatched: each.about === "down", words: [each.text, each.short] },
+        : { fill: colourOf(each.about, nodes), opacity: each.text.startsWith("leads") ? 1 : 0.55, elected: each.text.startsWith("leads"), pale: !each.text.startsWith("leads"), hatched: each.about === "down", words: [each.text, each.short] },
     };
     drawLanes(drawing, shown, options);
     const height = heightOf(shown, options) + 20;

@@ -12,10 +12,10 @@ export default {
     const facts = Object.fromEntries(["leader", "epoch", "high watermark", "voters", "log start", "cluster id"].map((name) => [name, h("dd", null, "?")]));
     const findings = h("ul", { class: "plain" });
     const picture = lanes(app, seconds);
-    const spans = SPANS.map(([value, name]) => h("button", { "aria-pressed": String(seconds() === value), onclick: () => { app.setQuery({ last: value === 300 ? null : value }); curves.forEach(([drawn]) => drawn.span?.(value)); update(); } }, name));
+    const spans = SPANS.map(([value, name]) => h("button", { "aria-pressed": String(seconds() === value), onclick: () => { app.setQuery({ last: value === 300 ? null : value }); curves.forEach(([drawn]) => drawn.destroy()); curves = []; started = false; update(); } }, name));
     const election = h("div");
     const body = h("tbody");
-    const nodes = table("Voters and observers", ["node", "role", "state", h("th", { scope: "col", class: "n" }, "log end"), h("th", { scope: "col", class: "n" }, "behind"), h("th", { scope: "col", class: "n" }, "last fetch"), "endpoint", "directory id", "actions"], body);
+    const nodes = table("Voters and observers", ["node", "role", "state", h("th", { scope: "col", class: "n" }, "log end"), h("th", { scope: "col", class: "n" }, "behind"), h("th", { scope: "col", class: "n" }, "last fetch"), "actions", "directory id", "endpoint"], body);
     const curveBox = h("div", { class: "pair" });
     let curves = [];
 
@@ -37,13 +37,13 @@ export default {
     function make(each) {
       const cells = Array.from({ length: 8 }, () => h("td"));
       for (const at of [2, 3, 4]) cells[at].className = "n";
-      ["role", "state", "log end", "behind", "last fetch", "endpoint", "directory id", "actions"].forEach((name, at) => { cells[at].dataset.of = name; });
+      ["role", "state", "log end", "behind", "last fetch", "actions", "directory id", "endpoint"].forEach((name, at) => { cells[at].dataset.of = name; });
       const id = each.replica_id, directory = each.replica_directory_id;
       if (each.role === "observer") {
         const listeners = each.endpoints;
-        cells[7].append(link(`/brokers/${id}`, "Broker"), h("button", { "data-only": "controller", onclick: () => app.act("add-voter", { voter_id: id, voter_directory_id: directory, listeners }, { title: `Make controller ${id} a voter` }) }, "Make a voter"));
+        cells[5].append(link(`/brokers/${id}`, "Broker"), h("button", { "data-only": "controller", onclick: () => app.act("add-voter", { voter_id: id, voter_directory_id: directory, listeners }, { title: `Make controller ${id} a voter` }) }, "Make a voter"));
       } else {
-        cells[7].append(
+        cells[5].append(
           h("button", { "data-only": "follower", onclick: () => app.act("transfer-leadership", { voter_id: id, voter_directory_id: directory }, { title: `Let controller ${id} lead`, button: "Transfer" }) }, "Let it lead"), " ",
           h("button", { onclick: () => app.act("snapshot", {}, { node: id, title: `Snapshot of controller ${id}`, button: "Write it" }) }, "Snapshot"), " ",
           h("button", { class: "danger", onclick: () => app.act("remove-voter", { voter_id: id, voter_directory_id: directory }, { title: `Make controller ${id} an observer`, button: "Remove" }) }, "Remove"));
@@ -52,7 +52,7 @@ export default {
     }
 
     function fill(row, each) {
-      const [role, state, end, behind, fetched, endpoint, directory, acts] = [...row.children].slice(1);
+      const [role, state, end, behind, fetched, acts, directory, endpoint] = [...row.children].slice(1);
       const silent = each.last_fetch_timestamp === null ? null : Math.max(0, app.now() - each.last_fetch_timestamp);
       text(role, each.role);
       const words = each.role === "leader" ? "★ leads" : silent === null || silent > 10_000 ? "✕ silent" : each.end - each.log_end_offset > 1000 ? "… behind" : "✓ follows";
@@ -85,11 +85,11 @@ export default {
       curves = [[growth, add], [lags, () => {}]];
     }
 
-    let last = 0;
+    let last = 0, drawn = null;
     let started = false;
     function update() {
       const quorum = app.state.quorum, brokers = app.state.brokers;
-      spans.forEach((button, at) => set(button, { "aria-pressed": seconds() === SPANS[at][0] }));
+      spans.forEach((button, at) => set(button, { "aria-pressed": String(seconds() === SPANS[at][0]) }));
       picture.update();
       keyed(findings, brokers?.findings ?? [], (each) => each.text, (each) => h("li", { class: each.is_fault ? "bad" : "" }, each.is_fault ? "✕ " : "… ", each.text, h("small", null, ` – ${each.next_step}`)));
       if (!quorum) return;
@@ -101,6 +101,12 @@ export default {
       text(facts["cluster id"], quorum.cluster_id);
       keyed(body, rows(), (each) => `${each.replica_id} ${each.role === "observer"}`, make, fill);
       if (!started) { started = true; begin(); }
+      const times = app.state.commits;
+      if (times && curves.length === 2) {
+        const commits = curve(curveBox, { title: "Time to commit", unit: "ms, at most", seconds: seconds(), series: [{ label: "median", colour: "c0" }, { label: "99 %", colour: "c1" }] });
+        curves.push([commits, (found) => commits.push(app.parts.commits.as_of_ms, [found.p50_ms, found.p99_ms])]);
+      }
+      if (times !== drawn) curves[2]?.[1](drawn = times);
       const at = app.parts.quorum.as_of_ms;
       if (curves.length && at - last >= 900 && !app.parts.quorum.fault) {
         last = at;
