@@ -34,6 +34,7 @@ from . import actions
 from .follower import Follower
 from .groups import Groups
 from .past import Past
+from .plays import Plays
 from .questions import Questions
 from .rows import ROWS_MAX, BadQuery, ImageRows, Rows
 from .streams import Streams, encode
@@ -459,7 +460,14 @@ def application(console: Console | None, others: Mapping[str, Page], settings: S
 
         return answering(answer)
 
+    async def seed(request: Request) -> Response:
+        if console is not None:
+            await console.visitor(request)
+        return answered(request, await plays.document(request.query_params))
+
+    plays = Plays()
     routes = [Route(path, page(made), methods=["GET"]) for path, made in others.items()]
+    routes.append(Route("/api/v1/seed", answering(seed), methods=["GET"]))
     if console is None:
         routes.append(
             Route("/api/v1/about", page(lambda request: answered(request, {"no_cluster": True, "runs": settings.runs})))

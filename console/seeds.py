@@ -8,8 +8,9 @@ messages. A message without a receipt was lost, or its receiver was down; one wi
 from __future__ import annotations
 
 import re
+import sys
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -43,8 +44,8 @@ class Weather(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One step: an event of the trace (quorum/trace.py), a "strike" of `fault` that has `hit` nodes, a "note" of the simulator, or
-    the "verdict". A node that starts finds `batches` on its disk. `sent_in` is the step that sent a received message, None if it
+    """One step: an event of the trace (quorum/trace.py), a "strike" of `fault` that has `hit` nodes, a "note" of the simulator,
+    or the "verdict". A node that starts finds `batches` on its disk. `sent_in` is the step that sent a received message, None if it
     came from outside. `weather` is there when it changes.
     """
 
@@ -67,8 +68,8 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class SeedDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """A played seed. `violation` and `rule` are empty if all rules held. Of `total` steps, `steps` has the first STEPS_MAX. `faults`
-    and `mutants` are all there are to choose from, with what they do.
+    """A played seed. `violation` and `rule` are empty if all rules held. Of `total` steps, `steps` has the first STEPS_MAX.
+    `faults` and `mutants` are all there are to choose from, with what they do.
     """
 
     seed: int
@@ -212,3 +213,21 @@ def seed_document(seed: int, faults: Iterable[str] | None = None, mutant: str | 
         faults={name: " ".join((fault.strike.__doc__ or "").partition(". ")[0].split()) for name, fault in FAULTS.items()},
         mutants={name: each.why for name, each in MUTANTS.items()},
     )
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Write the document of a seed to stdout: SEED, FAULTS separated by commas or "", and a MUTANT or "". Exit code 2 with the
+    reason for unknown names.
+    """
+    seed, faults, mutant = arguments
+    names = None if not faults else () if faults == "none" else faults.split(",")
+    try:
+        document = seed_document(int(seed), names, mutant or None)
+    except ValueError as error:
+        sys.stderr.write(str(error))
+        sys.exit(2)
+    sys.stdout.buffer.write(msgspec.json.encode(document))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
