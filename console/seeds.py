@@ -45,8 +45,8 @@ class Weather(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One step: an event of the trace (quorum/trace.py), a "strike" of `fault` that has `hit` nodes, a "note" of the simulator,
-    or the "verdict". A node that starts finds `batches` on its disk. `sent_in` is the step that sent a received message, None if it
-    came from outside. `weather` is there when it changes.
+    or the "verdict". A node that starts finds `batches` on its disk. `sent_in` is the step that sent a received message,
+    None if it came from outside. `weather` is there when it changes.
     """
 
     time_us: int
