@@ -4,7 +4,12 @@ import { fold, pending, isOfInterest, journey } from "./sim_fold.js";
 import { say, short, nameOf, hue, kindOf, LOOKS, lookOf, weatherOf } from "./sim_words.js";
 
 const STORIES = [
-  ["seed=195&faults=none&step=120", "An election", "Five controllers start, one times out first, asks for pre-votes, then for votes, and leads."],
+  ["seed=195&faults=none&step=103", "An election", "Five controllers start. One times out first, asks for pre-votes, then for votes, and leads epoch 1."],
+  ["seed=228&faults=kill,partition&step=142", "A split vote", "Two stand in epoch 1, a partition comes between, and nobody wins: epoch 2 has to decide."],
+  ["seed=195&faults=partition,isolate,broken-link&step=633", "A deposed leader", "Controller 4 hears nobody, resigns, and has to cut off what no majority ever had."],
+  ["seed=195&faults=kill,power-cut&step=999", "A leader loses power", "What it had appended last was on no other disk, so the next leader writes other records there."],
+  ["seed=70&faults=none&mutant=pre-votes-count&step=139", "A bug: two leaders", "Pre-votes are counted as votes, so two controllers lead epoch 1 and write different records."],
+  ["seed=24&faults=partition,kill&mutant=older-epochs-by-counting&step=700", "A bug: Raft’s Figure 8", "A leader commits records of an older epoch by counting disks, and they could be lost again."],
 ];
 const SPEEDS = [2, 5, 10, 25, 60];
 const NAMES = { state: "state", epoch: "epoch", leader: "leader", voted: "vote", end: "log end", hw: "high watermark", durable: "on disk up to", config: "voters" };
@@ -65,11 +70,11 @@ export default {
     const [links, dots, nodes, lines, laneParts] = [layer(), layer(), layer(), layer(), layer()];
     const head = svg("defs", null, svg("marker", { id: "sim-head", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto", markerUnits: "userSpaceOnUse" }, svg("path", { d: "M0 0L8 4L0 8Z", fill: "context-stroke" })));
     const ring = picture("sim-ring", "Nodes and messages under way", head, links, dots, nodes), logs = picture("sim-logs", "Logs of the nodes", lines), space = picture("sim-space", "Messages and events around the step", laneParts);
-    const tip = h("p", { class: "note tip-line" }, "\u00a0"), inForce = h("p", { class: "in-force" }), knowsTitle = h("h2"), knows = h("div");
+    const tip = h("p", { class: "note tip-line" }, "\u00a0"), flights = h("ul", { class: "plain flights" }), flightsTitle = h("h3"), inForce = h("p", { class: "in-force" }), knowsTitle = h("h2"), knows = h("div");
     const pictures = h("div", { hidden: true },
       h("div", { class: "sim-pair" },
         h("section", null, h("h2", null, "Now"), ring, tip, inForce, legend(...Object.entries(LOOKS).map(([name, [glyph]]) => `${glyph} ${name}`), "⬤ request", "◯ answer")),
-        h("section", null, knowsTitle, knows)),
+        h("section", null, knowsTitle, knows, flightsTitle, flights)),
       h("section", null, h("h2", null, "Logs"), logs, legend([swatch("held"), "known to be committed"], [swatch("ahead"), "on disk"], [swatch("loose"), "not on disk yet"], [swatch("other"), "≠ the newest leader has others"], "▾ high watermark", "▵ what the leader knows of the follower")),
       h("section", null, h("h2", null, "Space and time ", h("small", null, "each step has its column; click one to go there")), space, legend("thick: leads", "dashed: asks for votes", "dotted: down", [h("i", { class: "swatch vote" }), "votes"], [h("i", { class: "swatch fetch" }), "fetches"], [h("i", { class: "swatch begin" }), "leaders' announcements"], "✕ never arrives", "✓ commits", "+ appends", "▪ on disk", "✂ truncates")));
     const tell = (event) => { const shape = event.target.closest?.("[aria-label]"); text(tip, shape && shape !== ring ? shape.getAttribute("aria-label") : "\u00a0"); };
@@ -109,6 +114,8 @@ export default {
       if (acts[event.key]) { event.preventDefault(); acts[event.key](); }
     }
 
+    const about = (flight) => `${nameOf(run, flight.from, at)} to ${nameOf(run, flight.to, at)}: ${flight.step.text}; ${journey(run, flight)}`;
+
     // -- drawing a moment
     function draw() {
       const step = run.steps[at], moment = run.moments[at], before = run.moments[at - 1]?.nodes[step.node];
@@ -140,12 +147,12 @@ export default {
     }
 
     function places(width, height) {
-      const total = run.moments[0].nodes.length, radius = [Math.min(width / 2 - 78, 260), height / 2 - 66];
-      return Array.from({ length: total }, (_, id) => { const turn = (id / total) * 2 * Math.PI - Math.PI / 2; return [width / 2 + radius[0] * Math.cos(turn), height / 2 - 6 + radius[1] * Math.sin(turn)]; });
+      const total = run.moments[0].nodes.length, radius = [Math.min(width / 2 - 64, 280), height / 2 - 82];
+      return Array.from({ length: total }, (_, id) => { const turn = (id / total) * 2 * Math.PI - Math.PI / 2; return [width / 2 + radius[0] * Math.cos(turn), height / 2 + radius[1] * Math.sin(turn)]; });
     }
 
     function drawRing(step, { nodes: all, weather }) {
-      const [width, height] = size(ring, (wide) => Math.round(Math.max(330, Math.min(wide * 0.72, 470)))), spot = places(width, height), round = width < 420 ? 22 : 27;
+      const [width, height] = size(ring, (wide) => Math.round(Math.max(350, Math.min(wide * 0.72, 500)))), spot = places(width, height), round = width < 420 ? 22 : 27;
       const way = (from, to, aside = 0) => {
         const [x1, y1] = spot[from], [x2, y2] = spot[to], long = Math.hypot(x2 - x1, y2 - y1) || 1, [dx, dy] = [(x2 - x1) / long, (y2 - y1) / long];
         return (part) => { const along = round + 4 + part * (long - 2 * round - 8); return [x1 + dx * along - dy * aside, y1 + dy * along + dx * aside]; };
@@ -163,32 +170,34 @@ export default {
       const under = pending(run, at), mine = run.bySend.get(step.sent_in ?? at);
       if (mine && mine.to >= 0 && mine.to !== mine.from) links_.push({ key: "mine", tag: "line", at: line(mine.from, mine.to, 5, { class: `mine ${kindOf(mine.step)}`, "marker-end": "url(#sim-head)" }) });
       paint(links, links_);
-      const flying = under.map((each) => ({ ...each, key: `${each.flight.at}.${each.number}` }));
+      const flying = under.map((each, place) => ({ ...each, place, key: `${each.flight.at}.${each.number}` }));
       if (mine && step.sent_in !== undefined && mine.to !== mine.from) flying.push({ flight: mine, key: `${mine.at}.${mine.arrivals.indexOf(at)}`, part: 1 });
       keyed(dots, flying, (each) => each.key,
         ({ flight }) => svg("g", { class: `dot-of ${kindOf(flight.step)}`, tabindex: 0, role: "img" }, flight.step.event === "send" ? svg("circle", { r: 5 }) : svg("circle", { r: 4.5, class: "answer" }), svg("text", { x: 8, y: 4 })),
-        (node, { flight, part, lost, number }) => {
+        (node, { flight, part, number, place = 0 }) => {
           const [x, y] = way(flight.from, flight.to, 5)(part);
           moved(node, x, y);
-          set(node, { "aria-label": `${nameOf(run, flight.from, at)} to ${nameOf(run, flight.to, at)}: ${flight.step.text}; ${journey(run, flight)}`, "data-lost": lost ? "" : null, "data-again": number ? "" : null });
-          text(node.lastChild, lost ? `✕ ${short(flight.step)}` : flying.length <= 9 || flight === mine ? short(flight.step) + (number ? " again" : "") : "");
+          set(node, { "aria-label": about(flight), "data-fate": flight.fate, "data-again": number ? "" : null });
+          set(node.lastChild, { y: place % 2 ? 15 : -6 });
+          text(node.lastChild, (flight.fate === "lost" ? "✕ " : "") + (flying.length <= 10 || flight === mine ? short(flight.step) + (number ? " again" : "") : ""));
         });
       keyed(nodes, all, (each) => each.id, (each) => svg("g", { tabindex: 0, role: "button", "data-node": each.id },
         svg("circle", { class: "halo", r: round + 7 }), each.id < run.seed.options.voters ? svg("circle", { class: "body", r: round }) : svg("rect", { class: "body", x: -round, y: -round, width: 2 * round, height: 2 * round, rx: 9 }),
         svg("text", { class: "glyph", y: -3 }), svg("text", { class: "id", y: 15 }), svg("text", { class: "word" }), svg("text", { class: "small" }), svg("text", { class: "small" })),
       (node, each) => {
-        const look = lookOf(each, weather), [x, y] = spot[each.id], isLow = y > height / 2 - 6, [halo, body, glyph, id, word, more, most] = node.children, [base, apart] = [isLow ? round + 19 : -round - 38, 14];
+        const look = lookOf(each, weather), [x, y] = spot[each.id], isLow = y > height / 2 + 1, [halo, body, glyph, id, word, more, most] = node.children, [base, apart] = [isLow ? round + 19 : -round - 38, 14];
         moved(node, x, y);
-        set(node, { class: `node ${look}${only === each.id ? " only" : ""}`, "aria-pressed": String(only === each.id), "aria-label": `${nameOf(run, each.id, at)} ${LOOKS[look][1]}, epoch ${each.epoch}, log end ${each.end}, high watermark ${known(each.hw)}` });
+        set(node, { class: `node ${look}${only === each.id ? " only" : ""}`, "aria-pressed": String(only === each.id) });
         set(halo, { class: step.node === each.id || step.hit?.includes(each.id) ? "halo now" : "halo" });
         set(body, { stroke: hue(each.epoch), r: body.tagName === "circle" ? round : null });
         const trouble = [weather.paused.includes(each.id) && "stands still", weather.disks[each.id] && `disk ${weather.disks[each.id]}`].filter(Boolean).join(", ");
-        [[glyph, LOOKS[look][0]], [id, each.id], [word, look === "down" ? "down" : look], [more, `epoch ${each.epoch}${each.voted >= 0 ? ` · vote ${each.voted}` : ""}`], [most, trouble || `log ${each.end} · hw ${known(each.hw)}`]].forEach(([part, words]) => text(part, words));
+        [[glyph, LOOKS[look][0]], [id, ` ${each.id}`], [word, ` ${look}`], [more, ` epoch ${each.epoch}${each.voted >= 0 ? ` · vote ${each.voted}` : ""}`], [most, trouble || ` log ${each.end} · hw ${known(each.hw)}`]].forEach(([part, words]) => text(part, words));
         [word, more, most].forEach((part, row) => set(part, { y: base + row * apart }));
         set(most, { class: trouble ? "small trouble" : "small" });
       });
-      set(ring, { "aria-label": `Nodes and ${under.length} messages under way` });
-      text(inForce, weatherOf(weather) || "No fault is in force.");
+      text(flightsTitle, under.length ? `Messages under way: ${under.length}` : "No message is under way.");
+      keyed(flights, under.slice(0, 10), (each) => `${each.flight.at}.${each.number}`, ({ flight }) => h("li", { class: kindOf(flight.step) }, h("i", { class: "swatch sort" }), about(flight)));
+      text(set(inForce, { class: weatherOf(weather) ? "in-force" : "note" }), weatherOf(weather) || "No fault is in force.");
     }
 
     function drawKnows(step, { nodes: all, weather, truth }) {
@@ -196,16 +205,15 @@ export default {
       text(knowsTitle, `What ${nameOf(run, id, at)} knows at this moment`);
       const isAsking = node.state === "candidate" || node.state === "prospective", leads = node.state === "leader", others = all.filter((each) => each.id !== id);
       const wrong = weather.down.includes(id) ? "It is down: it will know what is on its disk, and nothing else."
-        : truth.epoch > node.epoch ? `It does not know that ${nameOf(run, truth.leader, at)} was elected in epoch ${truth.epoch}.` : leads && all.some((each) => each.epoch > node.epoch) ? "It leads, and does not know that others are in a later epoch." : "\u00a0";
+        : truth.epoch > node.epoch ? `It does not know that ${nameOf(run, truth.leader, at)} was elected in epoch ${truth.epoch}.` : leads && all.some((each) => each.epoch > node.epoch) ? "It leads, and does not know that others are in a later epoch." : "";
       const needed = Math.floor(node.config.length / 2) + 1;
-      const asks = isAsking ? `It has ${node.yes.length} of ${needed} votes that it needs.` : leads ? `Records count as committed when ${needed} of ${node.config.length} voters have them on disk.` : "\u00a0";
+      const asks = isAsking ? `It has ${node.yes.length} of ${needed} votes that it needs.` : leads ? `Records count as committed when ${needed} of ${node.config.length} voters have them on disk.` : "";
       const told = [["epoch", node.epoch], ["leader", known(node.leader)], ["vote", known(node.voted)], ["log end", node.end], ["on disk up to", node.durable], ["high watermark", known(node.hw)], ["voters", known(node.config)], ["state", node.state]];
       const list = knows.firstChild ?? knows.appendChild(h("dl", { class: "facts tight" })), said = knows.children[1] ?? knows.appendChild(h("p", { class: "bad" })), asking = knows.children[2] ?? knows.appendChild(h("p"));
-      const table = knows.children[3] ?? knows.appendChild(h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "What it knows of the others" }, h("table", null, h("thead", null, h("tr", null, h("th", { scope: "col" }, "of"), h("th", { scope: "col" }, "last heard"), h("th", { scope: "col" }, "it knows"))), h("tbody"))));
+      const table = knows.children[3] ?? knows.appendChild(h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "What it knows of the others" }, h("table", { class: "stack" }, h("thead", null, h("tr", null, h("th", { scope: "col" }, "of"), h("th", { scope: "col" }, "last heard"), h("th", { scope: "col" }, "it knows"))), h("tbody"))));
       keyed(list, told, ([name]) => name, ([name]) => fact(name, h("dd")), (row, [, value]) => text(row.lastChild, value));
-      text(said, wrong);
-      text(asking, asks);
-      keyed(table.querySelector("tbody"), others, (each) => each.id, () => h("tr", null, h("th", { scope: "row" }), h("td", { class: "wrap" }), h("td", { class: "wrap" })), (row, each) => {
+      for (const [node, words] of [[said, wrong], [asking, asks]]) { text(node, words); node.hidden = !words; }
+      keyed(table.querySelector("tbody"), others, (each) => each.id, () => h("tr", null, h("th", { scope: "row" }), h("td", { class: "wrap", "data-of": "last heard" }), h("td", { class: "wrap", "data-of": "it knows" })), (row, each) => {
         const [name, heard, has] = row.children, from = node.heard[each.id], last = from === undefined ? null : run.steps[from], reached = node.reached[each.id];
         text(name, nameOf(run, each.id, at));
         text(heard, last ? `${ms(now - last.time_us)} ago: ${short(last.sent_in === undefined ? last : run.steps[last.sent_in])}` : "never");
@@ -225,13 +233,15 @@ export default {
           { key: `l${node.id}`, tag: "line", at: { class: "base", x1: left, x2: width - 4, y1: y + 29, y2: y + 29 } });
         if (node.start > from) shapes.push({ key: `s${node.id}`, tag: "rect", at: { class: "snapshot", x: left, y: y + 6, width: x(node.start) - left - 2, height: 22, rx: 4 }, title: `a snapshot replaces everything before offset ${node.start}` },
           { key: `st${node.id}`, tag: "text", at: { x: left + 6, y: y + 21 }, words: x(node.start) - left > 110 ? `snapshot to ${node.start}` : x(node.start) - left > 24 ? "▤" : "" });
+        let differed = false;
         for (const each of node.log) {
           if (each.end <= from) continue;
           const differs = leader && leader !== node && each.end > leader.start && ofLeader.get(each.end) !== each.crc, isHeld = each.end <= node.hw, isLoose = each.end > node.durable, start = x(Math.max(each.from, node.start)), wide = x(each.end) - start - 2;
           const kind = isHeld ? "held" : isLoose ? "loose" : "ahead", key = `${node.id}.${each.from}.${each.end}.${each.crc}`;
           shapes.push({ key, tag: "rect", at: { class: `entry ${kind}`, x: start, y: y + 6, width: Math.max(2, wide), height: 22, rx: 4, fill: hue(each.epoch), stroke: hue(each.epoch) }, title: `offsets ${each.from} to ${each.end - 1}, epoch ${each.epoch}: ${kind === "held" ? "committed" : kind === "loose" ? "not on disk yet" : "on disk, not known to be committed"}${each.voters ? `; voters ${each.voters.join(", ")}` : ""}${differs ? "; the newest leader has other records here, or none" : ""}` });
           if (wide > 14) shapes.push({ key: `${key}t`, tag: "text", at: { class: isHeld ? "inside" : "outside", x: start + wide / 2, y: y + 21, "text-anchor": "middle" }, words: each.voters && wide > 60 ? `e${each.epoch} voters` : each.epoch });
-          if (differs) shapes.push({ key: `${key}d`, tag: "path", at: { class: "differs", d: `M${start} ${y + 32}h${Math.max(2, wide)}` } }, { key: `${key}n`, tag: "text", at: { class: "differs-glyph", x: start + wide / 2, y: y + 6, "text-anchor": "middle" }, words: "≠" });
+          if (differs) shapes.push({ key: `${key}d`, tag: "path", at: { class: "differs", d: `M${start} ${y + 32}h${Math.max(2, wide)}` } }, differed ? null : { key: `${key}n`, tag: "text", at: { class: "differs-glyph", x: start + wide / 2, y: y + 6, "text-anchor": "middle" }, words: "≠" });
+          differed = differs;
         }
         if (node.hw >= from) shapes.push({ key: `h${node.id}`, tag: "text", at: { class: "hw", x: x(node.hw) - 1, y: y + 7, "text-anchor": "middle" }, words: "▾" });
         const reached = leader?.state === "leader" && leader.reached[node.id];
@@ -258,8 +268,8 @@ export default {
       for (const flight of run.flights) {
         if (flight.at > last) break;
         if (flight.to < 0 || flight.to === flight.from || (flight.arrivals.at(-1) ?? flight.at) < first) continue;
-        const cls = `arrow ${kindOf(flight.step)}${flight === mine ? " mine" : ""}`, title = `${nameOf(run, flight.from, at)} to ${nameOf(run, flight.to, at)}: ${flight.step.text}; ${journey(run, flight)}`, down = Math.sign(flight.to - flight.from);
-        if (!flight.arrivals.length) over.push({ key: `m${flight.at}`, tag: "line", at: { class: `${cls} lost`, x1: x(flight.at), y1: y(flight.from), x2: x(flight.at) + cell, y2: y(flight.from) + down * 20 }, title }, { key: `x${flight.at}`, tag: "text", at: { class: "lost-glyph", x: x(flight.at) + cell, y: y(flight.from) + down * 20 + 4, "text-anchor": "middle" }, words: "✕" });
+        const cls = `arrow ${flight.fate} ${kindOf(flight.step)}${flight === mine ? " mine" : ""}`, title = about(flight), down = Math.sign(flight.to - flight.from);
+        if (!flight.arrivals.length) over.push({ key: `m${flight.at}`, tag: "line", at: { class: cls, x1: x(flight.at), y1: y(flight.from), x2: x(flight.at) + cell, y2: y(flight.from) + down * 20 }, title }, flight.fate === "open" ? null : { key: `x${flight.at}`, tag: "text", at: { class: "lost-glyph", x: x(flight.at) + cell, y: y(flight.from) + down * 20 + 4, "text-anchor": "middle" }, words: "✕" });
         flight.arrivals.forEach((arrival, number) => {
           if (arrival < first) return;
           const share = (step) => (y(flight.from) + ((step - flight.at) / (arrival - flight.at)) * (y(flight.to) - y(flight.from))), [a, b] = [Math.max(flight.at, first - 1), Math.min(arrival, last + 1)];
