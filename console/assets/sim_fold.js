@@ -72,10 +72,10 @@ function chronicle(steps, moments) {
     const { truth, nodes, weather } = moments[at], leads = truth.leader >= 0 && nodes[truth.leader].state === "leader" && !weather.down.includes(truth.leader), leader = leads ? truth.leader : -1, now = reigns.at(-1);
     if (now && now.leader === leader && now.epoch === truth.epoch) now.to = at + 1;
     else reigns.push({ from: at, to: at + 1, leader, epoch: truth.epoch });
-    if (step.event === "state" && step.changed?.state === "leader") marks.push({ step: at, kind: "election" });
-    else if (step.event === "truncate") marks.push({ step: at, kind: "cut" });
+    if (step.event === "state" && step.changed?.state === "leader") marks.push({ step: at, kind: "election", glyph: "★" });
+    else if (step.event === "truncate") marks.push({ step: at, kind: "cut", glyph: "✂" });
     else if (step.event === "strike") marks.push({ step: at, kind: "strike", words: step.fault });
-    else if (step.event === "verdict" && step.text) marks.push({ step: at, kind: "violation" });
+    else if (step.event === "verdict" && step.text) marks.push({ step: at, kind: "violation", glyph: "✕" });
   });
   return { reigns, marks };
 }

@@ -70,7 +70,7 @@ const TERMS = {
 };
 // By event, the sentence. `words` is the step's own text with names of nodes, `was` the state before.
 const EVENTS = {
-  boot: ({ me, words }) => `${me} starts: ${words.replace(/^.*? starts: /, "")}`,
+  boot: ({ me, words }) => `${me} starts: ${words.replace(/^.*? starts: /, "").replace(/e(\d+) L(\S+) V([^,\s]+)/, "epoch $1, leader $2, vote $3").replaceAll(/(leader|vote) -/g, "no $1")}`,
   state({ me, node, step, who, words, was }) {
     if (/^votes for/.test(step.text)) return `${me} votes for ${who(node.voted)} in epoch ${node.epoch}: the first to ask, with a log that is good enough`;
     const hasFailed = step.text === "election timeout" && (was === "prospective" || was === "candidate"), reason = REASONS[step.text.replace(/\d+/, "#")]?.replace("$", who(Number(/\d+/.exec(step.text)?.[0])));
@@ -83,11 +83,11 @@ const EVENTS = {
   clean: ({ me, step }) => `${me} removes what its snapshot replaces: its log begins at ${step.offset} now`,
   commit: ({ me, node }) => (node.state === "leader" ? `Records before ${node.hw} are committed: a majority has them on disk, and ${me} raises its high watermark` : `${me} knows that records before ${node.hw} are committed`),
   store: ({ me, then, who }) => `${me} writes epoch ${then.epoch} and ${then.voted < 0 ? "no vote" : `its vote for ${who(then.voted)}`} to its disk; what it promises waits for that`,
-  stored: ({ me, node }) => `Epoch ${node.epoch} and the vote of ${me} are on its disk, so what it has promised may leave`,
+  stored: ({ me }) => `The epoch and the vote of ${me} are on its disk, so what it has promised may leave`,
   durable: ({ me, node }) => `The log of ${me} is on its disk up to ${node.durable}`,
   send: ({ me, step, who }) => `${me} sends ${who(step.peer)} ${wordsOf(step, who)[1]}`,
   reply: ({ me, step, who }) => `${me} answers ${who(step.peer)}: ${wordsOf(step, who)[1].replace(/^the answer (that )?/, "")}`,
-  receive: ({ me, step, sent, who, words, isAgain }) => (sent === step ? `An operator asks ${me}: ${words}` : `${me} gets ${wordsOf(sent, who)[1]} from ${who(step.peer)}${isAgain ? " once more" : ""}${step.awaited === false ? ", and does not wait for it any more" : ""}`),
+  receive: ({ me, step, sent, who, words, isAgain }) => (sent === step ? `An operator asks ${me}: ${words}` : `${me} hears from ${who(step.peer)}${isAgain ? " once more" : ""}: ${wordsOf(sent, who)[1]}${step.awaited === false ? ", for which it does not wait any more" : ""}`),
   answer: (of) => EVENTS.receive(of),
   ask: ({ me }) => `A client wants to read what is committed from ${me}, which must make sure first that it still leads`,
   ready: ({ me, step }) => `${me} still leads, so the read may be answered from offset ${step.offset}`,
