@@ -25,6 +25,7 @@ from kraftlab.common.sizes import bytes_text
 from .rows import BadQuery
 
 TIMEOUT_MS = 20_000
+PLAN = "plan.json"
 Command = tuple[str, ...]
 
 
@@ -46,7 +47,9 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 class _Action(NamedTuple):
-    """`typed`: a person types this to confirm; "" for a click. `at_node`: the request goes to `Order.node`."""
+    """`typed`: a person types this to confirm; "" for a click. `at_node`: the request goes to `Order.node`. `file`: text of
+    PLAN, "" where the command reads no file.
+    """
 
     request: type[Any]
     answer: type[Any]
@@ -55,6 +58,7 @@ class _Action(NamedTuple):
     typed: Callable[[Any], str] = lambda request: ""
     at_node: bool = False
     once: bool = False
+    file: Callable[[Any], str] = lambda request: ""
 
 
 def _ids(values: Any) -> str:
@@ -73,14 +77,14 @@ def _moves(request: Any, node: int | None) -> Iterator[str]:
                 yield f"{name} moves to replicas {_ids(each.replicas.values)}{when}{limit}"
 
 
-def _plan_file(topics: Any) -> str:
+def _plan_file(request: Any) -> str:
     partitions = [
         {
             "topic": topic.name,
             "partition": each.partition_index,
             **({"replicas": [*each.replicas.values]} if each.HasField("replicas") else {}),
         }
-        for topic in topics
+        for topic in request.topics
         for each in topic.partitions
     ]
     return json.dumps({"version": 1, "partitions": partitions})
@@ -88,7 +92,7 @@ def _plan_file(topics: Any) -> str:
 
 def _move_command(request: Any, node: int | None) -> Command:
     cancels = any(not each.HasField("replicas") for topic in request.topics for each in topic.partitions)
-    head = ("reassign-partitions", "--cancel" if cancels else "--execute", "--reassignment-json-file", "plan.json")
+    head = ("reassign-partitions", "--cancel" if cancels else "--execute", "--reassignment-json-file", PLAN)
     throttle = () if not request.HasField("throttle") else ("--throttle", str(request.throttle), "--throttle-ends-with-move")
     options = [*throttle, *(["--queue"] if request.queued else []), *(["--plan-id", request.plan_id] if request.plan_id else [])]
     options += ["--force"] if request.force else []
@@ -171,8 +175,16 @@ def _election_command(request: Any, node: int | None) -> Command:
     kind = ("leader-election", "--election-type", "unclean" if request.election_type else "preferred")
     if not request.HasField("topic_partitions"):
         return (*kind, "--all-topic-partitions")
+    if _election_file(request):
+        return (*kind, "--path-to-json-file", PLAN)
     (each,) = request.topic_partitions.values
     return (*kind, "--topic", each.topic, "--partition", str(each.partitions[0]))
+
+
+def _election_file(request: Any) -> str:
+    named = [(each.topic, index) for each in request.topic_partitions.values for index in each.partitions]
+    document = {"partitions": [{"topic": topic, "partition": index} for topic, index in named]}
+    return json.dumps(document) if len(named) > 1 else ""
 
 
 def _says(text: str) -> Callable[[Any, int | None], Iterator[str]]:
@@ -181,7 +193,9 @@ def _says(text: str) -> Callable[[Any, int | None], Iterator[str]]:
 
 
 ACTIONS: dict[str, _Action] = {
-    "reassign": _Action(pb.AlterPartitionReassignmentsRequest, pb.AlterPartitionReassignmentsResponse, _moves, _move_command),
+    "reassign": _Action(
+        pb.AlterPartitionReassignmentsRequest, pb.AlterPartitionReassignmentsResponse, _moves, _move_command, file=_plan_file
+    ),
     "cancel-all": _Action(
         pb.CancelReassignmentsRequest,
         pb.CancelReassignmentsResponse,
@@ -229,6 +243,7 @@ ACTIONS: dict[str, _Action] = {
         _election_words,
         _election_command,
         typed=lambda r: "unclean" if r.election_type else "",
+        file=_election_file,
     ),
     "configure": _Action(pb.IncrementalAlterConfigsRequest, pb.IncrementalAlterConfigsResponse, _config_words, _config_command),
     "move-directory": _Action(
@@ -301,8 +316,9 @@ def carry_out(name: str, order: Order, client: AdminClient, where: Command) -> t
     except (ValueError, IndexError):
         raise BadQuery(f"{name} is about one thing in one request") from None
     text = "kraftlab " + shlex.join([*command, *where])
-    if name == "reassign":
-        text = f"cat > plan.json <<'END'\n{_plan_file(request.topics)}\nEND\n{text}"
+    file = action.file(request)
+    if file:
+        text = f"cat > {PLAN} <<'END'\n{file}\nEND\n{text}"
     checks = "validate_only" in action.request.DESCRIPTOR.fields_by_name
     shown = Shown(words, text, checks)
     if order.preview and not checks:

@@ -36,7 +36,7 @@ from .groups import Groups
 from .past import Past
 from .plays import Plays
 from .questions import Questions
-from .rows import ROWS_MAX, BadQuery, ImageRows, Rows
+from .rows import ROWS_MAX, BadQuery, ImageRows, Rows, Wanted
 from .streams import Streams, encode
 from .visitors import COOKIE, HEADERS, SESSION_S, Refused, Visitor, Visitors, check_host, check_write
 
@@ -254,25 +254,23 @@ def reading(read: Callable[[Console, Request], object]) -> Handler:
     return handler
 
 
+def _page(query: Mapping[str, str]) -> tuple[Wanted, str, int, int]:
+    """Return filters, order, start and length of the rows that a query wants; `internal=0` leaves internal topics out."""
+    name, text, state = (query.get(name, "") for name in ("topic", "q", "state"))
+    wanted = Wanted(name, text, query.get("internal") != "0", number(query, "broker", None), state)
+    return wanted, query.get("sort", ""), number(query, "from", 0) or 0, number(query, "limit", 50, ROWS_MAX) or 0
+
+
 def _topics(console: Console, request: Request) -> object:
-    query = request.query_params
-    start, limit = number(query, "from", 0) or 0, number(query, "limit", 50, ROWS_MAX) or 0
-    return console.known_rows().topic_page(query.get("q", ""), "internal" in query, query.get("sort", ""), start, limit)
+    return console.known_rows().topic_page(*_page(request.query_params))
 
 
 def _partitions(console: Console, request: Request) -> object:
-    query = request.query_params
-    names = ("topic", "state", "sort")
-    return console.known_rows().partition_page(
-        **{name: query.get(name, "") for name in names},
-        text=query.get("q", ""),
-        broker=number(query, "broker", None),
-        start=number(query, "from", 0) or 0,
-        limit=number(query, "limit", 50, ROWS_MAX) or 0,
-    )
+    return console.known_rows().partition_page(*_page(request.query_params))
 
 
 def _topic(console: Console, request: Request) -> object:
+    """Return the row of a topic and its effective configs."""
     name = request.path_params["topic"]
     topic = console.known_rows().topic(name)
     if topic is None:
@@ -282,11 +280,15 @@ def _topic(console: Console, request: Request) -> object:
 
 
 def _disks(console: Console, request: Request) -> object:
-    """Return the replicas in the log directories of one broker, or of the brokers of one topic."""
+    """Return the replicas in the log directories of one broker or of all, of one topic or partition or of all."""
     from kraftlab.client.log_dirs import LogDirFilter
 
-    broker, topic = number(request.query_params, "broker", None), request.query_params.get("topic")
-    wanted = LogDirFilter(topics=None if topic is None else [topic])
+    query = request.query_params
+    broker, topic, partition = number(query, "broker", None), query.get("topic"), number(query, "partition", None)
+    if topic is None:
+        wanted = LogDirFilter()
+    else:
+        wanted = LogDirFilter(topics=[topic]) if partition is None else LogDirFilter(partitions=[(topic, partition)])
     return console.client.all_log_dirs(wanted, brokers=None if broker is None else [broker])
 
 

@@ -27,19 +27,17 @@ export function set(node, attributes) {
 
 // Make the children of `parent` those of `items`, by key: nodes stay, so focus and scroll position stay too.
 export function keyed(parent, items, keyOf, make, update = () => {}) {
-  const known = parent.keyed ??= new Map();
-  const wanted = new Set();
+  const known = parent.keyed ??= new Map(), wanted = new Set(items.map(keyOf));
+  for (const [key, node] of known) if (!wanted.has(key)) { node.remove(); known.delete(key); }
   let before = parent.firstChild;
   for (const item of items) {
     const key = keyOf(item);
-    wanted.add(key);
     let node = known.get(key);
     if (!node) known.set(key, node = make(item));
     update(node, item);
     if (node === before) before = before.nextSibling;
     else parent.insertBefore(node, before);
   }
-  for (const [key, node] of known) if (!wanted.has(key)) { node.remove(); known.delete(key); }
 }
 
 export function count(number) { return number === null || number === undefined ? "?" : number.toLocaleString("en-US").replaceAll(",", "\u202f"); }
