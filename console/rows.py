@@ -70,6 +70,10 @@ class Rows:
         """Return, for each broker with replicas, how many it has and leads."""
         return self._counts[1]
 
+    def leaders(self) -> dict[tuple[str, int], int | None]:
+        """Return the leader of each partition."""
+        return {(topic.name, each.partition_index): each.leader_id for topic in self.topics() for each in topic.partitions}
+
     def topic_page(self, text: str, internal: bool, sort: str, start: int, limit: int) -> dict[str, object]:
         """Return some topics, sorted by name or by the number of partitions in a state or in all."""
         found = [topic for topic in self.topics() if text in topic.name and (internal or not topic.is_internal)]
@@ -113,17 +117,21 @@ class Rows:
     def _page(
         self, rows: list[dict[str, object]], sort: str, natural: tuple[str, ...], start: int, limit: int
     ) -> dict[str, object]:
-        name = sort.removeprefix("-")
-        if rows and name and name not in rows[0]:
-            raise BadQuery(f"cannot sort by {name!r}; there are {', '.join(rows[0])}")
-        rows.sort(key=lambda row: [row[each] for each in natural])
-        if name:
-            rows.sort(key=lambda row: _order(row[name]), reverse=sort.startswith("-"))
-        part = rows[start : start + min(limit, ROWS_MAX)]
-        return {"offset": self.offset, "total": len(rows), "from": start, "rows": part}
+        return {"offset": self.offset, **page(rows, sort, natural, start, limit)}
 
     def topic(self, name: str) -> Topic | None:
         return self._by_name.get(name)
+
+
+def page(rows: list[dict[str, object]], sort: str, natural: tuple[str, ...], start: int, limit: int) -> dict[str, object]:
+    """Return some rows, sorted by a column, with "-" in front downwards, else by `natural`. BadQuery for an unknown column."""
+    name = sort.removeprefix("-")
+    if rows and name and name not in rows[0]:
+        raise BadQuery(f"cannot sort by {name!r}; there are {', '.join(rows[0])}")
+    rows.sort(key=lambda row: [row[each] for each in natural])
+    if name:
+        rows.sort(key=lambda row: _order(row[name]), reverse=sort.startswith("-"))
+    return {"total": len(rows), "from": start, "rows": rows[start : start + min(limit, ROWS_MAX)]}
 
 
 def _order(value: object) -> tuple[bool, object]:
