@@ -25,12 +25,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from kraftlab.client import AdminClient, ClusterUnreachable
 from kraftlab.common.audit import shown
 from kraftlab.common.errors import ApiError
+from kraftlab.config.effective import Source
 from kraftlab.lab.cluster_plan import ClusterError
 from kraftlab.lab.faults.caller import give
 from kraftlab.lab.faults.orders import Order as FaultOrder
 from kraftlab.metadata.acls import Operation
+from kraftlab.metadata.image import MetadataImage
 
 from . import actions
+from .drain import drain
 from .follower import Follower
 from .groups import Groups
 from .past import Past
@@ -51,6 +54,7 @@ IMAGE_S = 3.0
 STREAMS_MAX = 200
 STYLES = ("page.css", "uplot.css", "console.css", "sim.css")
 TYPES = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
+NOT_READ = "the metadata log has not been read yet; is the cluster up?"
 T = TypeVar("T")
 
 
@@ -184,10 +188,17 @@ class Console:
             raise BadQuery("this cluster does not show its metadata log; ask a kraftlab cluster")
         return self.past
 
+    def known_image(self) -> MetadataImage:
+        self.known_past()
+        image = None if self._follower is None else self._follower.image
+        if image is None:
+            raise BadQuery(NOT_READ)
+        return image
+
     def known_rows(self) -> Rows:
         rows = self.rows()
         if rows is None:
-            raise BadQuery("the metadata log has not been read yet; is the cluster up?")
+            raise BadQuery(NOT_READ)
         return rows
 
 
@@ -290,6 +301,20 @@ def _disks(console: Console, request: Request) -> object:
     else:
         wanted = LogDirFilter(topics=[topic]) if partition is None else LogDirFilter(partitions=[(topic, partition)])
     return console.client.all_log_dirs(wanted, brokers=None if broker is None else [broker])
+
+
+def _broker_configs(console: Console, request: Request) -> object:
+    """Return the configs of a broker that are not defaults. The broker itself is asked."""
+    resource = (4, str(request.path_params["broker"]))
+    described = console.client.describe_configs([resource], timeout_ms=5000)
+    return [each for each in described.get(resource, ()) if each.config_source != Source.DEFAULT]
+
+
+def _groups(console: Console, request: Request) -> object:
+    query = request.query_params
+    start, limit = number(query, "from", 0) or 0, number(query, "limit", 50, ROWS_MAX) or 0
+    texts = query.get("q", ""), query.get("topic", ""), query.get("sort", "")
+    return console.groups.some(*texts, "internal" in query, start, limit)
 
 
 def _events(console: Console, request: Request) -> object:
@@ -415,7 +440,10 @@ READS: dict[str, Handler] = {
     "records": reading(_events),
     "image": reading(_image),
     "diff": reading(_diff),
-    "groups": reading(lambda console, request: console.groups.newest()),
+    "brokers/{broker:int}/configs": reading(_broker_configs),
+    "brokers/{broker:int}/drain": reading(lambda console, request: drain(console.known_image(), request.path_params["broker"])),
+    "groups": reading(_groups),
+    "groups/{group:path}": reading(lambda console, request: console.groups.one(request.path_params["group"])),
 }
 
 

@@ -98,6 +98,10 @@ class Rows:
         """Return, for each broker with replicas, how many it has and leads."""
         return self._by_broker
 
+    def leaders(self) -> dict[tuple[str, int], int | None]:
+        """Return the leader of each partition."""
+        return {(topic.name, each.partition_index): each.leader_id for topic in self.topics() for each in topic.partitions}
+
     def topic(self, name: str) -> dict[str, int | str | bool] | None:
         """Return the row of a topic."""
         return self._topic_rows.get(name)
@@ -143,6 +147,14 @@ def _sort(found: list[T], sort: str, fields: Mapping[str, Callable[[T], object]]
         raise BadQuery(f"cannot sort by {name!r}; there are {', '.join(fields)}")
     if name:
         found.sort(key=lambda each: _order(fields[name](each)), reverse=sort.startswith("-"))
+
+
+def page(rows: list[dict[str, object]], sort: str, natural: tuple[str, ...], start: int, limit: int) -> dict[str, object]:
+    """Return some rows, sorted by a column, with "-" in front downwards, else by `natural`. BadQuery for an unknown column."""
+    rows.sort(key=lambda row: [row[each] for each in natural])
+    if rows:
+        _sort(rows, sort, {name: operator.itemgetter(name) for name in rows[0]})
+    return {"total": len(rows), "from": start, "rows": rows[start : start + min(limit, ROWS_MAX)]}
 
 
 def _order(value: object) -> tuple[bool, object]:
