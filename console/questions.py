@@ -177,7 +177,15 @@ class Questions:
         if not self._client.speaks_kafka:
             between = self._client.log_dir_moves(brokers=self._alive(), timeout_ms=CALL_MS)
         found = [{**msgspec.structs.asdict(each), "eta_ms": each.eta_ms} for each in between.moves if each.replica.is_future_key]
-        return {**msgspec.structs.asdict(moves), "between_directories": found}
+        rows = self._rows()
+        running = [
+            {
+                **msgspec.structs.asdict(each),
+                "leader_id": None if rows is None else rows.leader(each.topic, each.partition_index),
+            }
+            for each in moves.running
+        ]
+        return {**msgspec.structs.asdict(moves), "running": running, "between_directories": found}
 
     def _disks(self) -> AllLogDirs:
         self._log_dirs = self._client.all_log_dirs(DIRECTORIES, brokers=self._alive(), timeout_ms=CALL_MS)

@@ -125,6 +125,12 @@ class Rows:
     def topic(self, name: str) -> Topic | None:
         return self._by_name.get(name)
 
+    def leader(self, topic: str, index: int) -> int | None:
+        """Return the leader of a partition, None if it has none or is unknown."""
+        found = self._by_name.get(topic)
+        partitions = () if found is None else found.partitions
+        return partitions[index].leader_id if index < len(partitions) else None
+
 
 def _order(value: object) -> tuple[bool, object]:
     return (value is not None, value)
