@@ -319,8 +319,9 @@ def _groups(console: Console, request: Request) -> object:
 
 def _events(console: Console, request: Request) -> object:
     query = request.query_params
-    before, limit = number(query, "before", None), number(query, "limit", 100) or 1
-    return console.known_past().events(before, query.get("kind", ""), query.get("about", ""), limit)
+    before, after = number(query, "before", None), number(query, "after", 0) or 0
+    limit = number(query, "limit", 100) or 1
+    return console.known_past().events(before, after, query.get("kind", ""), query.get("about", ""), limit)
 
 
 def _history(console: Console, request: Request) -> object:
@@ -328,11 +329,13 @@ def _history(console: Console, request: Request) -> object:
 
 
 def _image(console: Console, request: Request) -> object:
-    return console.known_past().tree(request.query_params.get("at", ""), request.query_params.get("path", ""))
+    at, path, text = (request.query_params.get(name, "") for name in ("at", "path", "q"))
+    return console.known_past().tree(at, path, text)
 
 
 def _diff(console: Console, request: Request) -> object:
-    return console.known_past().difference(request.query_params.get("from", ""), request.query_params.get("to", ""))
+    start, end, text = (request.query_params.get(name, "") for name in ("from", "to", "q"))
+    return console.known_past().difference(start, end, text)
 
 
 async def stream(console: Console, request: Request) -> Response:
@@ -341,11 +344,11 @@ async def stream(console: Console, request: Request) -> Response:
         raise Refused(503, f"{STREAMS_MAX} pages are open already; close some")
     key, last = request.cookies.get(COOKIE, ""), request.headers.get("last-event-id", "")
     follower = console._follower
-    missed = [] if follower is None else follower.missed(int(last) if last.isascii() and last.isdigit() else None)
+    last_id = int(last) if last.isascii() and last.isdigit() else None
 
     async def messages() -> AsyncIterator[bytes]:
         checked_at = trio.current_time()
-        async for message in console.streams.open(missed):
+        async for message in console.streams.open(lambda: [] if follower is None else follower.known.missed(last_id)):
             yield message
             if trio.current_time() - checked_at > 60:
                 checked_at = trio.current_time()
@@ -444,6 +447,7 @@ READS: dict[str, Handler] = {
     "brokers/{broker:int}/drain": reading(lambda console, request: drain(console.known_image(), request.path_params["broker"])),
     "groups": reading(_groups),
     "groups/{group:path}": reading(lambda console, request: console.groups.one(request.path_params["group"])),
+    "marks": reading(lambda console, request: console.known_past().marks()),
 }
 
 

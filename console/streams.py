@@ -1,7 +1,7 @@
 """Streams of server-sent events: what threads find out reaches every open page.
 
 Theory of operation. The state of a page is a set of named parts. `put` keeps a part's newest value and, if the value is new,
-sends it to every stream; a new stream begins with all parts at once. `change` sends one batch of the metadata log, whose event id
+sends it to every stream; a new stream begins with all parts at once. `send` sends one batch of the metadata log, whose event id
 is the offset after it: a browser that comes back names the last id, and gets the batches since from the ring of the follower, or
 `reset` if the ring begins later. Each value is encoded once for all streams. A reader that is 64 messages behind loses its
 stream, and comes back by itself.
@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 import trio
@@ -33,6 +33,10 @@ def event(name: str, data: bytes, offset: int | None = None) -> bytes:
     return head + b"event: %s\ndata: %s\n\n" % (name.encode(), data)
 
 
+RESET = event("reset", b"{}")
+"""Changes were missed."""
+
+
 class Part(msgspec.Struct, frozen=True):
     """A part of the state. `as_of_ms`: time of the value. `fault`: why the newest question has no answer; "" if it has one."""
 
@@ -42,7 +46,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Streams:
-    """All open streams. `put` and `change` are for threads, `open` for the event loop, on which the streams are made."""
+    """All open streams. `put` and `send` are for threads, `open` for the event loop, on which the streams are made."""
 
     def __init__(self) -> None:
         self.watched = threading.Event()
@@ -68,14 +72,9 @@ class Streams:
         if old is None or bytes(old.value) != bytes(part.value) or old.fault != fault:
             self._send(event("part", encode({name: part})))
 
-    def change(self, change: object, offset: int) -> None:
-        """Send a batch of the metadata log that ends at `offset`."""
-        message = event("change", encode(change), offset)
+    def send(self, message: bytes) -> None:
+        """Send a message about a batch of the metadata log, or RESET."""
         self._post(lambda: self._send(message))
-
-    def reset(self) -> None:
-        """Tell every page that changes were missed."""
-        self._post(lambda: self._send(event("reset", b"{}")))
 
     def _post(self, function: object) -> None:
         try:
@@ -107,16 +106,23 @@ class Streams:
             except trio.BrokenResourceError:
                 self._readers.discard(reader)
 
-    async def open(self, missed: list[bytes]) -> AsyncIterator[bytes]:
-        """Yield the messages of one stream: the state, then `missed`, then what happens."""
+    async def open(self, missed: Callable[[], list[bytes]]) -> AsyncIterator[bytes]:
+        """Yield the messages of one stream: the state, then those that `missed` returns, then what happens. A batch that is among
+        the missed ones and among those that happen meanwhile is sent once.
+        """
         sender, receiver = trio.open_memory_channel[bytes](QUEUE_MESSAGES)
         self._readers.add(sender)
         self.watched.set()
         try:
+            sent = missed()
             yield b"retry: %d\n\n" % RETRY_MS + event("state", self.state())
-            for message in missed:
+            for message in sent:
                 yield message
             async for message in receiver:
+                if message.startswith(b"id: "):
+                    if message in sent:
+                        continue
+                    sent = []
                 yield message
         finally:
             self._readers.discard(sender)
