@@ -185,10 +185,13 @@ class Past:
 
     def history(self, topic: str, partition: int) -> list[SubjectChange]:
         """Return every change of a partition that the log still has, oldest first. LookupError without such a partition."""
-        first = self.first()
-        told = self.told(first, self.now.provenance.offset)
-        start = told[0].before if told else self.now
-        return subject_changes(Subject("topic", f"{topic}-{partition}"), start, [each.batch for each in told])
+        first, end, ring = self.first(), self.now.provenance.offset, self._follower.ring
+        if ring and ring[0].batch.base_offset <= first:
+            before, logged = ring[0].before, [each.batch for each in ring]
+        else:
+            before = self._image(first) if first else MetadataImage()
+            logged = list(batches(self._client, self._follower.endpoint, first, end))
+        return subject_changes(Subject("topic", f"{topic}-{partition}"), before, logged)
 
     def first(self) -> int:
         """Return the earliest offset with an image at the node."""
