@@ -23,7 +23,7 @@ export function dialog(app, name, request, { title = "Change the cluster", node 
     const body = h("div", null, h("p", null, "Asking the cluster what this would do …"));
     const confirm = h("button", { class: "primary", disabled: true }, button);
     const box = h("dialog", { class: "action", "aria-labelledby": "action-title" }, h("h2", { id: "action-title" }, title), body,
-      h("div", { class: "tools" }, confirm, h("button", { onclick: () => box.close() }, "Cancel")));
+      h("div", { class: "tools" }, confirm, h("button", { onclick: () => box.close() }, button.startsWith("Cancel") ? "Close" : "Cancel")));
     let outcome = null;
     const fail = (error) => body.append(h("p", { class: "bad", role: "alert" }, error.message));
     const send = (preview) => app.post(`actions/${name}`, { request, preview, node });
