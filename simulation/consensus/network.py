@@ -50,6 +50,17 @@ class SimulatedNetwork:
         self._cuts.clear()
         self._clogged_until_us.clear()
 
+    @property
+    def cuts(self) -> tuple[tuple[int, int], ...]:
+        """Links, as source and target, whose messages are lost now."""
+        return tuple(sorted(self._cuts))
+
+    @property
+    def held(self) -> tuple[tuple[int, int], ...]:
+        """Links, as source and target, whose messages are held now."""
+        now_us = self._world.now_us
+        return tuple(sorted(way for way, until_us in self._clogged_until_us.items() if until_us > now_us))
+
     def cut(self, source: int, target: int) -> None:
         """Lose messages from `source` to `target`, until `restore` was called as often as `cut`."""
         self._cuts[source, target] = self._cuts.get((source, target), 0) + 1

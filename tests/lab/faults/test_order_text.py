@@ -43,6 +43,7 @@ def orders(draw: st.DrawFn) -> Order:
 
 @example(Order("slow", (("leader",),), for_ms=1500.0, delay_ms=0.0, jitter_ms=0.1))
 @example(Order("lossy", (("leader",),)))
+@example(Order("heal"))
 @example(Order("fill-disk", (("broker-1",),), for_ms=10_000.0))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=150)
 @given(orders())
