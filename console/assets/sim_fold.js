@@ -21,7 +21,10 @@ function withLog(node, step) {
 // What a node has learned from a message: whom it has heard, votes it has, and how far a leader knows each follower to be.
 function withNews(node, step, sent, at) {
   const heard = { ...node.heard, [step.peer]: at }, { m = {}, message } = sent;
-  if (step.event === "receive" && m.type === "Fetch" && node.state === "leader" && m.epoch === node.epoch) return { ...node, heard, reached: { ...node.reached, [step.peer]: { offset: m.offset, at } } };
+  if (step.event === "receive" && m.type === "Fetch" && node.state === "leader" && m.epoch === node.epoch) {
+    const agrees = m.offset <= node.start || node.log.some((each) => each.end === m.offset && each.epoch === m.lastEpoch);
+    return { ...node, heard, reached: agrees ? { ...node.reached, [step.peer]: { offset: m.offset, at } } : node.reached };
+  }
   const counts = step.event === "answer" && step.awaited && message === "VoteResponse" && (node.state === "candidate" || node.state === "prospective");
   if (!counts || node.yes.includes(step.peer)) return { ...node, heard };
   return m.type === "VoteReply" ? { ...node, heard, yes: [...node.yes, step.peer] } : { ...node, heard, no: [...new Set([...node.no, step.peer])] };
