@@ -108,6 +108,8 @@ export function startForm(box, app, done) {
     return { topics: [...topics].map(([name, partitions]) => ({ name, partitions })), ...options() };
   }
 
+  const logDirs = () => Object.fromEntries(plan.filter((each) => each.log_dirs && each.log_dirs.length === each.to.length).map((each) => [nameOf(each), each.log_dirs]));
+
   // Replicas and bytes by place, "1" for a broker and "1 /data/d0" for a directory, before and after.
   function changes() {
     const places = new Map(), put = (key, way, size) => { const at = places.get(key) ?? { before: [0, 0], after: [0, 0] }; at[way][0]++; at[way][1] += size; places.set(key, at); };
@@ -134,11 +136,11 @@ export function startForm(box, app, done) {
     const copied = moved.reduce((sum, one) => sum + one.copied, 0);
     preview.replaceChildren(h("h3", null, `${count(moved.length)} ${moved.length === 1 ? "partition" : "partitions"}, ${bytes(copied)} to copy`), partitions, h("h3", null, "Their replicas and bytes by broker and directory"), where, h("h3", null, "What the cluster says"), answer);
     if (kafka) return text(answer, "Apache Kafka cannot check a move without starting it.");
-    try { const { words } = await app.post("actions/reassign", { request: asked, preview: true }); answer.className = "good"; text(answer, `✓ It would do this: ${words.slice(0, 5).join("; ")}${words.length > 5 ? "; …" : ""}.`); } catch (error) { answer.className = "bad"; text(answer, `✕ ${error.message}`); if (/INVALID_UPDATE_VERSION/.test(error.message)) answer.append(" ", h("button", { type: "button", onclick: () => attempt(load) }, "Read the partitions again")); }
+    try { const { words } = await app.post("actions/reassign", { request: asked, preview: true, log_dirs: logDirs() }); answer.className = "good"; text(answer, `✓ It would do this: ${words.slice(0, 5).join("; ")}${words.length > 5 ? "; …" : ""}.`); } catch (error) { answer.className = "bad"; text(answer, `✕ ${error.message}`); if (/INVALID_UPDATE_VERSION/.test(error.message)) answer.append(" ", h("button", { type: "button", onclick: () => attempt(load) }, "Read the partitions again")); }
   }
   async function begin() {
     const asked = request(), title = plan.length === 1 ? `Move ${nameOf(plan[0])}` : `Move ${plan.length} partitions`;
-    if (await app.act("reassign", asked, { title, button: "Start" })) done(asked.plan_id ? `/moves/${encodeURIComponent(asked.plan_id)}` : "/moves");
+    if (await app.act("reassign", asked, { title, button: "Start", log_dirs: logDirs() })) done(asked.plan_id ? `/moves/${encodeURIComponent(asked.plan_id)}` : "/moves");
   }
   async function changeFactor() {
     const { throttle: limit, queued: waits, plan_id } = options(), name = factorTopic.value.trim();

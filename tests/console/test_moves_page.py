@@ -118,7 +118,7 @@ def test_queued_moves_wait_in_order_and_their_plan_is_rolled_back(
     confirm(page, "Start", "--queue --plan-id friday")
     expect(page).to_have_url(re.compile("/moves/friday$"))
     queue = page.get_by_role("region", name="Queue").get_by_role("row")
-    expect(queue).to_have_text([re.compile("place"), re.compile("1.*queued-1.*keep broker"), re.compile("2.*queued-2")])
+    expect(queue).to_have_text([re.compile("place"), re.compile("1.*queued-1.*keeps? broker"), re.compile("2.*queued-2")])
     plan_row = row_of(page, "friday")
     expect(plan_row.get_by_role("cell")).to_have_text([re.compile(":"), re.compile(""), "3", "1", "2", re.compile("Roll back")])
     plan_row.get_by_role("button", name="Roll back").click()
@@ -150,6 +150,7 @@ def test_a_throttle_is_changed_while_the_move_runs(pages: Pages, admin: AdminCli
 @pytest.mark.console
 def test_a_stale_page_overwrites_nothing(pages: Pages, admin: AdminClient, browser_page: BrowserPages) -> None:
     filled(pages, admin, "stale", [0, 1], count=1)
+    browser_page.expect_console("status of 409")
     page = opened(pages, browser_page, "moves?start=stale-0")
     replicas = page.get_by_label("Replicas of stale-0, the preferred leader first")
     expect(replicas).to_have_value("0, 1")
