@@ -41,12 +41,12 @@ export function startForm(box, app, done) {
   const [throttle, throttleLabel] = input("throttle into each broker, ends with the move", { placeholder: "10 MB" }), [planId, planLabel] = input("plan, to roll back by"), [reason, reasonLabel] = input("reason");
   const [priority, priorityLabel] = input("priority", { type: "number", value: "0" }), [queued, queuedLabel] = input("wait in the queue for free slots", { type: "checkbox" });
   const [factorTopic, factorTopicLabel] = input("topic"), [factor, factorLabel] = input("replicas of each partition", { type: "number", min: "1", value: "3" });
-  const wrong = h("p", { class: "bad", role: "alert" }), rows = h("div"), preview = h("div", { "aria-live": "polite" });
+  const wrong = h("p", { class: "bad", role: "alert" }), rows = h("div"), rest = h("p"), preview = h("div", { "aria-live": "polite" });
   const see = h("button", { type: "button", onclick: () => attempt(show) }, "Show before and after"), start = h("button", { class: "primary", type: "button", onclick: () => attempt(begin) }, "Start");
   let plan = [], disks = {};
   box.append(h("section", { class: "start" }, h("h2", null, "Start a move"),
     h("form", { onsubmit: (event) => { event.preventDefault(); attempt(load); } }, h("label", null, "Partitions, or a plan as reassign-partitions --execute reads it", names), h("div", { class: "tools" }, h("button", null, "Choose replicas"), h("button", { type: "button", onclick: () => done(null) }, "Close"))),
-    rows, h("div", { class: "filters" }, kafka ? h("p", null, "Apache Kafka has no queue, plans, reasons and throttles of single moves.") : [throttleLabel, queuedLabel, priorityLabel, planLabel, reasonLabel]), h("div", { class: "tools" }, see, start), wrong, preview,
+    rows, rest, h("div", { class: "filters" }, kafka ? h("p", null, "Apache Kafka has no queue, plans, reasons and throttles of single moves.") : [throttleLabel, queuedLabel, priorityLabel, planLabel, reasonLabel]), h("div", { class: "tools" }, see, start), wrong, preview,
     h("details", null, h("summary", null, "Change the replication factor of a topic"), h("div", { class: "filters" }, factorTopicLabel, factorLabel, h("button", { type: "button", onclick: () => attempt(changeFactor) }, "Change the factor"), h("p", null, "The cluster chooses the brokers; throttle, queue and plan of above count.")))));
 
   async function attempt(work) {
@@ -89,7 +89,7 @@ export function startForm(box, app, done) {
       tick();
       return h("fieldset", null, h("legend", null, `${nameOf(each)}, now [${each.is.replica_nodes.join(", ")}], epoch ${each.is.partition_epoch}`), typed, boxes.map((one) => one.node));
     });
-    if (plan.length > EDITED) rows.append(h("p", { class: "note" }, `${count(plan.length - EDITED)} more partitions go as the plan says.`));
+    text(rest, plan.length > EDITED ? `${count(plan.length - EDITED)} more partitions go as the plan says.` : "");
   }
   const rowPlan = (each) => plan.find((one) => nameOf(one) === nameOf(each)) ?? each;
 

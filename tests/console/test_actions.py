@@ -195,6 +195,8 @@ class Recorder(AdminClient):
     `told`: directories that a broker was told, with the number of requests before.
     """
 
+    speaks_kafka = False
+
     def __init__(self, refusal: ApiError | None = None) -> None:
         self.sent: list[Any] = []
         self.told: list[tuple[int, Mapping[Any, str], int]] = []
@@ -329,6 +331,15 @@ def test_directories_that_do_not_match_the_replicas_are_refused() -> None:
             carry_out("reassign", Order({"topics": [MOVE]}, log_dirs=log_dirs), Recorder(), WHERE)
     with pytest.raises(BadQuery, match="takes no `log_dirs`"):
         carry_out("cancel-all", Order({}, log_dirs={"t-0": ("/d",)}), Recorder(), WHERE)
+
+
+def test_apache_kafka_starts_and_cancels_moves_without_a_check_and_without_expectations() -> None:
+    client = Recorder()
+    client.speaks_kafka = True
+    shown, _ = carry_out("reassign", Order({"topics": [CANCEL]}, preview=True), client, WHERE)
+    assert (shown.checked, client.sent) == (False, [])
+    carry_out("reassign", Order({"topics": [CANCEL]}), client, WHERE)
+    assert not client.sent[0].topics[0].partitions[0].HasField("expected_replicas")
 
 
 def test_an_action_at_a_node_needs_the_node() -> None:

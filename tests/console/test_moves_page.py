@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 from kafka import KafkaProducer
@@ -178,7 +178,8 @@ def test_300_moves_are_cut_at_200_and_accessible_at_every_width(
     page.get_by_label("broker", exact=True).select_option("2")
     expect(page.get_by_text("No running move matches the filters.")).to_be_visible()
     assert "broker=2" in page.url
-    for scheme, width in (("light", 1300), ("dark", 1300), ("light", 360)):
+    looks: tuple[tuple[Literal["light", "dark"], int], ...] = (("light", 1300), ("dark", 1300), ("light", 360))
+    for scheme, width in looks:
         page = browser_page(color_scheme=scheme, width=width)
         page.goto(f"{pages.url}moves?start=many-7")
         expect(page.get_by_role("progressbar").first).to_be_visible()
