@@ -20,7 +20,7 @@ export function command(line) {
 }
 
 // Resolve with the answer once the action is done, with null if it was given up. `options`: title, node, button.
-export function dialog(app, name, request, { title = "Change the cluster", node = null, button = "Do it" } = {}) {
+export function dialog(app, name, request, { title = "Change the cluster", node = null, button = "Do it", log_dirs } = {}) {
   return new Promise((resolve) => {
     const body = h("div", null, h("p", null, "Asking the cluster what this would do …"));
     const confirm = h("button", { class: "primary", disabled: true }, button);
@@ -28,7 +28,7 @@ export function dialog(app, name, request, { title = "Change the cluster", node 
       h("div", { class: "tools" }, confirm, h("button", { onclick: () => box.close() }, button.startsWith("Cancel") ? "Close" : "Cancel")));
     let outcome = null;
     const fail = (error) => body.append(h("p", { class: "bad", role: "alert" }, error.message));
-    const send = (preview) => app.post(`actions/${name}`, { request, preview, node });
+    const send = (preview) => app.post(`actions/${name}`, { request, preview, node, log_dirs });
     const force = h("button", { class: "danger", onclick: () => { request = { ...request, force: true }; force.remove(); ask(); } }, "See what force does");
     box.addEventListener("close", () => { box.remove(); resolve(outcome); });
     document.body.append(box);
