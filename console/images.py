@@ -46,7 +46,7 @@ class Images:
     @property
     def node(self) -> Endpoint:
         """The node that is asked."""
-        return self.node
+        return self._follower.endpoint
 
     def newest(self) -> tuple[Known, MetadataImage]:
         """Return what the follower knows, and its image. BadQuery before the first one."""
