@@ -70,7 +70,7 @@ class Past(Images):
     def _tell(self, start: int, end: int) -> list[Told]:
         image = self.image(Moment(offset=start)) if start else EMPTY
         found: list[Told] = []
-        with self.explained():
+        with self.explained(Moment(offset=start)):
             logged = list(batches(self.client, self.node, start, end))
         for batch in logged:
             found.append(Told(batch, image))
@@ -83,8 +83,7 @@ class Past(Images):
         """Yield (start, batches that end before `end`) of spans down to `stop` or the earliest moment, the newest span first. A
         span is in the ring or older, never both.
         """
-        known, image = self.newest()
-        begin = known.begin or 0
+        begin = (known := self.newest()[0]).begin or 0
         first: int | None = None
         while end > stop:
             is_older = end <= begin
@@ -124,7 +123,8 @@ class Past(Images):
         """Return elections and changes among the newest records, oldest first, and since which offset they were looked for."""
         newest = since = self.newest()[1].provenance.offset
         logged: list[LoggedBatch] = []
-        for since, span in islice(self._spans(newest, 0), SPANS_MARKED):
+        for start, span in islice(self._spans(newest, 0), SPANS_MARKED):
+            since = start
             logged[:0] = [told.batch for told in span]
         marks: list[Mark] = []
         elections: list[Election] = []
@@ -148,7 +148,7 @@ class Past(Images):
         end = image.provenance.offset
         start = max(self.first(), end - HISTORY_OFFSETS)
         ring = known.between(start, end)
-        with self.explained():
+        with self.explained(Moment(offset=start)):
             logged = batches(self.client, self.node, start, end)
             found = list(logged) if ring is None else [told.batch for told in ring]
         begin = self.image(Moment(offset=start)) if start else EMPTY
