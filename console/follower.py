@@ -3,7 +3,7 @@
 Theory of operation. One thread asks one node for the newest image, then for the batches from the image's end on. The node answers
 when it has applied more, or REQUEST_TIMED_OUT when nothing is new after POLL_MS (a long poll). Each batch is replayed on the
 image. The ring has each batch with the image before it, so that a change can be told with the state it changed; images share
-their unchanged parts. A node that does not answer, or that no longer has the batches, is left for the next one; the offset goes
+their unchanged parts. Pages are told of a batch once it is in the ring, so that a page which comes back misses none. A node that does not answer, or that no longer has the batches, is left for the next one; the offset goes
 on. If no node has the batches any more, the follower begins again with an image, and pages are told. It rests while nobody looks.
 
 The follower is the only writer of `image` and of the ring. Both are replaced, never changed, so that readers need no lock.
@@ -35,6 +35,10 @@ logger = logging.getLogger("kraftlab.console")
 
 RING_BATCHES = 4096
 POLL_MS = 15_000
+GATHER_S = 0.05
+"""Rest after an answer, so that many changes cost few calls."""
+BATCHES_MAX = 64
+"""Batches that pages are told of one by one; of more they only learn that they missed some."""
 PAUSE_S = 0.3
 UNREADABLE_S = 5.0
 NAMED_MAX = 20
@@ -106,7 +110,18 @@ class Follower(threading.Thread):
             for batch in batches(self._client, self.endpoint, start, end):
                 self._replay(batch)
             self.ring = tuple(self._newest)
+            self._tell(start)
         self._note()
+        if end > start:
+            self._stopping.wait(GATHER_S)
+
+    def _tell(self, start: int) -> None:
+        told = [kept for kept in self.ring[-BATCHES_MAX - 1 :] if kept.end > start]
+        if len(told) > BATCHES_MAX:
+            self._streams.reset(told[-1].end)
+        else:
+            for kept in told:
+                self._streams.change(kept.message)
 
     def _end_after(self, offset: int) -> int:
         """Wait until the node has applied more than `offset`, and return the end of what it has applied."""
@@ -144,9 +159,7 @@ class Follower(threading.Thread):
             "brokers": sorted({each.broker_id for each in batch.records if isinstance(each, RegisterBroker | UnregisterBroker)}),
             "leader": next((each.leader_id for each in batch.control if isinstance(each, LeaderChange)), None),
         }
-        message = event("change", encode(change), end)
-        self._newest.append(Kept(batch, before, message))
-        self._streams.change(change, end)
+        self._newest.append(Kept(batch, before, event("change", encode(change), end)))
 
     def _begin_again(self) -> None:
         self.image = None
@@ -173,13 +186,13 @@ class Follower(threading.Thread):
 
     def missed(self, last_id: int | None) -> list[bytes]:
         """Return what a browser missed after an event id: messages of batches, or `reset` if the ring begins later."""
-        image = self.image
-        if last_id is None or image is None or last_id >= image.provenance.offset:
+        image, ring = self.image, self.ring
+        if last_id is None or (image is not None and last_id == image.provenance.offset):
             return []
-        ring = self.ring
-        if not ring or ring[0].batch.base_offset > last_id:
+        if not ring or not ring[0].batch.base_offset <= last_id <= ring[-1].end:
             return [event("reset", b"{}")]
-        return [kept.message for kept in ring if kept.end > last_id]
+        missed = [kept.message for kept in ring if kept.end > last_id]
+        return missed if len(missed) <= BATCHES_MAX else [event("reset", b"{}", ring[-1].end)]
 
     def kept(self, start: int, end: int) -> Iterator[Kept]:
         """Yield the batches of the ring between two offsets."""

@@ -25,7 +25,7 @@ from kraftlab.checking.facts import Observation
 from kraftlab.client import AdminClient, ClusterUnreachable
 from kraftlab.client.health import findings
 from kraftlab.client.log_dirs import LogDirFilter
-from kraftlab.client.results import AllLogDirs, Cluster, LogDirMoves, Quorum
+from kraftlab.client.results import AllLogDirs, Cluster, Controller, LogDirMoves, Quorum
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ApiError
 from kraftlab.lab.cluster_plan import ClusterError, load
@@ -132,14 +132,12 @@ class Questions:
         assert self.cluster is not None, "it was described"
         now_ns = time.time_ns()
         nodes = self.cluster.controllers
-        for node, seen in zip(nodes, self._pool.map(lambda node: self._view_of(node.controller_id, now_ns), nodes), strict=True):
+        for node, seen in zip(nodes, self._pool.map(lambda node: self._view_of(node, now_ns), nodes), strict=True):
             self._lanes.add(f"controller {node.controller_id}", seen)
         return self._lanes.lanes()
 
-    def _view_of(self, node_id: int, now_ns: int) -> Observation:
-        assert self.cluster is not None, "controllers are known"
-        node = next(each for each in self.cluster.controllers if each.controller_id == node_id)
-        request = pb.DescribeClusterRequest()
+    def _view_of(self, node: Controller, now_ns: int) -> Observation:
+        node_id, request = node.controller_id, pb.DescribeClusterRequest()
         try:
             answer = self._client.call_at(
                 Endpoint(node.host, node.port), pb.DescribeClusterResponse, request, timeout_ms=LEADER_MS
