@@ -51,7 +51,7 @@ REST_S = 4.0
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 SHOWN = {"quorum": "#main tbody tr", "brokers": "#main [data-row], #main tbody tr", "topics": "#main [data-row], #main tbody tr"}
 PAINTED = """selector => new Promise((done) => {
-  const look = () => document.querySelector(selector) ? requestAnimationFrame(() => done(performance.now())) : requestAnimationFrame(look);
+  const look = () => requestAnimationFrame(document.querySelector(selector) ? () => done(performance.now()) : look);
   look();
 })"""
 WATCH = """async () => {
