@@ -309,7 +309,8 @@ def _events(console: Console, request: Request) -> object:
 
 
 def _history(console: Console, request: Request) -> object:
-    return console.known_past().history(request.path_params["topic"], request.path_params["partition"])
+    partition = number(request.path_params, "partition", None) or 0
+    return console.known_past().history(request.path_params["topic"], partition)
 
 
 def _image(console: Console, request: Request) -> object:
@@ -421,7 +422,7 @@ READS: dict[str, Handler] = {
     "topics": reading(_topics),
     "topics/{topic}": reading(_topic),
     "partitions": reading(_partitions),
-    "partitions/{topic}/{partition:int}/history": reading(_history),
+    "partitions/{topic}/{partition}/history": reading(_history),
     "disks": reading(_disks),
     "records": reading(_events),
     "image": reading(_image),

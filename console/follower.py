@@ -3,8 +3,9 @@
 Theory of operation. One thread asks one node for the newest image, then for the batches from the image's end on. The node answers
 when it has applied more, or REQUEST_TIMED_OUT when nothing is new after POLL_MS (a long poll). Each batch is replayed on the
 image. The ring has each batch with the image before it, so that a change can be told with the state it changed; images share
-their unchanged parts. Pages are told of a batch once it is in the ring, so that a page which comes back misses none. A node that does not answer, or that no longer has the batches, is left for the next one; the offset goes
-on. If no node has the batches any more, the follower begins again with an image, and pages are told. It rests while nobody looks.
+their unchanged parts. Pages are told of a batch once it is in the ring, so that a page which comes back misses none. A node that
+does not answer, or that no longer has the batches, is left for the next one; the offset goes on. If no node has the batches any
+more, the follower begins again with an image, and pages are told. It rests while nobody looks.
 
 The follower is the only writer of `image` and of the ring. Both are replaced, never changed, so that readers need no lock.
 """

@@ -78,6 +78,8 @@ class Question(threading.Thread):
             except (ApiError, ClusterUnreachable, ClusterError) as error:
                 self._streams.put(self.name, None, str(error))
             except Exception as error:
+                if self._stopping.is_set():  # and the client is closed
+                    return
                 logger.exception("the part %s of the pages failed", self.name)
                 self._streams.put(self.name, None, f"{type(error).__name__}; the console's log has the reason")
             self._stopping.wait(max(0.05, begun + self._interval_s - time.monotonic()))

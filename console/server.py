@@ -93,6 +93,7 @@ async def serve(app: ASGIFramework, config: Config, listening: socket.socket, st
     """Serve connections until `stop`; then end the streams of events, and after GRACE_S whatever is still open."""
     wrapped, context = ASGIWrapper(app), WorkerContext(None)
     open_now: set[Stream] = set()
+    all_gone = trio.Event()
     plain = trio.SocketListener(trio.socket.from_stdlib_socket(listening))
     tls = config.create_ssl_context()
     listener = plain if tls is None else trio.SSLListener(plain, tls, https_compatible=True)
@@ -109,6 +110,8 @@ async def serve(app: ASGIFramework, config: Config, listening: socket.socket, st
             await trio.aclose_forcefully(stream)
         finally:
             open_now.discard(stream)
+            if stop.is_set() and not open_now:
+                all_gone.set()
 
     async with trio.open_nursery() as connections:
         async with trio.open_nursery() as accepting:
@@ -118,9 +121,9 @@ async def serve(app: ASGIFramework, config: Config, listening: socket.socket, st
         if events is not None:
             events.end()
         await context.terminated.set()
-        with trio.move_on_after(GRACE_S):
-            while open_now:
-                await trio.sleep(0.02)
+        if open_now:
+            with trio.move_on_after(GRACE_S):
+                await all_gone.wait()
         for stream in [*open_now]:
             await trio.aclose_forcefully(stream)
         connections.cancel_scope.cancel()

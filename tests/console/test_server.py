@@ -163,7 +163,7 @@ def test_connections_beyond_the_limit_are_closed_and_later_ones_are_served(monke
                 found = [b""]
             for stream in (*held, refused):
                 await stream.aclose()
-            while not (answer := await late(port)):
+            while not (answer := await late(port)):  # noqa: ASYNC110
                 await trio.sleep(0.02)
             return [*found, answer]
 
