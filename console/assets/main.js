@@ -88,7 +88,11 @@ let reopening = 0;
 
 function changed() { drawing ||= requestAnimationFrame(() => { drawing = 0; drawHeading(); current?.update?.(); notice(); }); }
 
-function take(parts) { Object.assign(app.parts, parts); changed(); }
+// A part that has no value yet, as of a console that has just started, keeps the one that is shown.
+function take(parts) {
+  for (const [name, part] of Object.entries(parts)) app.parts[name] = part.as_of_ms || !app.parts[name] ? part : { ...app.parts[name], fault: part.fault };
+  changed();
+}
 
 function open() {
   if (source || document.hidden || app.page === "login" || app.about.no_cluster) return;
@@ -97,7 +101,6 @@ function open() {
     const { now_ms, parts } = JSON.parse(data);
     app.ahead = now_ms - Date.now();
     app.connected = true;
-    app.parts = {};
     take(parts);
   });
   source.addEventListener("part", ({ data }) => take(JSON.parse(data)));
