@@ -55,10 +55,14 @@ class PartitionOffsets(NamedTuple):
 
 
 class GroupOffsets(NamedTuple):
-    """A consumer group: number of members, None if that is not known, and committed offsets."""
+    """A consumer group: number of members, None if that is not known, and committed offsets. `state` and `group_type` are "" if
+    the broker is too old to tell them.
+    """
 
     members: int | None
     committed: Mapping[TopicPartition, int]
+    state: str = ""
+    group_type: str = ""
 
 
 class ClusterOffsets(NamedTuple):
@@ -116,7 +120,8 @@ def _groups(calls: GroupCalls, broker: Endpoint, is_group: Callable[[str], objec
     listed = calls.exchange(broker, ListGroupsRequest(), ListGroupsResponse, attempt_s=ATTEMPT_S)
     if listed.error_code:
         raise api_error(listed.error_code, None)
-    ids = [each.group_id for each in listed.groups if each.protocol_type in CONSUMER and is_group(each.group_id)]
+    own = {each.group_id: each for each in listed.groups if each.protocol_type in CONSUMER and is_group(each.group_id)}
+    ids = [*own]
     members: dict[str, int] = {}
     for some in _pieces(ids, GROUPS_AT_ONCE):
         described = calls.exchange(broker, DescribeGroupsRequest(some), DescribeGroupsResponse, attempt_s=ATTEMPT_S)
@@ -136,7 +141,10 @@ def _groups(calls: GroupCalls, broker: Endpoint, is_group: Callable[[str], objec
                     for entry in topic.partitions
                     if not entry.error_code and entry.committed_offset >= 0
                 }
-    return {group_id: GroupOffsets(members.get(group_id), committed.get(group_id, {})) for group_id in ids}
+    return {
+        group_id: GroupOffsets(members.get(group_id), committed.get(group_id, {}), each.group_state, each.group_type)
+        for group_id, each in own.items()
+    }
 
 
 def _logs(

@@ -19,12 +19,16 @@ from google.protobuf import json_format
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient
-from kraftlab.client.entries import checked
+from kraftlab.client.entries import EntriesFailed, checked
+from kraftlab.client.log_dirs import LogDirFilter
+from kraftlab.common.errors import ApiError
 from kraftlab.common.sizes import bytes_text
 
 from .rows import BadQuery
 
 TIMEOUT_MS = 20_000
+PLAN = "plan.json"
+FORCED = "Also where a partition loses its leader by that (force)"
 Command = tuple[str, ...]
 
 
@@ -46,7 +50,9 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 class _Action(NamedTuple):
-    """`typed`: a person types this to confirm; "" for a click. `at_node`: the request goes to `Order.node`."""
+    """`typed`: a person types this to confirm; "" for a click. `at_node`: the request goes to `Order.node`. `once`: it is not
+    sent again after an attempt that may have worked. `file`: text of PLAN, "" where the command reads no file.
+    """
 
     request: type[Any]
     answer: type[Any]
@@ -55,51 +61,122 @@ class _Action(NamedTuple):
     typed: Callable[[Any], str] = lambda request: ""
     at_node: bool = False
     once: bool = False
+    file: Callable[[Any], str] = lambda request: ""
 
 
 def _ids(values: Any) -> str:
     return f"[{', '.join(map(str, values))}]"
 
 
+def _entries(request: Any) -> list[tuple[str, Any]]:
+    return [(topic.name, each) for topic in request.topics for each in topic.partitions]
+
+
+def _limit(request: Any) -> str:
+    if not request.HasField("throttle"):
+        return ""
+    limit = f"at most {bytes_text(request.throttle)}/s into each broker" if request.throttle else "without a throttle of its own"
+    return f", {limit}"
+
+
 def _moves(request: Any, node: int | None) -> Iterator[str]:
-    limit = f", at most {bytes_text(request.throttle)}/s into each broker" if request.throttle else ""
-    when = " once slots are free" if request.queued else ""
-    for topic in request.topics:
-        for each in topic.partitions:
-            name = f"{topic.name}-{each.partition_index}"
-            if not each.HasField("replicas"):
-                yield f"{name}: the reassignment is cancelled, and the original replicas stay"
-            else:
-                yield f"{name} moves to replicas {_ids(each.replicas.values)}{when}{limit}"
+    when = f" once slots are free, with priority {request.priority}" if request.queued else ""
+    for topic, each in _entries(request):
+        name = f"{topic}-{each.partition_index}"
+        if not each.HasField("replicas"):
+            yield f"{name}: the reassignment is cancelled, and the original replicas stay"
+        else:
+            expects = each.HasField("expected_partition_epoch")
+            still = f", if its partition epoch is still {each.expected_partition_epoch}" if expects else ""
+            yield f"{name} moves to replicas {_ids(each.replicas.values)}{when}{_limit(request)}{still}"
+    if request.plan_id:
+        yield f"Plan {request.plan_id} remembers the placement before, and can be rolled back"
+    if request.force:
+        yield FORCED
 
 
-def _plan_file(topics: Any) -> str:
+def _plan_file(request: Any) -> str:
+    """Return the file of the command. A cancel names the present replicas, which the command does not look at."""
     partitions = [
         {
-            "topic": topic.name,
+            "topic": topic,
             "partition": each.partition_index,
-            **({"replicas": [*each.replicas.values]} if each.HasField("replicas") else {}),
+            "replicas": [*(each.replicas if each.HasField("replicas") else each.expected_replicas).values],
         }
-        for topic in topics
-        for each in topic.partitions
+        for topic, each in _entries(request)
     ]
     return json.dumps({"version": 1, "partitions": partitions})
 
 
+def _pattern(topic: str) -> str:
+    r"""Return a topic's name as the regular expression that `kraftlab topics` reads: `a\.b` for a.b."""
+    return topic.replace(".", r"\.")
+
+
+def _option(name: str, value: object) -> Command:
+    """Return an option of a command; nothing for None, False and ""."""
+    return () if value is None or value is False or value == "" else (name,) if value is True else (name, str(value))
+
+
+def _move_options(request: Any) -> Command:
+    """Return the options that AlterPartitionReassignments and RollbackPlan share."""
+    expires = request.throttle_expires_ms if request.HasField("throttle_expires_ms") else None
+    return (
+        *_option("--throttle", request.throttle if request.HasField("throttle") else None),
+        *_option("--throttle-expires", expires),
+        *_option("--queue", request.queued),
+        *_option("--priority", request.priority or None),
+        *_option("--plan-id", request.plan_id),
+        *_option("--reason", request.reason),
+        *_option("--force", request.force),
+    )
+
+
 def _move_command(request: Any, node: int | None) -> Command:
-    cancels = any(not each.HasField("replicas") for topic in request.topics for each in topic.partitions)
-    head = ("reassign-partitions", "--cancel" if cancels else "--execute", "--reassignment-json-file", "plan.json")
-    throttle = () if not request.HasField("throttle") else ("--throttle", str(request.throttle), "--throttle-ends-with-move")
-    options = [*throttle, *(["--queue"] if request.queued else []), *(["--plan-id", request.plan_id] if request.plan_id else [])]
-    options += ["--force"] if request.force else []
-    return (*head, *options, *(() if cancels else ("--additional",)))
+    (cancels,) = {not each.HasField("replicas") for _, each in _entries(request)}
+    if cancels and not all(each.expected_replicas.values for _, each in _entries(request)):
+        raise BadQuery("a cancel names the present replicas of each partition as `expected_replicas`")
+    command = ("reassign-partitions", "--cancel" if cancels else "--execute", "--reassignment-json-file", PLAN)
+    if cancels:
+        return (*command, "--preserve-throttles", *_option("--force", request.force))
+    if request.force:
+        raise BadQuery("`force` is for cancels; a move to replicas needs none")
+    fields = ("expected_partition_epoch", "expected_replicas")
+    expects = any(each.HasField(name) for _, each in _entries(request) for name in fields)
+    keeps_factor = request.HasField("allow_replication_factor_change") and not request.allow_replication_factor_change
+    return (
+        *command,
+        "--additional",
+        *_option("--if-unchanged", expects),
+        *_option("--disallow-replication-factor-change", keeps_factor),
+        *_option("--throttle-ends-with-move", request.HasField("throttle")),
+        *_move_options(request),
+    )
 
 
 def _cancel_words(request: Any, node: int | None) -> Iterator[str]:
     names = f"of {', '.join(request.topics.names)}" if request.HasField("topics") else "of the cluster"
     yield f"Every running and queued reassignment {names} is cancelled; replicas that were being added are removed"
     if request.force:
-        yield "Also where a partition loses its leader by that (force)"
+        yield FORCED
+
+
+def _cancel_all_command(request: Any, node: int | None) -> Command:
+    which = [part for name in request.topics.names for part in ("--topic", name)] if request.HasField("topics") else ["--all"]
+    return ("reassign-partitions", "--cancel", *which, "--preserve-throttles", *_option("--force", request.force))
+
+
+def _roll_back_words(request: Any, node: int | None) -> Iterator[str]:
+    when = " once slots are free" if request.queued else ""
+    plan = f"The partitions of plan {request.rollback_plan_id}"
+    yield f"{plan} get the replicas, order and directories from before the plan{when}{_limit(request)}"
+    if request.force:
+        yield "Also partitions that moved on since (force)"
+
+
+def _forget_command(request: Any, node: int | None) -> Command:
+    (plan,) = request.plan_ids
+    return ("reassign-partitions", "--forget", plan)
 
 
 def _topic_words(request: Any, node: int | None) -> Iterator[str]:
@@ -110,7 +187,9 @@ def _topic_words(request: Any, node: int | None) -> Iterator[str]:
 
 
 def _create_command(request: Any, node: int | None) -> Command:
-    (each,) = request.topics
+    each = _one(request.topics)
+    if each.assignments:
+        raise BadQuery("the cluster places the partitions of a new topic; give no `assignments`")
     sizes = (("--partitions", each.num_partitions), ("--replication-factor", each.replication_factor))
     configs = [part for config in each.configs for part in ("--config", f"{config.name}={config.value}")]
     return (
@@ -124,25 +203,59 @@ def _create_command(request: Any, node: int | None) -> Command:
 
 
 def _factor_command(request: Any, node: int | None) -> Command:
-    (each,) = request.topics
-    throttle = () if not request.HasField("throttle") else ("--throttle", str(request.throttle))
-    return ("topics", "--alter", "--topic", each.name, "--replication-factor", str(each.replication_factor), *throttle)
+    each = _one(request.topics)
+    if request.reason or request.priority or request.HasField("throttle_expires_ms"):
+        raise BadQuery("a replication factor is changed without reason, priority and expiry of the throttle")
+    return (
+        "topics",
+        "--alter",
+        "--topic",
+        _pattern(each.name),
+        "--replication-factor",
+        str(each.replication_factor),
+        *_option("--queue", request.queued),
+        *_option("--throttle", request.throttle if request.HasField("throttle") else None),
+        *_option("--plan-id", request.plan_id),
+    )
+
+
+def _factor_words(request: Any, node: int | None) -> Iterator[str]:
+    when = " once slots are free" if request.queued else ""
+    for each in request.topics:
+        yield f"Every partition of {each.name} gets {each.replication_factor} replicas{when}{_limit(request)}"
+    if request.plan_id:
+        yield f"Plan {request.plan_id} remembers the placement before, and can be rolled back"
+
+
+def _one(values: Any) -> Any:
+    """Return the only value. ValueError."""
+    (value,) = values
+    return value
+
+
+def _partitions_command(request: Any, node: int | None) -> Command:
+    each = _one(request.topics)
+    if each.HasField("assignments"):
+        raise BadQuery("the cluster places new partitions; give no `assignments`")
+    return ("topics", "--alter", "--topic", _pattern(each.name), "--partitions", str(each.count))
 
 
 def _config_words(request: Any, node: int | None) -> Iterator[str]:
     for resource in request.resources:
-        where = {2: "topic", 4: "broker"}.get(resource.resource_type, "resource")
+        where = f"{ {2: 'topic', 4: 'broker'}.get(resource.resource_type, 'resource') } {resource.resource_name}"
         for each in resource.configs:
             change = f"= {each.value}" if each.config_operation == 0 else "is removed"
-            yield f"{where} {resource.resource_name}: {each.name} {change}"
+            yield f"{where if resource.resource_name else 'all brokers'}: {each.name} {change}"
 
 
 def _config_command(request: Any, node: int | None) -> Command:
     (resource,) = request.resources
     (each,) = resource.configs
-    entity = "--topic" if resource.resource_type == 2 else "--broker"
+    if resource.resource_type not in (2, 4) or each.config_operation not in (0, 1):
+        raise BadQuery("a config of a topic (2) or a broker (4) is set (0) or removed (1)")
+    entity = ("--topic", resource.resource_name) if resource.resource_type == 2 else ("--broker", resource.resource_name)
     change = ("--delete-config", each.name) if each.config_operation else ("--add-config", f"{each.name}=[{each.value}]")
-    return ("configs", "--alter", entity, resource.resource_name, *change)
+    return ("configs", "--alter", *(entity if resource.resource_name else ("--broker-defaults",)), *change)
 
 
 def _directory_words(request: Any, node: int | None) -> Iterator[str]:
@@ -155,7 +268,10 @@ def _directory_words(request: Any, node: int | None) -> Iterator[str]:
 def _directory_command(request: Any, node: int | None) -> Command:
     (each,) = request.dirs
     (topic,) = each.topics
-    return ("reassign-partitions", "--move", f"{topic.name}-{topic.partitions[0]}", "--broker", str(node), "--to", each.path)
+    (index,) = topic.partitions
+    if not each.path.startswith("/"):
+        raise BadQuery("`path` is that of a log directory; the present one ends a move")
+    return ("reassign-partitions", "--move", f"{topic.name}-{index}", "--broker", str(node), "--to", each.path)
 
 
 def _election_words(request: Any, node: int | None) -> Iterator[str]:
@@ -171,8 +287,21 @@ def _election_command(request: Any, node: int | None) -> Command:
     kind = ("leader-election", "--election-type", "unclean" if request.election_type else "preferred")
     if not request.HasField("topic_partitions"):
         return (*kind, "--all-topic-partitions")
+    if _election_file(request):
+        return (*kind, "--path-to-json-file", PLAN)
     (each,) = request.topic_partitions.values
-    return (*kind, "--topic", each.topic, "--partition", str(each.partitions[0]))
+    (index,) = each.partitions
+    return (*kind, "--topic", each.topic, "--partition", str(index))
+
+
+def _registered_as(request: Any) -> Command:
+    return _option("--expected-epoch", request.expected_broker_epoch if request.HasField("expected_broker_epoch") else None)
+
+
+def _election_file(request: Any) -> str:
+    named = [(each.topic, index) for each in request.topic_partitions.values for index in each.partitions]
+    document = {"partitions": [{"topic": topic, "partition": index} for topic, index in named]}
+    return json.dumps(document) if len(named) > 1 else ""
 
 
 def _says(text: str) -> Callable[[Any, int | None], Iterator[str]]:
@@ -181,30 +310,38 @@ def _says(text: str) -> Callable[[Any, int | None], Iterator[str]]:
 
 
 ACTIONS: dict[str, _Action] = {
-    "reassign": _Action(pb.AlterPartitionReassignmentsRequest, pb.AlterPartitionReassignmentsResponse, _moves, _move_command),
+    "reassign": _Action(
+        pb.AlterPartitionReassignmentsRequest,
+        pb.AlterPartitionReassignmentsResponse,
+        _moves,
+        _move_command,
+        typed=lambda r: "force" if r.force else "",
+        file=_plan_file,
+    ),
     "cancel-all": _Action(
         pb.CancelReassignmentsRequest,
         pb.CancelReassignmentsResponse,
         _cancel_words,
-        lambda r, _: ("reassign-partitions", "--cancel", "--all", *(["--force"] if r.force else [])),
+        _cancel_all_command,
         typed=lambda r: "force" if r.force else "",
     ),
     "roll-back": _Action(
         pb.RollbackPlanRequest,
         pb.RollbackPlanResponse,
-        _says("The partitions of plan {r.rollback_plan_id} get the replicas, order and directories from before the plan"),
-        lambda r, _: ("reassign-partitions", "--rollback", r.rollback_plan_id, *(["--force"] if r.force else [])),
+        _roll_back_words,
+        lambda r, _: ("reassign-partitions", "--rollback", r.rollback_plan_id, *_move_options(r)),
+        typed=lambda r: "force" if r.force else "",
     ),
     "forget-plan": _Action(
         pb.ForgetPlansRequest,
         pb.ForgetPlansResponse,
         lambda r, _: iter([f"Plan {', '.join(r.plan_ids)} is forgotten and can no longer be rolled back; its moves go on"]),
-        lambda r, _: ("reassign-partitions", "--forget", *r.plan_ids),
+        _forget_command,
     ),
     "replication-factor": _Action(
         pb.AlterReplicationFactorsRequest,
         pb.AlterReplicationFactorsResponse,
-        lambda r, _: (f"Every partition of {each.name} gets {each.replication_factor} replicas" for each in r.topics),
+        _factor_words,
         _factor_command,
     ),
     "create-topic": _Action(pb.CreateTopicsRequest, pb.CreateTopicsResponse, _topic_words, _create_command),
@@ -214,13 +351,13 @@ ACTIONS: dict[str, _Action] = {
         lambda r, _: (
             f"Topic {each.name} has {each.count} partitions then; keys may go to other partitions" for each in r.topics
         ),
-        lambda r, _: ("topics", "--alter", "--topic", r.topics[0].name, "--partitions", str(r.topics[0].count)),
+        _partitions_command,
     ),
     "delete-topic": _Action(
         pb.DeleteTopicsRequest,
         pb.DeleteTopicsResponse,
         lambda r, _: (f"Topic {each.name} is deleted with all its records, which nothing brings back" for each in r.topics),
-        lambda r, _: ("topics", "--delete", "--topic", r.topics[0].name),
+        lambda r, _: ("topics", "--delete", "--topic", _pattern(_one(r.topics).name)),
         typed=lambda r: r.topics[0].name,
     ),
     "elect": _Action(
@@ -229,6 +366,7 @@ ACTIONS: dict[str, _Action] = {
         _election_words,
         _election_command,
         typed=lambda r: "unclean" if r.election_type else "",
+        file=_election_file,
     ),
     "configure": _Action(pb.IncrementalAlterConfigsRequest, pb.IncrementalAlterConfigsResponse, _config_words, _config_command),
     "move-directory": _Action(
@@ -245,7 +383,7 @@ ACTIONS: dict[str, _Action] = {
         pb.UnregisterBrokerRequest,
         pb.UnregisterBrokerResponse,
         _says("Broker {r.broker_id} is no longer registered. Its replicas stay assigned to it; a running broker registers again"),
-        lambda r, _: ("cluster", "unregister", "--id", str(r.broker_id), "--expected-epoch", str(r.expected_broker_epoch)),
+        lambda r, _: ("cluster", "unregister", "--id", str(r.broker_id), *_registered_as(r)),
         typed=lambda r: f"broker {r.broker_id}",
         once=True,
     ),
@@ -298,18 +436,27 @@ def carry_out(name: str, order: Order, client: AdminClient, where: Command) -> t
         raise BadQuery(f"{name} is the business of one node; give its id as `node`")
     try:
         words, command = [*action.words(request, order.node)], action.command(request, order.node)
-    except (ValueError, IndexError):
+    except BadQuery:
+        raise
+    except ValueError:
         raise BadQuery(f"{name} is about one thing in one request") from None
     text = "kraftlab " + shlex.join([*command, *where])
-    if name == "reassign":
-        text = f"cat > plan.json <<'END'\n{_plan_file(request.topics)}\nEND\n{text}"
+    file = action.file(request)
+    if file:
+        text = f"cat > {PLAN} <<'END'\n{file}\nEND\n{text}"
     checks = "validate_only" in action.request.DESCRIPTOR.fields_by_name
     shown = Shown(words, text, checks)
     if order.preview and not checks:
         return shown, action.typed(request)
     if order.preview:
         request.validate_only = True
-    answer = _sent(action, request, order.node, client)
+    try:
+        answer = _sent(action, request, order.node, client)
+    except EntriesFailed as error:
+        if not order.preview:
+            raise
+        refusals = "; ".join(f"{entry}: {why.message or why}" for entry, why in error.failures.items())
+        raise ApiError(error.code, refusals) from None
     document = json_format.MessageToDict(answer, preserving_proto_field_name=True)
     document.pop("header", None)
     return msgspec.structs.replace(shown, answer=document), action.typed(request)
@@ -323,4 +470,28 @@ def _sent(action: _Action, request: Any, node: int | None, client: AdminClient) 
         return checked(client.call_at(client.endpoint_of(node), action.answer, request, timeout_ms=TIMEOUT_MS))
     if action.once:
         return client.call(action.answer, request, timeout_ms=3 * TIMEOUT_MS, attempt_timeout_s=math.inf, once=True)
-    return client.call(action.answer, request, timeout_ms=TIMEOUT_MS)
+    answer = client.call(action.answer, request, timeout_ms=TIMEOUT_MS)
+    if isinstance(answer, pb.RollbackPlanResponse) and not request.validate_only:
+        _restore_directories(answer, client)
+    return answer
+
+
+def _restore_directories(answer: pb.RollbackPlanResponse, client: AdminClient) -> None:
+    """Move replicas that stayed on their broker back to their directories, as `reassign-partitions --rollback` does."""
+    wanted: dict[int, dict[tuple[str, int], str]] = {}
+    for topic in answer.responses:
+        for each in topic.partitions:
+            for move in each.directory_moves:
+                wanted.setdefault(move.broker_id, {})[topic.name, each.partition_index] = move.directory_id
+    if not wanted:
+        return
+    brokers = client.all_log_dirs(LogDirFilter(topics=()), brokers=wanted).brokers.values()
+    paths = {each.directory_id: each.log_dir for broker in brokers for each in broker.log_dirs if not each.error_code}
+    for broker_id, moves in wanted.items():
+        lost = [f"{topic}-{index}" for (topic, index), directory in moves.items() if directory not in paths]
+        client.alter_replica_log_dirs(broker_id, {key: paths[each] for key, each in moves.items() if each in paths})
+        if lost:
+            raise BadQuery(
+                f"{', '.join(lost)} of broker {broker_id} cannot return to the log directory from before the plan: bring it "
+                "online and roll back again. Everything else is being rolled back"
+            )

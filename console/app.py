@@ -28,17 +28,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from kraftlab.client import AdminClient, ClusterUnreachable
 from kraftlab.common.audit import shown
 from kraftlab.common.errors import ApiError
+from kraftlab.config.effective import Source
 from kraftlab.lab.cluster_plan import ClusterError
 from kraftlab.lab.faults.caller import give
 from kraftlab.lab.faults.orders import Order as FaultOrder
 from kraftlab.metadata.acls import Operation
+from kraftlab.metadata.image import MetadataImage
 
 from . import actions
+from .drain import drain
 from .follower import Follower
 from .groups import Groups
 from .past import Past
+from .plays import Plays
 from .questions import Questions
-from .rows import ROWS_MAX, BadQuery, ImageRows, Rows
+from .rows import ROWS_MAX, BadQuery, ImageRows, Rows, Wanted
 from .streams import Streams, encode
 from .visitors import COOKIE, HEADERS, SESSION_S, Refused, Visitor, Visitors, check_host, check_write
 
@@ -56,6 +60,7 @@ POLLED_S = 2.0
 STREAMS_MAX = 200
 STYLES = ("page.css", "uplot.css", "console.css", "sim.css")
 TYPES = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
+NOT_READ = "the metadata log has not been read yet; is the cluster up?"
 T = TypeVar("T")
 
 
@@ -196,10 +201,17 @@ class Console:
             raise BadQuery("this cluster does not show its metadata log; ask a kraftlab cluster")
         return self.past
 
+    def known_image(self) -> MetadataImage:
+        self.known_past()
+        image = None if self._follower is None else self._follower.image
+        if image is None:
+            raise BadQuery(NOT_READ)
+        return image
+
     def known_rows(self) -> Rows:
         rows = self.rows()
         if rows is None:
-            raise BadQuery("the metadata log has not been read yet; is the cluster up?")
+            raise BadQuery(NOT_READ)
         return rows
 
 
@@ -266,25 +278,23 @@ def reading(read: Callable[[Console, Request], object]) -> Handler:
     return handler
 
 
+def _page(query: Mapping[str, str]) -> tuple[Wanted, str, int, int]:
+    """Return filters, order, start and length of the rows that a query wants; `internal=0` leaves internal topics out."""
+    name, text, state = (query.get(name, "") for name in ("topic", "q", "state"))
+    wanted = Wanted(name, text, query.get("internal") != "0", number(query, "broker", None), state)
+    return wanted, query.get("sort", ""), number(query, "from", 0) or 0, number(query, "limit", 50, ROWS_MAX) or 0
+
+
 def _topics(console: Console, request: Request) -> object:
-    query = request.query_params
-    start, limit = number(query, "from", 0) or 0, number(query, "limit", 50, ROWS_MAX) or 0
-    return console.known_rows().topic_page(query.get("q", ""), "internal" in query, query.get("sort", ""), start, limit)
+    return console.known_rows().topic_page(*_page(request.query_params))
 
 
 def _partitions(console: Console, request: Request) -> object:
-    query = request.query_params
-    names = ("topic", "state", "sort")
-    return console.known_rows().partition_page(
-        **{name: query.get(name, "") for name in names},
-        text=query.get("q", ""),
-        broker=number(query, "broker", None),
-        start=number(query, "from", 0) or 0,
-        limit=number(query, "limit", 50, ROWS_MAX) or 0,
-    )
+    return console.known_rows().partition_page(*_page(request.query_params))
 
 
 def _topic(console: Console, request: Request) -> object:
+    """Return the row of a topic and its effective configs."""
     name = request.path_params["topic"]
     topic = console.known_rows().topic(name)
     if topic is None:
@@ -294,18 +304,37 @@ def _topic(console: Console, request: Request) -> object:
 
 
 def _disks(console: Console, request: Request) -> object:
-    """Return the replicas in the log directories of one broker, or of the brokers of one topic."""
+    """Return the replicas in the log directories of one broker or of all, of one topic or partition or of all."""
     from kraftlab.client.log_dirs import LogDirFilter
 
-    broker, topic = number(request.query_params, "broker", None), request.query_params.get("topic")
-    wanted = LogDirFilter(topics=None if topic is None else [topic])
+    query = request.query_params
+    broker, topic, partition = number(query, "broker", None), query.get("topic"), number(query, "partition", None)
+    if topic is None:
+        wanted = LogDirFilter()
+    else:
+        wanted = LogDirFilter(topics=[topic]) if partition is None else LogDirFilter(partitions=[(topic, partition)])
     return console.client.all_log_dirs(wanted, brokers=None if broker is None else [broker])
+
+
+def _broker_configs(console: Console, request: Request) -> object:
+    """Return the configs of a broker that are not defaults. The broker itself is asked."""
+    resource = (4, str(request.path_params["broker"]))
+    described = console.client.describe_configs([resource], timeout_ms=5000)
+    return [each for each in described.get(resource, ()) if each.config_source != Source.DEFAULT]
+
+
+def _groups(console: Console, request: Request) -> object:
+    query = request.query_params
+    start, limit = number(query, "from", 0) or 0, number(query, "limit", 50, ROWS_MAX) or 0
+    texts = query.get("q", ""), query.get("topic", ""), query.get("sort", "")
+    return console.groups.some(*texts, "internal" in query, start, limit)
 
 
 def _events(console: Console, request: Request) -> object:
     query = request.query_params
-    before, limit = number(query, "before", None), number(query, "limit", 100) or 1
-    return console.known_past().events(before, query.get("kind", ""), query.get("about", ""), limit)
+    before, after = number(query, "before", None), number(query, "after", 0) or 0
+    limit = number(query, "limit", 100) or 1
+    return console.known_past().events(before, after, query.get("kind", ""), query.get("about", ""), limit)
 
 
 def _history(console: Console, request: Request) -> object:
@@ -314,11 +343,13 @@ def _history(console: Console, request: Request) -> object:
 
 
 def _image(console: Console, request: Request) -> object:
-    return console.known_past().tree(request.query_params.get("at", ""), request.query_params.get("path", ""))
+    at, path, text = (request.query_params.get(name, "") for name in ("at", "path", "q"))
+    return console.known_past().tree(at, path, text)
 
 
 def _diff(console: Console, request: Request) -> object:
-    return console.known_past().difference(request.query_params.get("from", ""), request.query_params.get("to", ""))
+    start, end, text = (request.query_params.get(name, "") for name in ("from", "to", "q"))
+    return console.known_past().difference(start, end, text)
 
 
 async def stream(console: Console, request: Request) -> Response:
@@ -331,7 +362,7 @@ async def stream(console: Console, request: Request) -> Response:
 
     async def messages() -> AsyncGenerator[bytes]:
         checked_at = trio.current_time()
-        async with aclosing(console.streams.open(lambda: [] if follower is None else follower.missed(last_id))) as found:
+        async with aclosing(console.streams.open(lambda: [] if follower is None else follower.known.missed(last_id))) as found:
             async for message in found:
                 yield message
                 if trio.current_time() - checked_at > 60:
@@ -427,7 +458,11 @@ READS: dict[str, Handler] = {
     "records": reading(_events),
     "image": reading(_image),
     "diff": reading(_diff),
-    "groups": reading(lambda console, request: console.groups.newest()),
+    "brokers/{broker:int}/configs": reading(_broker_configs),
+    "brokers/{broker:int}/drain": reading(lambda console, request: drain(console.known_image(), request.path_params["broker"])),
+    "groups": reading(_groups),
+    "groups/{group:path}": reading(lambda console, request: console.groups.one(request.path_params["group"])),
+    "marks": reading(lambda console, request: console.known_past().marks()),
 }
 
 
@@ -474,7 +509,14 @@ def application(console: Console | None, others: Mapping[str, Page], settings: S
 
         return answering(answer)
 
+    async def seed(request: Request) -> Response:
+        if console is not None:
+            await console.visitor(request)
+        return answered(request, await plays.document(request.query_params))
+
+    plays = Plays()
     routes = [Route(path, page(made), methods=["GET"]) for path, made in others.items()]
+    routes.append(Route("/api/v1/seed", answering(seed), methods=["GET"]))
     if console is None:
         routes.append(
             Route("/api/v1/about", page(lambda request: answered(request, {"no_cluster": True, "runs": settings.runs})))

@@ -177,7 +177,13 @@ class Questions:
         if not self._client.speaks_kafka:
             between = self._client.log_dir_moves(brokers=self._alive(), timeout_ms=CALL_MS)
         found = [{**msgspec.structs.asdict(each), "eta_ms": each.eta_ms} for each in between.moves if each.replica.is_future_key]
-        return {**msgspec.structs.asdict(moves), "between_directories": found}
+        rows = self._rows()
+        leaders = {} if rows is None or not moves.running else rows.leaders()
+        running = [
+            {**msgspec.structs.asdict(each), "leader_id": leaders.get((each.topic, each.partition_index))}
+            for each in moves.running
+        ]
+        return {**msgspec.structs.asdict(moves), "running": running, "between_directories": found, "incoming": _incoming(between)}
 
     def _disks(self) -> AllLogDirs:
         self._log_dirs = self._client.all_log_dirs(DIRECTORIES, brokers=self._alive(), timeout_ms=CALL_MS)
@@ -208,6 +214,15 @@ class Questions:
     def _faults(self) -> Status | None:
         assert self._data is not None, "the question is asked of local clusters"
         return give(self._data, Order("status")).status
+
+
+def _incoming(between: LogDirMoves) -> dict[int, dict[str, int]]:
+    """Return the bytes that are still missing in each directory of each broker, for moves of every kind."""
+    found: dict[int, dict[str, int]] = {}
+    for each in between.moves:
+        directories = found.setdefault(each.broker_id, {})
+        directories[each.log_dir] = directories.get(each.log_dir, 0) + (each.replica.bytes_left or 0)
+    return found
 
 
 def _ms(bound_s: float | None, total: int) -> float | None:

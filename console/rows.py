@@ -6,10 +6,12 @@ partitions than a page can hold.
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -21,6 +23,7 @@ from kraftlab.metadata.image import MetadataImage, PartitionImage, TopicImage
 
 ROWS_MAX = 500
 MIN_ISR = "min.insync.replicas"
+T = TypeVar("T")
 
 
 class BadQuery(ValueError):
@@ -31,13 +34,23 @@ def _is_skewed(partition: Partition) -> bool:
     return bool(partition.replica_nodes) and partition.leader_id not in (None, partition.replica_nodes[0])
 
 
+class Wanted(NamedTuple):
+    """Filters of rows; the defaults want every row. `topic` is a whole name, `text` a part of a name, `broker` has a replica."""
+
+    topic: str = ""
+    text: str = ""
+    internal: bool = True
+    broker: int | None = None
+    state: str = ""
+
+
 class Rows:
     """All topics at `offset`; None: the cluster does not say. `min_isr`: min.insync.replicas of topics that set it."""
 
     def __init__(self, by_name: Mapping[str, Topic], offset: int | None, min_isr: Mapping[str, int]) -> None:
         self.offset = offset
         self.min_isr = min_isr
-        self._by_name = by_name
+        self._by_name = dict(sorted(by_name.items()))
         self.states: dict[str, Callable[[Topic, Partition], bool]] = {
             "offline": lambda topic, each: each.leader_id is None,
             "urp": lambda topic, each: is_under_replicated(each),
@@ -50,80 +63,98 @@ class Rows:
         return self._by_name.values()
 
     @cached_property
-    def _counts(self) -> tuple[dict[str, int], dict[int, dict[str, int]]]:
-        counts, leads, replicas = Counter[str](), Counter[int](), Counter[int]()
-        for topic in self.topics():
-            for each in topic.partitions:
-                counts.update(name for name, holds in self.states.items() if holds(topic, each))
-                replicas.update(each.replica_nodes)
-                if each.leader_id is not None:
-                    leads[each.leader_id] += 1
-        partitions = sum(len(topic.partitions) for topic in self.topics())
-        named = {"topics": len(self._by_name), "partitions": partitions, **{name: counts[name] for name in self.states}}
-        return named, {broker: {"leads": leads[broker], "replicas": replicas[broker]} for broker in {*leads, *replicas}}
-
-    def counts(self) -> dict[str, int]:
-        """Return the number of topics, of partitions, and of partitions in each state."""
-        return self._counts[0]
-
-    def by_broker(self) -> dict[int, dict[str, int]]:
-        """Return, for each broker with replicas, how many it has and leads."""
-        return self._counts[1]
-
-    def topic_page(self, text: str, internal: bool, sort: str, start: int, limit: int) -> dict[str, object]:
-        """Return some topics, sorted by name or by the number of partitions in a state or in all."""
-        found = [topic for topic in self.topics() if text in topic.name and (internal or not topic.is_internal)]
-        rows = [
-            {
+    def _topic_rows(self) -> dict[str, dict[str, int | str | bool]]:
+        return {
+            topic.name: {
                 "name": topic.name,
                 "topic_id": topic.topic_id,
+                "is_internal": topic.is_internal,
                 "partitions": len(topic.partitions),
                 "replication_factor": max((len(each.replica_nodes) for each in topic.partitions), default=0),
                 **{name: sum(holds(topic, each) for each in topic.partitions) for name, holds in self.states.items()},
             }
-            for topic in found
-        ]
-        return self._page(rows, sort, ("name",), start, limit)
+            for topic in self.topics()
+        }
 
-    def partition_page(
-        self,
-        *,
-        topic: str = "",
-        text: str = "",
-        broker: int | None = None,
-        state: str = "",
-        sort: str = "",
-        start: int,
-        limit: int,
-    ) -> dict[str, object]:
-        """Return some partitions. BadQuery for an unknown state or sort."""
-        if state and state not in self.states:
-            raise BadQuery(f"there is no state {state!r}; there are {', '.join(self.states)}")
-        holds = self.states.get(state)
-        topics = [self._by_name[topic]] if topic in self._by_name else [] if topic else self.topics()
-        rows = [
-            {"topic": found.name, **msgspec.structs.asdict(each)}
-            for found in topics
-            if text in found.name
-            for each in found.partitions
-            if (broker is None or broker in each.replica_nodes) and (holds is None or holds(found, each))
-        ]
-        return self._page(rows, sort, ("topic", "partition_index"), start, limit)
+    @cached_property
+    def _by_broker(self) -> dict[int, dict[str, int]]:
+        leads, replicas = Counter[int](), Counter[int]()
+        for topic in self.topics():
+            for each in topic.partitions:
+                replicas.update(each.replica_nodes)
+                if each.leader_id is not None:
+                    leads[each.leader_id] += 1
+        return {broker: {"leads": leads[broker], "replicas": replicas[broker]} for broker in {*leads, *replicas}}
 
-    def _page(
-        self, rows: list[dict[str, object]], sort: str, natural: tuple[str, ...], start: int, limit: int
-    ) -> dict[str, object]:
-        name = sort.removeprefix("-")
-        if rows and name and name not in rows[0]:
-            raise BadQuery(f"cannot sort by {name!r}; there are {', '.join(rows[0])}")
-        rows.sort(key=lambda row: [row[each] for each in natural])
-        if name:
-            rows.sort(key=lambda row: _order(row[name]), reverse=sort.startswith("-"))
-        part = rows[start : start + min(limit, ROWS_MAX)]
-        return {"offset": self.offset, "total": len(rows), "from": start, "rows": part}
+    def counts(self) -> dict[str, int]:
+        """Return the number of topics, of partitions, and of partitions in each state."""
+        named = ("partitions", *self.states)
+        return {
+            "topics": len(self._by_name),
+            **{name: sum(int(row[name]) for row in self._topic_rows.values()) for name in named},
+        }
 
-    def topic(self, name: str) -> Topic | None:
-        return self._by_name.get(name)
+    def by_broker(self) -> dict[int, dict[str, int]]:
+        """Return, for each broker with replicas, how many it has and leads."""
+        return self._by_broker
+
+    def leaders(self) -> dict[tuple[str, int], int | None]:
+        """Return the leader of each partition."""
+        return {(topic.name, each.partition_index): each.leader_id for topic in self.topics() for each in topic.partitions}
+
+    def topic(self, name: str) -> dict[str, int | str | bool] | None:
+        """Return the row of a topic."""
+        return self._topic_rows.get(name)
+
+    def topic_page(self, wanted: Wanted, sort: str, start: int, limit: int) -> dict[str, object]:
+        """Return some of the topics with a wanted partition, by name or by another field of a row. BadQuery."""
+        found = [self._topic_rows[topic.name] for topic, partitions in self._chosen(wanted) if partitions]
+        fields = ("name", "topic_id", "is_internal", "partitions", "replication_factor", *self.states)
+        _sort(found, sort, {name: operator.itemgetter(name) for name in fields})
+        return self._page(found, start, limit, lambda row: row)
+
+    def partition_page(self, wanted: Wanted, sort: str, start: int, limit: int) -> dict[str, object]:
+        """Return some of the wanted partitions, by name or by another field of a row. BadQuery."""
+        found = [(topic.name, each) for topic, partitions in self._chosen(wanted) for each in partitions]
+        fields = {name: _of_partition(name) for name in Partition.__struct_fields__}
+        _sort(found, sort, {"topic": operator.itemgetter(0), **fields})
+        return self._page(found, start, limit, lambda pair: {"topic": pair[0], **msgspec.structs.asdict(pair[1])})
+
+    def _chosen(self, wanted: Wanted) -> Iterator[tuple[Topic, Sequence[Partition]]]:
+        """Yield the topics with a wanted name, in its order, with their wanted partitions. BadQuery for an unknown state."""
+        if wanted.state and wanted.state not in self.states:
+            raise BadQuery(f"there is no state {wanted.state!r}; there are {', '.join(self.states)}")
+        holds, broker = self.states.get(wanted.state), wanted.broker
+        of_name = {wanted.topic: self._by_name[wanted.topic]} if wanted.topic in self._by_name else {}
+        for topic in (of_name if wanted.topic else self._by_name).values():
+            if wanted.text in topic.name and (wanted.internal or not topic.is_internal):
+                partitions = (each for each in topic.partitions if broker is None or broker in each.replica_nodes)
+                yield topic, [each for each in partitions if holds is None or holds(topic, each)]
+
+    def _page(self, found: list[T], start: int, limit: int, row_of: Callable[[T], object]) -> dict[str, object]:
+        rows = [row_of(each) for each in found[start : start + min(limit, ROWS_MAX)]]
+        return {"offset": self.offset, "total": len(found), "from": start, "rows": rows}
+
+
+def _of_partition(name: str) -> Callable[[tuple[str, Partition]], object]:
+    return lambda pair: getattr(pair[1], name)
+
+
+def _sort(found: list[T], sort: str, fields: Mapping[str, Callable[[T], object]]) -> None:
+    """Sort by a field, descending after a "-"; what is equal keeps its order. BadQuery for an unknown field."""
+    name = sort.removeprefix("-")
+    if name and name not in fields:
+        raise BadQuery(f"cannot sort by {name!r}; there are {', '.join(fields)}")
+    if name:
+        found.sort(key=lambda each: _order(fields[name](each)), reverse=sort.startswith("-"))
+
+
+def page(rows: list[dict[str, object]], sort: str, natural: tuple[str, ...], start: int, limit: int) -> dict[str, object]:
+    """Return some rows, sorted by a column, with "-" in front downwards, else by `natural`. BadQuery for an unknown column."""
+    rows.sort(key=lambda row: [row[each] for each in natural])
+    if rows:
+        _sort(rows, sort, {name: operator.itemgetter(name) for name in rows[0]})
+    return {"total": len(rows), "from": start, "rows": rows[start : start + min(limit, ROWS_MAX)]}
 
 
 def _order(value: object) -> tuple[bool, object]:
@@ -151,7 +182,7 @@ class ImageRows:
         for found in image.topics.by_id.values():
             known = self._made.get(id(found))
             made[id(found)] = known if known is not None and known[0] is found else (found, _topic(found))
-        by_name = {topic.name: topic for _, topic in sorted(made.values(), key=lambda pair: pair[0].name)}
+        by_name = {topic.name: topic for _, topic in made.values()}
         self._made = made
         self._newest = Rows(by_name, image.provenance.offset, _min_isr(image))
         return self._newest

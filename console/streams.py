@@ -1,7 +1,7 @@
 """Streams of server-sent events: what threads find out reaches every open page.
 
 Theory of operation. The state of a page is a set of named parts. `put` keeps a part's newest value and, if the value is new,
-sends it to every stream; a new stream begins with all parts at once. `change` sends one batch of the metadata log, whose event id
+sends it to every stream; a new stream begins with all parts at once. `send` sends one batch of the metadata log, whose event id
 is the offset after it: a browser that comes back names the last id, and gets the batches since from the ring of the follower, or
 `reset` if the ring begins later.
 
@@ -37,6 +37,10 @@ def event(name: str, data: bytes, offset: int | None = None) -> bytes:
     return head + b"event: %s\ndata: %s\n\n" % (name.encode(), data)
 
 
+RESET = event("reset", b"{}")
+"""Changes were missed."""
+
+
 class Part(msgspec.Struct, frozen=True):
     """A part of the state. `as_of_ms`: time of the value. `fault`: why the newest question has no answer; "" if it has one."""
 
@@ -46,7 +50,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Streams:
-    """All open streams. `put` and `change` are for threads, `open` for the event loop, on which the streams are made."""
+    """All open streams. `put` and `send` are for threads, `open` for the event loop, on which the streams are made."""
 
     def __init__(self) -> None:
         self.watched = threading.Event()
@@ -76,13 +80,9 @@ class Streams:
             self._waiting_parts[name] = part
             self._has_news.set()
 
-    def change(self, message: bytes) -> None:
-        """Send the event about a batch of the metadata log."""
+    def send(self, message: bytes) -> None:
+        """Send a message about a batch of the metadata log, or RESET."""
         self._post(lambda: self._send(message))
-
-    def reset(self, offset: int | None = None) -> None:
-        """Tell every page that changes were missed; with an offset, those before it."""
-        self._post(lambda: self._send(event("reset", b"{}", offset)))
 
     def _post(self, function: Callable[[], None]) -> None:
         try:
@@ -130,14 +130,14 @@ class Streams:
                 self._readers.discard(reader)
 
     async def open(self, missed: Callable[[], list[bytes]]) -> AsyncGenerator[bytes]:
-        """Yield the messages of one stream: the state, then what the reader missed, then what happens."""
+        """Yield what one stream gets: the state, what `missed` returns, and what happens. A batch may come twice."""
         sender, receiver = trio.open_memory_channel[bytes](QUEUE_CHUNKS)
         self._readers.add(sender)
         self.watched.set()
         try:
             yield b"".join([b"retry: %d\n\n" % RETRY_MS, event("state", self.state()), *missed()])
-            async for message in receiver:
-                yield message
+            async for chunk in receiver:
+                yield chunk
         finally:
             self._readers.discard(sender)
             receiver.close()

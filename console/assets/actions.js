@@ -27,10 +27,11 @@ export function dialog(app, name, request, { title = "Change the cluster", node 
     let outcome = null;
     const fail = (error) => body.append(h("p", { class: "bad", role: "alert" }, error.message));
     const send = (preview) => app.post(`actions/${name}`, { request, preview, node });
+    const force = h("button", { class: "danger", onclick: () => { request = { ...request, force: true }; force.remove(); ask(); } }, "See what force does");
     box.addEventListener("close", () => { box.remove(); resolve(outcome); });
     document.body.append(box);
     box.showModal();
-    send(true).then((shown) => {
+    const ask = () => send(true).then((shown) => {
       const typed = shown.typed ? h("input", { autocomplete: "off", "aria-label": `Type ${shown.typed} to confirm`, oninput: () => { confirm.disabled = typed.value !== shown.typed; } }) : null;
       const may = app.about.may_alter || app.about.must_log_in;
       body.replaceChildren(h("ul", null, shown.words.map((line) => h("li", null, line))),
@@ -40,7 +41,8 @@ export function dialog(app, name, request, { title = "Change the cluster", node 
       if (app.about.read_only) body.append(h("p", { class: "unknown" }, "This console was started with --read-only: use the command."));
       confirm.disabled = app.about.read_only || !may || Boolean(typed);
       (typed ?? confirm).focus();
-    }, (error) => { body.replaceChildren(); fail(error); });
+    }, (error) => { body.replaceChildren(); fail(error); if (/\bforce\b/.test(error.message) && !request.force) body.append(force); });
+    ask();
     confirm.addEventListener("click", async () => {
       confirm.disabled = true;
       try {

@@ -27,19 +27,17 @@ export function set(node, attributes) {
 
 // Make the children of `parent` those of `items`, by key: nodes stay, so focus and scroll position stay too.
 export function keyed(parent, items, keyOf, make, update = () => {}) {
-  const known = parent.keyed ??= new Map();
-  const wanted = new Set();
+  const known = parent.keyed ??= new Map(), wanted = new Set(items.map(keyOf));
+  for (const [key, node] of known) if (!wanted.has(key)) { node.remove(); known.delete(key); }
   let before = parent.firstChild;
   for (const item of items) {
     const key = keyOf(item);
-    wanted.add(key);
     let node = known.get(key);
     if (!node) known.set(key, node = make(item));
     update(node, item);
     if (node === before) before = before.nextSibling;
     else parent.insertBefore(node, before);
   }
-  for (const [key, node] of known) if (!wanted.has(key)) { node.remove(); known.delete(key); }
 }
 
 export function count(number) { return number === null || number === undefined ? "?" : number.toLocaleString("en-US").replaceAll(",", "\u202f"); }
@@ -66,8 +64,21 @@ export const moment = (ms) => `${new Date(ms).toLocaleDateString("en-CA")} ${clo
 export const link = (href, ...children) => h("a", { href }, ...children);
 export const fact = (name, node) => h("div", null, h("dt", null, name), node.tagName === "DD" ? node : h("dd", null, node));
 export const mark = (kind, words) => h("span", { class: `pill ${kind}` }, words);
-export function table(caption, heads, body = h("tbody")) {
+export function table(caption, heads, body = h("tbody"), kind = "") {
   const cells = heads.map((each) => (typeof each === "string" ? h("th", { scope: "col" }, each) : each));
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+  return h("div", { class: `scroll ${kind}`, tabindex: "0", role: "region", "aria-label": caption },
     h("table", { class: "stack" }, h("caption", { class: "aside" }, caption), h("thead", null, h("tr", null, cells)), body));
+}
+// Make `node` a bar of parts, [[share of the whole, class], …], which says `label`.
+export function bar(node, label, parts) {
+  set(node, { role: "img", "aria-label": label, title: label }).classList.add("bar");
+  parts.forEach(([share, kind], at) => { const part = node.children[at] ?? node.appendChild(h("i", { class: kind })); part.style.width = `${100 * Math.max(0, Math.min(1, share))}%`; });
+  return node;
+}
+// Call `ask` now, and every `ms` while the page is visible. Return what ends it.
+export function polled(ms, ask) {
+  const run = () => { if (!document.hidden) ask(); }, timer = setInterval(run, ms);
+  document.addEventListener("visibilitychange", run);
+  run();
+  return () => { clearInterval(timer); document.removeEventListener("visibilitychange", run); };
 }

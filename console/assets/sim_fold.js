@@ -57,7 +57,12 @@ export function fold(seed) {
     }
     moments.push({ nodes, weather, truth });
   });
-  return { seed, steps: seed.steps, moments, flights, bySend, ...chronicle(seed.steps, moments) };
+  const delay = seed.options.network.delay_us ?? 500, patience = 2 * delay + 1000, end = seed.steps.at(-1).time_us;
+  for (const each of flights) {
+    const took = each.arrivals.length ? seed.steps[each.arrivals[0]].time_us - each.step.time_us : end - each.step.time_us;
+    each.fate = each.arrivals.length ? (took > 4 * patience ? "late" : "arrived") : took < patience && !each.isCut ? "open" : "lost";
+  }
+  return { seed, steps: seed.steps, moments, flights, bySend, patience, ...chronicle(seed.steps, moments) };
 }
 
 // Who led when, as far as an onlooker could know, and the steps worth a mark.
@@ -67,33 +72,31 @@ function chronicle(steps, moments) {
     const { truth, nodes, weather } = moments[at], leads = truth.leader >= 0 && nodes[truth.leader].state === "leader" && !weather.down.includes(truth.leader), leader = leads ? truth.leader : -1, now = reigns.at(-1);
     if (now && now.leader === leader && now.epoch === truth.epoch) now.to = at + 1;
     else reigns.push({ from: at, to: at + 1, leader, epoch: truth.epoch });
-    if (step.event === "state" && step.changed?.state === "leader") marks.push({ step: at, kind: "election" });
-    else if (step.event === "truncate") marks.push({ step: at, kind: "cut" });
+    if (step.event === "state" && step.changed?.state === "leader") marks.push({ step: at, kind: "election", glyph: "★" });
+    else if (step.event === "truncate") marks.push({ step: at, kind: "cut", glyph: "✂" });
     else if (step.event === "strike") marks.push({ step: at, kind: "strike", words: step.fault });
-    else if (step.event === "verdict" && step.text) marks.push({ step: at, kind: "violation" });
+    else if (step.event === "verdict" && step.text) marks.push({ step: at, kind: "violation", glyph: "✕" });
   });
   return { reigns, marks };
 }
 
-// Messages that have left by step `at` and have not arrived so often as they will. A lost one stays for the time of a usual delay.
+// Messages that have left by step `at` and have not arrived as often as they will: `part` of the way is behind them. A lost one stays a while.
 export function pending(run, at) {
-  const now = run.steps[at].time_us, patience = 2 * run.seed.options.network.delay_us + 1000, found = [];
+  const now = run.steps[at].time_us, found = [];
   for (const flight of run.flights) {
     if (flight.at > at) break;
     if (flight.to < 0 || flight.to === flight.from) continue;
-    const began = flight.step.time_us;
-    if (flight.arrivals.length === 0 && (now - began < patience || at === flight.at)) found.push({ flight, number: 0, part: 0.5 * Math.min(1, (now - began) / patience), lost: true });
-    flight.arrivals.forEach((arrival, number) => {
-      if (arrival > at) found.push({ flight, number, part: (now - began) / Math.max(1, run.steps[arrival].time_us - began), lost: false });
-    });
+    const began = flight.step.time_us, part = Math.min(1, (now - began) / run.patience);
+    if (!flight.arrivals.length && (part < 1 || at === flight.at)) found.push({ flight, number: 0, part: flight.fate === "lost" ? 0.15 + 0.35 * part : 0.8 * part });
+    flight.arrivals.forEach((arrival, number) => { if (arrival > at) found.push({ flight, number, part: (now - began) / Math.max(1, run.steps[arrival].time_us - began) }); });
   }
   return found;
 }
 
 // How the message of a flight fares, in words.
-export function journey(run, flight) {
-  const { arrivals } = flight, took = arrivals.map((each) => run.steps[each].time_us - flight.step.time_us);
-  if (!took.length) return flight.isCut ? "never arrives: the link is cut" : "never arrives: lost, or its receiver is down";
-  const late = took[0] > 8 * run.seed.options.network.delay_us + 1000;
-  return `${late ? "held up, " : ""}arrives after ${(took[0] / 1000).toFixed(1)} ms${took.length > 1 ? `, and again after ${took.slice(1).map((each) => (each / 1000).toFixed(1)).join(" and ")} ms` : ""}`;
+export function journey(run, { arrivals, fate, isCut, step }) {
+  if (fate === "open") return "has not arrived when the run ends";
+  if (fate === "lost") return isCut ? "never arrives: the link is cut" : "never arrives: lost, or its receiver is down";
+  const [first, ...more] = arrivals.map((each) => `${((run.steps[each].time_us - step.time_us) / 1000).toFixed(1)} ms`);
+  return `${fate === "late" ? "held up, " : ""}arrives after ${first}${more.length ? `, and again after ${more.join(" and ")}` : ""}`;
 }

@@ -105,12 +105,12 @@ def test_the_first_message_goes_at_once_and_what_follows_soon_goes_together() ->
         async with opened(streams) as reader:
             await reader.read()
             began = trio.current_time()
-            streams.change(event("change", b'{"offset":1}', 1))
+            streams.send(event("change", b'{"offset":1}', 1))
             first = await reader.read()
             at_once = trio.current_time() - began
             for number in range(2, 200):
                 streams.put("quorum", number)
-                streams.change(event("change", b'{"offset":%d}' % number, number))
+                streams.send(event("change", b'{"offset":%d}' % number, number))
             together = await reader.read()
         assert (first, at_once) == ([("change", {"offset": 1})], 0)
         assert [name for name, _ in together] == ["change"] * 198 + ["part"]
@@ -141,7 +141,7 @@ def test_a_slow_reader_loses_its_stream_and_the_others_go_on() -> None:
             await slow.read()
             await quick.read()
             for number in range(QUEUE_CHUNKS + 2):
-                streams.change(event("change", b'{"offset":%d}' % number, number))
+                streams.send(event("change", b'{"offset":%d}' % number, number))
                 assert await quick.read() == [("change", {"offset": number})]
             assert streams.count == 1
             late = [await slow.read() for _ in range(QUEUE_CHUNKS)]

@@ -1,0 +1,197 @@
+// Brokers: their states, shares, and directories as cards; and one broker with its replicas, copies, configs, and actions.
+import { h, keyed, text, set, bar, fact, table, mark, bytes, count, rate, span, link, polled } from "./dom.js";
+import { command } from "./actions.js";
+
+const SILENT_MS = 5000, CUT = 200, CARDS = 60, BROKER = 4;
+const STATES = ["active", "fenced", "shutting down", "silent", "unreachable directories", "offline directory", "cordoned"];
+const SOURCES = { 2: "set for this broker", 3: "set for all brokers", 4: "server.properties" };
+const sum = (numbers) => numbers.reduce((total, each) => total + (each ?? 0), 0);
+const options = ([first, ...others]) => [h("option", { value: "" }, first), others.map((each) => h("option", { value: each }, each))];
+const chosen = (select, names) => { if (select.children.length !== names.length || names.some((each, at) => select.children[at].textContent !== each)) select.replaceChildren(...options(names).flat()); };
+const short = (path) => path.split("/").slice(-2).join("/");
+
+// What is known of a broker, from the parts of the state: [kind, shape and word, name in STATES] for each state it is in.
+function known(app, broker) {
+  const { disks, moves } = app.state, id = broker.broker_id, dirs = disks?.brokers[id]?.log_dirs ?? null;
+  const running = moves?.running ?? [], incoming = moves?.incoming?.[id] ?? {};
+  const states = [broker.is_fenced ? ["bad", "✕ fenced", "fenced"] : broker.in_controlled_shutdown ? ["unknown", "↓ shutting down", "shutting down"]
+    : broker.silent_ms > SILENT_MS ? ["unknown", `… silent for ${span(broker.silent_ms)}`, "silent"] : ["good", "✓ active", "active"]];
+  const offline = dirs?.filter((each) => each.error_code).length ?? 0, cordoned = dirs?.filter((each) => each.is_cordoned).length ?? 0;
+  if (disks?.silent[id] && !broker.is_fenced) states.push(["bad", "? unreachable directories", "unreachable directories"]);
+  if (offline) states.push(["bad", `✕ ${offline} of ${dirs.length} directories offline`, "offline directory"]);
+  if (cordoned) states.push(["unknown", `⊘ ${cordoned === dirs.length ? "" : `${cordoned} of ${dirs.length} `}cordoned`, "cordoned"]);
+  return {
+    ...broker, id, dirs, states, incoming, silence: disks?.silent[id] ?? "",
+    in: sum(running.flatMap((move) => move.progress.filter((each) => each.broker_id === id).map((each) => each.bytes_per_second))),
+    out: sum(running.filter((move) => move.leader_id === id).map((move) => move.bytes_per_second)),
+    used: sum((dirs ?? []).map((each) => (each.total_bytes ?? 0) - (each.usable_bytes ?? 0))),
+  };
+}
+
+function all(app) {
+  const found = (app.state.brokers?.brokers ?? []).map((each) => known(app, each)), share = found.filter((each) => !each.is_fenced).length || 1;
+  const fair = { leads: sum(found.map((each) => each.leads)) / share, replicas: sum(found.map((each) => each.replicas)) / share };
+  return found.map((each) => ({ ...each, fair }));
+}
+
+// A card: the same facts in the list and on the page of one broker. `actions(directory)` returns buttons.
+function card(app, id, actions = () => []) {
+  const head = h("h2", null, actions.length ? `Broker ${id}` : link(`/brokers/${id}`, `Broker ${id}`)), states = h("p", { class: "states" });
+  const names = ["rack", "epoch", "leaders", "replicas", "moves in", "moves out"], cells = Object.fromEntries(names.map((name) => [name, h("dd", null, "?")]));
+  const shares = ["leaders", "replicas"].map((name) => [name, h("span"), h("div")]);
+  for (const [name, words, drawn] of shares) cells[name].replaceChildren(words, drawn);
+  const facts = h("dl", { class: "facts" }, names.map((name) => fact(name, cells[name]))), dirs = h("ul", { class: "plain dirs" }), note = h("p", { class: "small" });
+  const node = h("section", { "data-row": true, tabindex: "-1" }, head, states, facts, dirs, note,
+    h("p", { class: "small" }, link(`/topics?view=partitions&broker=${id}`, `Partitions of broker ${id}`)));
+  function fill(broker) {
+    keyed(states, broker.states, ([, words]) => words, ([kind, words]) => mark(kind, words));
+    text(cells.rack, broker.rack ?? "none");
+    text(cells.epoch, broker.broker_epoch ?? "?");
+    for (const [name, words, drawn] of shares) {
+      const key = name === "leaders" ? "leads" : "replicas", fair = broker.fair[key], away = broker[key] - fair;
+      text(words, `${count(broker[key])} (fair share${Math.abs(away) < 0.5 ? "" : ` ${away > 0 ? "+" : "−"}${count(Math.abs(Math.round(away)))}`})`);
+      bar(drawn, `${name}: ${broker[key]}, fair share ${fair.toFixed(1)}`, [[broker[key] / (2 * fair || 1), "used"]]).classList.add("fair");
+    }
+    text(cells["moves in"], app.state.moves ? rate(broker.in) : "?");
+    text(cells["moves out"], app.state.moves ? rate(broker.out) : "?");
+    keyed(dirs, broker.dirs ?? [], (each) => `${each.log_dir} ${each.is_cordoned} ${each.error_code}`, (each) => h("li", null, h("b", { title: each.log_dir }, short(each.log_dir)), h("span"), h("div"), actions(each, broker)), (row, each) => {
+      const left = broker.incoming[each.log_dir] ?? 0, total = each.total_bytes || 1, used = total - (each.usable_bytes ?? 0);
+      const words = each.error_code ? `✕ offline: ${each.error_message || "no reason was given"}`
+        : each.total_bytes === null ? "size unknown" : `${bytes(used)} used${left ? `, ${bytes(left)} incoming` : ""}, ${bytes(each.usable_bytes)} free of ${bytes(total)}`;
+      text(row.children[1], ` ${each.is_cordoned ? "⊘ cordoned, takes no new replicas · " : ""}${words}`).className = each.error_code ? "bad" : "";
+      row.children[2].hidden = Boolean(each.error_code) || each.total_bytes === null;
+      bar(row.children[2], `${short(each.log_dir)}: ${words}`, [[used / total, "used"], [left / total, "incoming"]]);
+    });
+    text(note, broker.dirs ? "" : broker.is_fenced ? "Its directories are not asked for while it is fenced." : broker.silence ? `Its directories are unknown: ${broker.silence}` : "Its directories are not known yet.");
+  }
+  return { node, facts, fill };
+}
+
+const SORTS = { id: (each) => each.id, leaders: (each) => -each.leads, replicas: (each) => -each.replicas, "used space": (each) => -each.used, "moves in": (each) => -each.in };
+
+function list(view, app) {
+  const cards = new Map(), box = h("div", { class: "cards" }), total = h("span", { class: "note", role: "status" });
+  const choice = (name, words, values) => {
+    const node = h("select", { "data-filter": name === "rack", onchange: () => { app.setQuery({ [name]: node.value }); update(); } }, options([words, ...values]));
+    node.value = app.query.get(name) ?? "";
+    return node;
+  };
+  const rack = choice("rack", "all", []), state = choice("state", "all", STATES), sort = choice("sort", "id", Object.keys(SORTS).slice(1));
+  let shown = CARDS;
+  const more = h("button", { onclick: () => { shown += CARDS; update(); } }, "Show more");
+  view.append(h("div", { class: "filters" }, h("label", null, "Rack", rack), h("label", null, "State", state), h("label", null, "Sort by", sort), total), box, more, left(app));
+  function update() {
+    const found = all(app);
+    chosen(rack, ["all", ...[...new Set(found.map((each) => each.rack).filter(Boolean))].sort()]);
+    rack.value = app.query.get("rack") ?? "";
+    const wanted = found.filter((each) => (!rack.value || each.rack === rack.value) && (!state.value || each.states.some(([, , name]) => name === state.value)));
+    const by = SORTS[app.query.get("sort") || "id"] ?? SORTS.id;
+    wanted.sort((one, other) => by(one) - by(other) || one.id - other.id);
+    text(total, !app.state.brokers ? "Asking for the brokers …" : wanted.length === found.length ? `${count(found.length)} brokers` : `${count(wanted.length)} of ${count(found.length)} brokers`);
+    more.hidden = wanted.length <= shown;
+    keyed(box, wanted.slice(0, shown), (each) => each.id, (each) => { const made = card(app, each.id); cards.set(each.id, made); return made.node; }, (node, each) => cards.get(each.id).fill(each));
+  }
+  return { update };
+}
+
+// What a cluster of Apache Kafka cannot tell or do.
+const left = (app) => (app.about.speaks_kafka ? h("p", null, "A cluster of Apache Kafka does not tell the silence of brokers, the bytes of moves, and kept copies. It cannot bring a directory online, write a snapshot on demand, or have a broker drained from here.") : "");
+
+function one(view, app, id) {
+  const kafka = app.about.speaks_kafka, configure = (value, title) => app.act("configure", { resources: [{ resource_type: BROKER, resource_name: String(id), configs: [{ name: "cordoned.log.dirs", ...(value ? { config_operation: 0, value } : { config_operation: 1 }) }] }] }, { title, button: value ? "Cordon" : "Uncordon" }).then(ask);
+  const button = (words, onclick, kind = null) => h("button", { onclick, class: kind }, words);
+  let broker = null, dirs = [], shown = CUT, plan = null;
+  const own = card(app, id, (each) => {
+    const others = () => dirs.filter((dir) => dir.is_cordoned && dir.log_dir !== each.log_dir).map((dir) => dir.log_dir);
+    const cordon = () => configure([...others(), ...(each.is_cordoned ? [] : [each.log_dir])].join(","), `${each.is_cordoned ? "Uncordon" : "Cordon"} ${each.log_dir}`);
+    return [button(each.is_cordoned ? "Uncordon" : "Cordon", cordon), each.error_code && !kafka ? button("Bring online", () => app.act("online", { log_dir: each.log_dir }, { node: id, title: `Bring ${each.log_dir} online`, button: "Bring online" }).then(ask)) : ""];
+  });
+  const gone = h("p", { class: "unknown" });
+  const acts = h("div", { class: "tools" }, button("Cordon all directories", () => configure("*", `Cordon broker ${id}`)), button("Uncordon all", () => configure("", `Uncordon broker ${id}`)),
+    kafka ? "" : button("Snapshot", () => app.act("snapshot", {}, { node: id, title: `Snapshot of broker ${id}`, button: "Write it" })),
+    button("Unregister", () => app.act("unregister", { broker_id: id, ...(broker?.broker_epoch > 0 ? { expected_broker_epoch: broker.broker_epoch } : {}) }, { title: `Unregister broker ${id}`, button: "Unregister" }), "danger"));
+  const drained = h("div"), body = h("tbody"), copies = h("ul", { class: "plain" }), configs = h("tbody"), reason = h("p", { class: "unknown" }), why = h("p", { class: "unknown" });
+  const where = h("select", { "data-filter": true, onchange: () => { app.setQuery({ dir: where.value }); draw(); } });
+  const more = button("Show more", () => { shown += CUT; draw(); }), total = h("span", { class: "note" });
+  const peers = Object.fromEntries(["endpoint", ...(kafka ? [] : ["peer endpoint", "last heartbeat"])].map((name) => [name, h("dd", null, "?")]));
+  own.facts.append(...Object.entries(peers).map(([name, node]) => fact(name, node)));
+  own.node.append(gone, acts);
+  view.append(own.node,
+    kafka ? "" : h("section", null, h("h2", null, "Drain"), h("p", null, "Moves every replica to the least loaded brokers, and keeps the racks of each partition apart. The plan is shown first, and can be rolled back on the page of moves."), h("div", { class: "tools" }, button("Preview the plan", preview)), drained),
+    h("section", null, h("h2", null, "Replicas, biggest first"), h("div", { class: "filters" }, h("label", null, "Directory", where), total), reason,
+      table("Replicas of this broker", ["partition", "directory", h("th", { scope: "col", class: "n" }, "size"), h("th", { scope: "col", class: "n" }, "log end"), "state", "move to"], body, "tall"), more),
+    kafka ? "" : h("section", null, h("h2", null, "Kept copies and strays"), copies),
+    h("section", null, h("h2", null, "Configs that differ from the defaults"), why, table("Configs of this broker", ["name", "value", "source"], configs)), left(app));
+
+  function replica(each) {
+    const state = !each.is_future_key ? (each.error ? `✕ ${each.error}` : each.offset_lag > 0 ? `… ${count(each.offset_lag)} records behind` : "✓ current")
+      : each.error ? `✕ ${each.error}` : `→ from ${short(each.source_log_dir ?? "?")}: ${bytes(each.bytes_left)} left, ${rate(each.bytes_per_second)}`;
+    return [short(each.log_dir), bytes(each.partition_size), count(each.log_end_offset < 0 ? null : each.log_end_offset), state];
+  }
+  function draw() {
+    chosen(where, ["all", ...dirs.map((each) => each.log_dir)]);
+    where.value = app.query.get("dir") ?? "";
+    const rows = dirs.filter((dir) => !where.value || dir.log_dir === where.value).flatMap((dir) => dir.replicas.map((each) => ({ ...each, log_dir: dir.log_dir }))).sort((one, other) => other.partition_size - one.partition_size);
+    text(total, `${count(rows.length)} replicas, ${bytes(sum(rows.map((each) => each.partition_size)))}`);
+    more.hidden = rows.length <= shown;
+    keyed(body, rows.slice(0, shown), (each) => `${each.topic}-${each.partition_index} ${each.log_dir}`, (each) => {
+      const name = `${each.topic}-${each.partition_index}`, others = dirs.filter((dir) => dir.log_dir !== each.log_dir && !dir.error_code);
+      const to = h("select", { "aria-label": `Move ${name} to a directory`, onchange: () => {
+        const path = to.value;
+        to.value = "";
+        app.act("move-directory", { dirs: [{ path, topics: [{ name: each.topic, partitions: [each.partition_index] }] }] }, { node: id, title: `Move ${name} to another directory`, button: "Move" }).then(ask);
+      } }, h("option", { value: "" }, "…"), others.map((dir) => h("option", { value: dir.log_dir }, short(dir.log_dir))));
+      return h("tr", { "data-row": true, tabindex: "-1" }, h("th", { scope: "row" }, link(`/topics/${encodeURIComponent(each.topic)}/${each.partition_index}`, name)),
+        ["directory", "size", "log end", "state"].map((of) => h("td", { "data-of": of, class: of === "size" || of === "log end" ? "n" : null })), h("td", { "data-of": "move to" }, each.is_future_key || !others.length ? "–" : to));
+    }, (row, each) => replica(each).forEach((words, at) => text(row.children[at + 1], words)));
+    const kept = dirs.flatMap((dir) => dir.kept_copies), paths = kept.map((each) => each.path), bare = dirs.flatMap((dir) => dir.strays).filter((path) => !paths.includes(path));
+    keyed(copies, [...kept, ...bare, ...(kept.length + bare.length ? [] : [null])], (each) => each?.path ?? each, (each) => {
+      if (!each) return h("li", null, "None: no copy waits for a decision.");
+      if (!each.path) return h("li", null, h("b", null, each), " set aside, since this broker should not have it. Delete it when nobody needs its records.");
+      const name = `${each.topic_name}-${each.partition_index}`, end = each.log_end_offset === null ? "" : `, up to offset ${count(each.log_end_offset)}`;
+      return h("li", null, h("b", null, name), ` ${bytes(each.size_bytes)}${end}, ${each.path}. `, each.doubt || (each.is_stray ? "Set aside: compare it with the log that is served, then promote or drop it." : "Kept, since the replica's own log may be on an offline disk."),
+        ["promote", "drop"].map((what) => command(`kraftlab log-dirs --${what} ${each.path} --broker ${id} ${app.about.where}`)));
+    });
+  }
+  function preview() {
+    text(drained, "Asking for a plan …");
+    app.get(`brokers/${id}/drain`).then((found) => { plan = found; showPlan(); }, (error) => drained.replaceChildren(h("p", { class: "bad", role: "alert" }, error.message)));
+  }
+  function showPlan() {
+    const sizes = new Map(dirs.flatMap((dir) => dir.replicas.map((each) => [`${each.topic}-${each.partition_index}`, each.partition_size])));
+    const size = (each) => sizes.get(`${each.topic}-${each.partition}`) ?? 0, most = Math.max(1, ...Object.values(plan.before), ...Object.values(plan.after));
+    if (!plan.partitions.length) { drained.replaceChildren(h("p", null, `Broker ${id} has no replicas, and none is on its way: nothing to move.`)); return; }
+    const limit = h("input", { type: "number", min: "1", inputmode: "numeric", placeholder: "none" });
+    const go = button("Drain", () => {
+      const topics = Object.entries(Object.groupBy(plan.partitions, (each) => each.topic)).map(([name, rows]) => ({ name, partitions: rows.map((each) => ({ partition_index: each.partition, replicas: { values: each.after } })) }));
+      app.act("reassign", { topics, queued: true, plan_id: `drain-${id}-${Date.now().toString(36)}`, reason: `drain broker ${id}`, ...(limit.value ? { throttle: String(Math.round(limit.value * 1e6)) } : {}) }, { title: `Drain broker ${id}`, button: "Drain" })
+        .then((done) => { if (done) drained.replaceChildren(h("p", null, "The moves are queued. ", link("/moves", "Watch or cancel them, or roll the plan back"))); });
+    }, "primary");
+    drained.replaceChildren(h("p", null, `${count(plan.partitions.length)} replicas move, ${bytes(sum(plan.partitions.map(size)))} in all.`, broker?.dirs?.some((each) => !each.is_cordoned) ? " Cordon all directories first, so that new topics leave this broker out." : ""),
+      table("Replicas of each broker before and after", ["broker", "rack", h("th", { scope: "col", class: "n" }, "before"), h("th", { scope: "col", class: "n" }, "after"), h("th", { scope: "col", class: "n" }, "copied to it"), "before, then after"], h("tbody", null, Object.keys(plan.before).map((each) => h("tr", null, h("th", { scope: "row" }, each),
+        h("td", { "data-of": "rack" }, app.state.brokers?.brokers.find((other) => String(other.broker_id) === each)?.rack ?? "none"), ["before", "after"].map((when) => h("td", { class: "n", "data-of": when }, count(plan[when][each]))),
+        h("td", { class: "n", "data-of": "copied to it" }, bytes(sum(plan.partitions.filter((move) => String(move.to) === each).map(size)))),
+        h("td", { "data-of": "before, then after" }, h("div", { class: "bars" }, ["before", "after"].map((when) => bar(h("div"), `broker ${each} ${when}: ${plan[when][each]} replicas`, [[plan[when][each] / most, "used"]])))))))),
+      h("details", null, h("summary", null, `Partitions${plan.partitions.length > CUT ? `, the first ${CUT}` : ""}`), h("ul", { class: "plain columns" }, plan.partitions.slice(0, CUT).map((each) => h("li", null, `${each.topic}-${each.partition}: [${each.before.join(", ")}] → [${each.after.join(", ")}]`)))),
+      h("div", { class: "tools" }, h("label", null, "At most, into each broker, MB/s ", limit), go));
+  }
+  async function ask() {
+    const found = await app.get("disks", { broker: id }).catch((error) => ({ brokers: {}, silent: { [id]: error.message } }));
+    dirs = found.brokers[id]?.log_dirs ?? dirs;
+    text(reason, found.silent[id] ? `${dirs.length ? "These are from before" : "Unknown"}: ${found.silent[id]}` : "");
+    draw();
+  }
+  const names = (found) => found.map((each) => h("tr", null, h("th", { scope: "row" }, each.name), h("td", { class: "wrap", "data-of": "value" }, each.is_sensitive ? "(hidden)" : each.value ?? ""), h("td", { "data-of": "source" }, SOURCES[each.config_source] ?? `source ${each.config_source}`)));
+  app.get(`brokers/${id}/configs`).then((found) => { configs.replaceChildren(...names(found)); if (!found.length) text(why, "None."); }, (error) => text(why, `Unknown: ${error.message}`));
+  const close = polled(5000, ask);
+  return { close, update() {
+    broker = all(app).find((each) => each.id === id) ?? null;
+    text(gone, broker || !app.state.brokers ? "" : `There is no broker ${id} now: it was never registered, or it was unregistered.`);
+    if (!broker) return;
+    own.fill(broker);
+    text(peers.endpoint, `${broker.host}:${broker.port}`);
+    if (!kafka) { text(peers["peer endpoint"], `${broker.peer_host}:${broker.peer_port}`); text(peers["last heartbeat"], broker.silent_ms === null ? "?" : `${span(broker.silent_ms)} ago`); }
+  } };
+}
+
+export default { title: "Brokers", open: (view, app) => (app.path[0] ? one(view, app, Number(app.path[0])) : list(view, app)) };

@@ -1,0 +1,275 @@
+// Moves: what runs with its progress and what holds it up, the queue, plans, and a form that shows before and after.
+import { h, keyed, text, set, fact, table, link, bytes, rate, span, count, moment } from "./dom.js";
+import { curve } from "./curves.js";
+import { amount, replicas, startForm } from "./moves_start.js";
+
+const SHOWN = 200, KEPT_MS = 60_000, DIRECTORY_LIMIT = "replica.alter.log.dirs.io.max.bytes.per.second";
+const NEXT = {
+  STARTING: "Wait: it began just now.", COPYING: "Wait, or raise the throttle.", THROTTLED: "Wait, or raise the throttle.", OUT_OF_SYNC: "Wait: the leader is about to add it to the ISR.",
+  FENCED: "Bring the broker back, or choose another target.", SHUTTING_DOWN: "Bring the broker back, or choose another target.", UNREGISTERED: "Bring the broker back, or choose another target.",
+  DIRECTORY_OFFLINE: "Repair the disk, then bring the directory online.", NO_LEADER: "Bring an in-sync replica back: there is no leader to copy from.", NOT_FETCHING: "Read the broker's error; it reports every second.",
+};
+const MOVING = ["STARTING", "COPYING", "THROTTLED", "OUT_OF_SYNC"];
+const SORTS = { partition: (each) => each.name, progress: (each) => each.share, left: (each) => each.left, rate: (each) => each.rate, "time to go": (each) => each.eta, since: (each) => each.since };
+const HEADS = [["partition", "partition"], ["replicas"], ["progress", "progress", "left"], ["rate", "rate"], ["time to go", "time to go", "since"], ["held up by"], ["plan, by, reason"], ["actions"]];
+
+const nameOf = (each) => `${each.topic}-${each.partition_index}`;
+const shareOf = (done, left) => (done === null || left === null ? null : done + left ? done / (done + left) : 1);
+const lastOf = (path) => path?.split("/").slice(-2).join("/") ?? "?";
+const total = (list, of) => list.reduce((sum, each) => sum + (of(each) ?? 0), 0);
+const unknownLast = (a, b) => (a === b ? 0 : a === null ? 1 : b === null ? -1 : a < b ? -1 : 1);
+
+// Rows of both kinds: reassignments, and moves between log directories of one broker.
+function rowsOf(moves) {
+  const between = moves.running.map((m) => {
+    const stuck = m.blockers.find((each) => !MOVING.includes(each.state)) ?? m.blockers[0];
+    return { key: `${m.move_id} ${nameOf(m)}`, name: nameOf(m), topic: m.topic, index: m.partition_index, brokers: [...new Set([...m.replicas, ...m.target_replicas])], plan: m.plan_id, by: m.initiator, reason: m.reason,
+      done: m.bytes_done, left: m.bytes_left, share: shareOf(m.bytes_done, m.bytes_left), rate: m.bytes_per_second, limit: m.limit, eta: m.eta_ms, since: m.started_ms || null, state: stuck?.state ?? "", stuck, move: m };
+  });
+  const inside = moves.between_directories.map(({ broker_id: broker, log_dir: path, replica: r, limit, eta_ms: eta }) => ({
+    key: `${broker} ${nameOf(r)} ${path}`, name: nameOf(r), topic: r.topic, index: r.partition_index, brokers: [broker], plan: null, by: "", reason: "", broker, path, source: r.source_log_dir,
+    done: r.partition_size, left: r.bytes_left, share: shareOf(r.partition_size, r.bytes_left), rate: r.bytes_per_second, limit, eta, since: r.started_ms, state: r.error ? "NOT_FETCHING" : "COPYING",
+    stuck: { broker_id: broker, state: r.error ? "NOT_FETCHING" : "COPYING", text: r.error || "copies within the broker" } }));
+  return [...between, ...inside];
+}
+
+function meter(label) {
+  const node = h("div", { class: "meter", role: "progressbar", "aria-label": label, "aria-valuemin": 0, "aria-valuemax": 100 }, h("i"));
+  return h("div", null, node, h("small"));
+}
+function measure(box, share, words) {
+  const [bar, small] = box.children, percent = share === null ? null : Math.floor(100 * share);
+  bar.firstChild.style.width = `${percent ?? 0}%`;
+  const said = percent === null ? words || "unknown" : `${percent} %${words ? `, ${words}` : ""}`;
+  text(small, said);
+  set(bar, { "aria-valuenow": percent, "aria-valuetext": said });
+}
+
+// Ask for bytes per second; null if it was given up.
+function askRate(title, present) {
+  return new Promise((resolve) => {
+    const input = h("input", { value: present ? `${present / 1e6} MB` : "", autocomplete: "off", placeholder: "10 MB" }), wrong = h("p", { class: "bad", role: "alert" });
+    let answer = null;
+    const give = (event) => {
+      event.preventDefault();
+      answer = amount(input.value);
+      if (Number.isInteger(answer)) box.close(); else { answer = null; text(wrong, "Give bytes per second, for example 10 MB, 512 kB or 0."); }
+    };
+    const box = h("dialog", { "aria-label": title }, h("h2", null, title), h("form", { onsubmit: give }, h("label", null, "Bytes per second into each broker; 0 lifts the throttle ", input), wrong,
+      h("div", { class: "tools" }, h("button", { class: "primary" }, "See what this does"), h("button", { type: "button", onclick: () => box.close() }, "Cancel"))));
+    box.addEventListener("close", () => { box.remove(); resolve(answer); });
+    document.body.append(box);
+    box.showModal();
+    input.select();
+  });
+}
+
+function topicsOf(moves, partition) {
+  const topics = new Map();
+  for (const each of moves) topics.set(each.topic, [...(topics.get(each.topic) ?? []), { partition_index: each.partition_index, ...partition(each) }]);
+  return [...topics].map(([name, partitions]) => ({ name, partitions }));
+}
+
+export default {
+  title: "Moves",
+  open(view, app) {
+    const plan = app.path[0] ?? null, kafka = app.about.speaks_kafka === true;
+    const filter = (name) => (name === "plan" && plan !== null ? plan : app.query.get(name) ?? "");
+    const holds = (each) => each.topic.includes(filter("topic")) && (!filter("broker") || each.brokers.includes(Number(filter("broker")))) && (!filter("plan") || each.plan === filter("plan")) && (!filter("state") || each.state === filter("state"));
+    const queuedRow = (each) => ({ ...each, plan: each.plan_id, brokers: [...new Set([...each.replicas, ...each.target_replicas])], state: "QUEUED" });
+    const hasFilter = () => ["topic", "broker", "plan", "state"].some(filter);
+    let shown = SHOWN, newest = 0, drawn = null, before = null;
+    const ended = new Map();
+
+    // -- what a person does ---------------------------------------------------------------------------------------------
+    const running = () => rowsOf(app.state.moves).filter(holds);
+    const waiting = () => app.state.moves.queued.map(queuedRow).filter(holds);
+    const cancelled = (moves) => ({ topics: topicsOf(moves, (each) => ({ expected_replicas: { values: each.replicas } })) });
+    function cancel(rows, queued = []) {
+      if (rows.length === 1 && rows[0].path) return moveBack(rows[0]);
+      const moves = [...rows.filter((each) => each.move).map((each) => each.move), ...queued];
+      const what = moves.length === 1 ? `the move of ${nameOf(moves[0])}` : `${moves.length} moves`;
+      return moves.length && app.act("reassign", cancelled(moves), { title: `Cancel ${what}`, button: "Cancel the move" });
+    }
+    const cancelAll = () => (hasFilter() ? cancel(running(), waiting()) : app.act("cancel-all", {}, { title: "Cancel every move", button: "Cancel all moves" }));
+    const inDirectory = (each, path) => ({ dirs: [{ path, topics: [{ name: each.topic, partitions: [each.index] }] }] });
+    const moveBack = (each) => app.act("move-directory", inDirectory(each, each.source), { node: each.broker, title: `Cancel the move of ${each.name} on broker ${each.broker}`, button: "Cancel the move" });
+    async function throttle(rows) {
+      const moves = rows.filter((each) => each.move).map((each) => each.move), inside = rows.find((each) => each.path);
+      const title = moves.length === 1 ? `Throttle of ${nameOf(moves[0])}` : moves.length ? `Throttle of ${moves.length} moves` : `Throttle of moves within broker ${inside?.broker}`;
+      const limit = moves.length || inside ? await askRate(title, moves[0] ? moves[0].throttle : inside.limit) : null;
+      if (limit === null) return;
+      const config = { name: DIRECTORY_LIMIT, config_operation: limit ? 0 : 1, ...(limit ? { value: String(limit) } : {}) };
+      if (!moves.length) app.act("configure", { resources: [{ resource_type: 4, resource_name: String(inside.broker), configs: [config] }] }, { title });
+      else app.act("reassign", { topics: topicsOf(moves, (each) => ({ replicas: { values: each.target_replicas } })), throttle: limit }, { title, button: limit ? "Throttle" : "Lift the throttle" });
+    }
+
+    // -- the frame ------------------------------------------------------------------------------------------------------
+    const facts = Object.fromEntries(["running", "between directories", "queued", "bytes per second", "bytes left", "last one ends in"].map((name) => [name, h("dd", null, "?")]));
+    const note = h("p", { class: "note" }), planBox = h("div"), flows = h("div", { class: "flows", role: "img", "aria-label": "No bytes move" }), curveBox = h("div");
+    const field = (name, label, node) => h("label", null, label, set(node, { "data-name": name }));
+    const chosen = (name) => h("select", { onchange: (event) => { app.setQuery({ [name]: event.target.value }); redraw(); } });
+    const topicInput = h("input", { value: filter("topic"), "data-filter": true, oninput: () => { app.setQuery({ topic: topicInput.value }); redraw(); } });
+    const selects = { broker: chosen("broker"), plan: chosen("plan"), state: chosen("state") };
+    const throttleButton = h("button", { onclick: () => throttle(running()) }), cancelButton = h("button", { class: "danger", onclick: cancelAll });
+    const start = h("button", { class: "primary", onclick: () => { app.setQuery({ start: "?" }); openForm(); } }, "Start a move");
+    const sort = () => app.query.get("sort") ?? "";
+    const sorter = (key) => h("button", { class: "sort", onclick: () => { app.setQuery({ sort: sort() === key ? `-${key}` : sort() === `-${key}` ? null : key }); redraw(); } }, key);
+    const heads = HEADS.map(([name, ...keys]) => h("th", { scope: "col", "data-keys": keys.join("|") }, keys.length ? keys.map((key, at) => [at ? ", " : "", sorter(key)]) : name));
+    const body = h("tbody"), more = h("button", { onclick: () => { shown += SHOWN; redraw(); } });
+    const queueBody = h("tbody"), plansBody = h("tbody");
+    const formBox = h("div"), number = (name) => h("th", { scope: "col", class: "n" }, name);
+    const none = h("p", null);
+    const queueSection = h("section", null, h("h2", null, "Queue"), table("Queue", [number("place"), "partition", "replicas", number("size"), "waits for", number("priority"), "plan, by, reason", "actions"], queueBody));
+    const plansSection = h("section", null, h("h2", null, "Plans that can be rolled back"), table("Plans", ["plan", "made", "by, reason", number("partitions"), number("running"), number("queued"), "actions"], plansBody));
+    view.append(
+      h("section", null, planBox, h("dl", { class: "facts" }, Object.entries(facts).map(([name, node]) => fact(name, node))), note, h("div", { class: "pair" }, curveBox, h("div", null, h("h2", null, "Bytes per second by broker"), flows))),
+      formBox,
+      h("section", null, h("h2", null, "Running"), h("div", { class: "filters" }, field("topic", "topic", topicInput), field("broker", "broker", selects.broker), plan === null && field("plan", "plan", selects.plan), field("state", "state", selects.state), start, throttleButton, cancelButton), none, table("Running moves", heads, body), more),
+      queueSection, plansSection);
+    const growth = kafka ? null : curve(curveBox, { title: "Bytes moved", unit: "bytes per second", seconds: 300, series: [{ label: "between brokers", colour: "c0" }, { label: "between directories", colour: "c1" }] });
+    const openForm = () => { formBox.replaceChildren(); startForm(formBox, app, (to) => { app.setQuery({ start: null }); formBox.replaceChildren(); if (to) app.go(to); }); };
+    if (app.query.has("start")) openForm();
+
+    // -- rows ------------------------------------------------------------------------------------------------------------
+    const cells = (names, numbers = []) => names.map((name, at) => h("td", { "data-of": name, class: numbers.includes(at) ? "n" : null }));
+    const by = (node, plan_, initiator, reason) => {
+      const key = JSON.stringify([plan_, initiator, reason]);
+      if (node.known !== key) { node.known = key; node.className = "wrap"; node.replaceChildren(h("span", null, plan_ ? [link(`/moves/${encodeURIComponent(plan_)}`, plan_), " "] : "", initiator, reason ? h("small", null, ` ${reason}`) : "")); }
+    };
+    const partitionLink = (each) => link(`/topics/${encodeURIComponent(each.topic)}/${each.index ?? each.partition_index}`, each.name ?? nameOf(each));
+    const history = (name) => link(`/events?about=${encodeURIComponent(name)}`, "Events");
+
+    function make(each) {
+      const made = cells(HEADS.slice(1).map(([name]) => name)), [path, progress, speed, eta, , , acts] = made;
+      for (const cell of [speed, eta]) cell.append(h("div", null, h("div"), h("small")));
+      path.append(each.move ? replicas(each.move.original_replicas.length ? each.move.original_replicas : each.move.replicas, each.move.target_replicas)
+        : h("span", { class: "wrap" }, "broker ", link(`/brokers/${each.broker}`, String(each.broker)), `: ${lastOf(each.source)} → ${lastOf(each.path)}`));
+      progress.append(h("div", null, meter(each.name), each.move?.adding_replicas.length ? h("details", null, h("summary", null, "Replica by replica"), h("ul", { class: "plain" })) : ""));
+      acts.append(h("button", { onclick: () => throttle([rowOf(each.key) ?? each]) }, "Throttle"), h("button", { class: "danger", onclick: () => cancel([rowOf(each.key) ?? each]) }, "Cancel"), history(each.name));
+      return h("tr", { "data-row": true, tabindex: "-1" }, h("th", { scope: "row" }, partitionLink(each)), made);
+    }
+    const rowOf = (key) => rowsOf(app.state.moves).find((each) => each.key === key);
+
+    function fill(row, each) {
+      const [, , progress, speed, eta, held, origin, acts] = row.children, over = each.ended;
+      row.classList.toggle("over", Boolean(over));
+      measure(progress.firstChild.firstChild, over?.done ? 1 : each.share, over ? over.words : each.share === null ? (kafka ? "not known of Apache Kafka" : "not known yet") : `${bytes(each.done)} of ${bytes(each.done + each.left)}, ${bytes(each.left)} left`);
+      text(speed.firstChild.firstChild, over ? "–" : each.rate === null ? "nothing is copied" : rate(each.rate));
+      text(speed.firstChild.lastChild, over ? "" : each.limit === null ? "no limit" : `limit ${rate(each.limit)}`);
+      text(eta.firstChild.firstChild, over || each.eta === null ? "–" : each.eta === 0 ? "now" : span(each.eta));
+      text(eta.firstChild.lastChild, each.since === null ? "" : over ? `took ${span(over.at - each.since)}` : `since ${span(app.now() - each.since)}`);
+      by(origin, each.plan, each.by, each.reason);
+      const key = over ? "" : `${each.stuck?.broker_id} ${each.stuck?.text} ${each.state}`;
+      if (held.known !== key) { held.known = key; held.replaceChildren(...(over || !each.stuck ? ["–"] : [blocked(each)])); }
+      for (const button of acts.querySelectorAll("button")) button.hidden = Boolean(over);
+      const list = progress.querySelector("ul");
+      if (list && !over) keyed(list, each.move.adding_replicas, (id) => id, (id) => h("li", null, link(`/brokers/${id}`, `broker ${id}`), meter(`${each.name} on broker ${id}`)), (item, id) => {
+        const found = each.move.progress.find((one) => one.broker_id === id), why = each.move.blockers.find((one) => one.broker_id === id);
+        measure(item.lastChild, found ? shareOf(found.bytes_done, found.bytes_left) : why ? null : 1, found ? [`${bytes(found.bytes_left)} left`, found.bytes_per_second === null ? why?.text : rate(found.bytes_per_second), found.eta_ms ? `${span(found.eta_ms)} to go` : ""].filter(Boolean).join(", ") : why ? why.text : "in sync");
+      });
+    }
+    function blocked(each) {
+      const { broker_id: id, state, text: why } = each.stuck, isMoving = MOVING.includes(state);
+      const where = state === "NO_LEADER" ? partitionLink(each) : link(`/brokers/${id}`, `broker ${id}`), [lead, ...rest] = why.split(`broker ${id}`);
+      return h("div", { class: "wrap" }, h("span", { class: isMoving ? "" : "bad" }, isMoving ? "… " : "✕ ", state.toLowerCase().replaceAll("_", " "), ": "), rest.length ? [lead, where, rest.join(`broker ${id}`)] : [where, ` ${why}`], h("small", null, `. ${NEXT[state] ?? ""}`));
+    }
+
+    // Moves that ended while this page was open stay a minute, with the word of the cluster on how they ended.
+    async function notice(rows) {
+      const now = app.now(), present = new Set(rows.map((each) => each.key));
+      for (const each of (before ?? []).filter((row) => !present.has(row.key))) ended.set(each.key, { ...each, ended: { at: now, words: "ended", done: false } });
+      const gone = [...ended.values()].filter((each) => each.ended.at === now && each.move);
+      before = rows;
+      for (const [key, each] of ended) if (now - each.ended.at > KEPT_MS || present.has(key)) ended.delete(key);
+      for (const topic of new Set(gone.map((each) => each.topic))) {
+        const found = (await app.get("partitions", { topic, limit: 500 }).catch(() => ({ rows: [] }))).rows;
+        for (const each of gone.filter((row) => row.topic === topic)) {
+          const is = found.find((row) => row.partition_index === each.index);
+          if (is) each.ended = { ...each.ended, done: String(is.replica_nodes) === String(each.move.target_replicas), words: String(is.replica_nodes) === String(each.move.target_replicas) ? "✓ moved" : `✕ not moved, replicas [${is.replica_nodes.join(", ")}]` };
+        }
+      }
+    }
+
+    function sorted(rows) {
+      const key = sort().replace(/^-/, ""), of = SORTS[key] ?? SORTS.partition, sign = sort().startsWith("-") ? -1 : 1;
+      for (const head of heads) set(head, { "aria-sort": key && head.dataset.keys.split("|").includes(key) ? (sign < 0 ? "descending" : "ascending") : null });
+      for (const button of view.querySelectorAll(".sort")) text(button, button.textContent.replace(/ [▲▼]$/, "") + (button.textContent.startsWith(key) && key ? (sign < 0 ? " ▼" : " ▲") : ""));
+      return rows.toSorted((a, b) => (sign * unknownLast(of(a), of(b)) || a.name.localeCompare(b.name, "en", { numeric: true })));
+    }
+
+    function drawFlows(rows) {
+      const sums = new Map((app.state.brokers?.brokers ?? []).map((each) => [each.broker_id, { in: 0, out: 0 }]));
+      const add = (id, way, value) => { if (id !== null && id !== undefined && value) { const sum = sums.get(id) ?? { in: 0, out: 0 }; sum[way] += value; sums.set(id, sum); } };
+      for (const { move } of rows) for (const each of move?.progress ?? []) { add(each.broker_id, "in", each.bytes_per_second); add(move.leader_id, "out", each.bytes_per_second); }
+      const list = [...sums].sort(([a], [b]) => a - b), most = Math.max(1, ...list.flatMap(([, sum]) => [sum.in, sum.out]));
+      keyed(flows, list, ([id]) => id, ([id]) => h("div", null, h("small"), h("i", { class: "out" }), link(`/brokers/${id}`, `broker ${id}`), h("i", { class: "in" }), h("small")), (node, [, sum]) => {
+        const [out, outBar, , inBar, into] = node.children;
+        text(out, `out ${rate(sum.out)}`); text(into, `in ${rate(sum.in)}`);
+        outBar.style.setProperty("--share", sum.out / most); inBar.style.setProperty("--share", sum.in / most);
+      });
+      set(flows, { "aria-label": list.map(([id, sum]) => `broker ${id}: ${rate(sum.in)} in, ${rate(sum.out)} out`).join("; ") || "No brokers are known" });
+    }
+
+    function drawQueue(queued) {
+      queueSection.hidden = !queued.length;
+      keyed(queueBody, queued.slice(0, shown), (each) => each.move_id + nameOf(each), (each) => {
+        const made = cells(["partition", "replicas", "size", "waits for", "priority", "plan, by, reason", "actions"], [2, 4]);
+        made[0].append(partitionLink(each)); made[1].append(replicas(each.replicas, each.target_replicas)); made[3].className = "wrap";
+        made[6].append(h("button", { class: "danger", onclick: () => cancel([], [each]) }, "Cancel"));
+        return h("tr", { "data-row": true, tabindex: "-1" }, h("th", { scope: "row", class: "n" }), made);
+      }, (row, each) => {
+        text(row.children[0], String(each.position)); text(row.children[3], bytes(each.size_bytes)); text(row.children[4], each.waits_for); text(row.children[5], String(each.priority));
+        by(row.children[6], each.plan_id, each.initiator, each.reason);
+      });
+    }
+
+    const rollBack = (id) => app.act("roll-back", { rollback_plan_id: id }, { title: `Roll plan ${id} back`, button: "Roll back" });
+    const forget = (id) => app.act("forget-plan", { plan_ids: [id] }, { title: `Forget plan ${id}`, button: "Forget" });
+    function drawPlans(plans) {
+      plansSection.hidden = !plans.length;
+      keyed(plansBody, plans, (each) => each.plan_id, (each) => {
+        const made = cells(["made", "by, reason", "partitions", "running", "queued", "actions"], [2, 3, 4]);
+        text(made[0], moment(each.created_ms)); by(made[1], null, each.initiator, each.reason);
+        made[5].append(h("button", { onclick: () => rollBack(each.plan_id) }, "Roll back"), h("button", { onclick: () => forget(each.plan_id) }, "Forget"));
+        return h("tr", { "data-row": true, tabindex: "-1" }, h("th", { scope: "row" }, link(`/moves/${encodeURIComponent(each.plan_id)}`, each.plan_id)), made);
+      }, (row, each) => [each.partitions, each.running, each.queued].forEach((value, at) => text(row.children[3 + at], count(value))));
+    }
+
+    function choose(select, values, any) {
+      const options = ["", ...values].map(String);
+      if (select.known !== options.join("\n")) { select.known = options.join("\n"); select.replaceChildren(...options.map((value) => h("option", { value }, value || any))); }
+      select.value = filter(select.dataset.name);
+    }
+
+    function redraw() {
+      const moves = app.state.moves;
+      if (!moves) return;
+      const rows = rowsOf(moves), brokers = new Set([...rows, ...moves.queued.map(queuedRow)].flatMap((each) => each.brokers));
+      if (app.parts.moves !== drawn) { drawn = app.parts.moves; notice(rows); }
+      const all = rows.filter(holds), list = sorted([...all, ...[...ended.values()].filter(holds)]), queued = waiting();
+      const isIn = (each) => plan === null || each.plan_id === plan;
+      choose(selects.broker, [...brokers].sort((a, b) => a - b), "any"); choose(selects.plan, [...new Set([...rows, ...moves.queued.map(queuedRow)].map((each) => each.plan).filter(Boolean))], "any"); choose(selects.state, [...new Set(rows.map((each) => each.state).filter(Boolean))], "any");
+      keyed(body, list.slice(0, shown), (each) => each.key, make, fill);
+      more.hidden = list.length <= shown; text(more, `Show more: ${count(list.length - shown)} of ${count(list.length)} are not shown`);
+      text(none, list.length ? "" : rows.length ? "No running move matches the filters." : "Nothing moves."); none.hidden = list.length > 0;
+      body.closest(".scroll").hidden = !list.length;
+      const etas = all.map((each) => each.eta), inside = all.filter((each) => each.path);
+      text(facts.running, count(all.length - inside.length)); text(facts["between directories"], count(inside.length)); text(facts.queued, count(queued.length));
+      text(facts["bytes per second"], rate(total(all, (each) => each.rate))); text(facts["bytes left"], all.some((each) => each.left === null) ? `${bytes(total(all, (each) => each.left))}, and moves of unknown size` : bytes(total(all, (each) => each.left)));
+      text(facts["last one ends in"], !all.length ? "–" : etas.includes(null) ? "unknown: a move is held up" : span(Math.max(...etas)));
+      text(note, kafka ? "Apache Kafka does not tell the progress, limits, time to go and blockers of moves, and has no queue and no plans." : moves.has_progress ? "" : "The active controller, which alone knows the progress, does not answer.");
+      text(throttleButton, hasFilter() ? `Throttle these ${all.length}` : "Throttle all"); text(cancelButton, hasFilter() ? `Cancel these ${all.length + queued.length}` : "Cancel all");
+      throttleButton.disabled = !all.length || kafka; cancelButton.disabled = !all.length && !queued.length;
+      drawFlows(all); drawQueue(queued); drawPlans(moves.plans.filter(isIn));
+      if (plan !== null) {
+        const known = moves.plans.some(isIn);
+        if (planBox.known !== known) { planBox.known = known; planBox.replaceChildren(h("h2", null, `Plan ${plan} `), h("p", null, known ? "These are its moves; the rest of it has arrived. " : "It is not among the plans that can be rolled back. ", link("/moves", "All moves"))); }
+      }
+      const at = app.parts.moves.as_of_ms;
+      if (growth && at - newest >= 900) { newest = at; const out = rows.filter((each) => each.path); growth.push(at, [total(rows, (each) => (each.move ? each.rate : 0)), total(out, (each) => each.rate)]); }
+    }
+    const update = () => redraw();
+    return { update, close() { growth?.destroy(); } };
+  },
+};

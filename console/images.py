@@ -1,0 +1,146 @@
+"""Images of earlier moments: one directory of an image, and the difference of two images.
+
+The newest images come from the ring of the follower. Older ones are read by a node from its disk, when a page asks, and the last
+ones are kept. A node replaces secrets by digests with a key of its own; so two images are compared only if both come from the
+ring or both from one node.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.client import AdminClient
+from kraftlab.client.time_travel import image_at
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.common.errors import ApiError, ErrorCode
+from kraftlab.config.secrets import is_secret
+from kraftlab.metadata.difference import BOOKKEEPING, change_documents, changes_of, image_differences
+from kraftlab.metadata.image import MetadataImage
+from kraftlab.metadata.tree import Directory, Node, image_tree, plain_document
+from kraftlab.node.history import Moment
+
+from .follower import Follower
+from .known import Known
+from .rows import BadQuery
+
+IMAGES_KEPT = 8
+CHANGES_MAX = 1000
+ENTRIES_MAX = 500
+
+
+class Images:
+    """Images of the follower's ring and of the node that it asks. For worker threads."""
+
+    def __init__(self, client: AdminClient, follower: Follower) -> None:
+        self.client = client
+        self._follower = follower
+        self._image_of: Callable[[Endpoint, Moment], MetadataImage] = lru_cache(IMAGES_KEPT)(
+            lambda node, moment: image_at(client, node, offset=moment.offset, time_ms=moment.time_ms)
+        )
+
+    @property
+    def node(self) -> Endpoint:
+        """The node that is asked."""
+        return self.node
+
+    def newest(self) -> tuple[Known, MetadataImage]:
+        """Return what the follower knows, and its image. BadQuery before the first one."""
+        known = self._follower.known
+        if known.image is None:
+            raise BadQuery("the metadata log has not been read yet; is the cluster up?")
+        return known, known.image
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Say which moments there are, where a node does not have one."""
+        try:
+            yield
+        except ApiError as error:
+            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise
+            first, at_ms = self.first(), None
+            at_ms = self._image_of(self.node, Moment(offset=first)).provenance.append_time_ms if first else None
+            since = "" if not at_ms else f" ({datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC):%Y-%m-%dT%H:%M:%SZ})"
+            raise BadQuery(f"the earliest moment that exists is offset {first}{since}; ask for that or a later one") from error
+
+    def first(self) -> int:
+        """Return the earliest offset with an image at the node that is asked."""
+        answer = self.client.call_at(self.node, pb.ListSnapshotsResponse, pb.ListSnapshotsRequest())
+        return answer.snapshots[0].end_offset if answer.snapshots and answer.log_start_offset else answer.log_start_offset
+
+    def _kept(self, moment: Moment) -> MetadataImage | None:
+        """Return the image of a moment if it needs no node."""
+        known, newest = self.newest()
+        if moment.offset is not None:
+            return newest if moment.offset >= newest.provenance.offset else known.at(moment.offset)
+        if moment.time_ms is None or moment.time_ms >= newest.provenance.append_time_ms:
+            return newest
+        return known.at_time(moment.time_ms)
+
+    def _asked(self, moment: Moment) -> MetadataImage:
+        newest = self.newest()[1].provenance.offset
+        is_newest = moment.time_ms is None and (moment.offset is None or moment.offset > newest)
+        with self.explained():
+            return self._image_of(self.node, Moment(offset=newest) if is_newest else moment)
+
+    def image(self, moment: Moment) -> MetadataImage:
+        """Return the image of a moment. BadQuery if the log no longer has it; ApiError, ClusterUnreachable."""
+        return self._kept(moment) or self._asked(moment)
+
+    def tree(self, at: str, path: str, text: str) -> dict[str, object]:
+        """Return one directory of the tree of an image: its names with `text` in them, and the values of those that are no
+        directories; or the value at the path. BadQuery.
+        """
+        image = self.image(moment_of(at))
+        node: Node = image_tree(image, is_secret)
+        parts = [each for each in path.split("/") if each]
+        for name in parts:
+            if not isinstance(node, Directory) or name not in node:
+                raise BadQuery(f"there is no {path!r} at offset {image.provenance.offset}")
+            node = node.get(name)
+        found: dict[str, object] = {"path": parts, **_place(image), "epoch": image.provenance.epoch}
+        if not isinstance(node, Directory):
+            return {**found, "total": 1, "entries": [{"name": parts[-1], "value": plain_document(node)}]}
+        names = [each for each in node.names() if text.lower() in each.lower()]
+        entries = [
+            {"name": name, "directory": True} if isinstance(inner, Directory) else {"name": name, "value": plain_document(inner)}
+            for name, inner in ((name, node.get(name)) for name in names[:ENTRIES_MAX])
+        ]
+        return {**found, "total": len(names), "entries": entries}
+
+    def difference(self, start: str, end: str, text: str) -> dict[str, object]:
+        """Return what differs between two moments, where the path has `text`. BadQuery, ApiError."""
+        moments = [moment_of(start), moment_of(end)]
+        kept = [self._kept(each) for each in moments]
+        before, after = (
+            image if image is not None and None not in kept else self._asked(moment)
+            for image, moment in zip(kept, moments, strict=True)
+        )
+        found = (each for each in image_differences(before, after, is_secret) if each.path[0] != BOOKKEEPING)
+        changes = [each for each in change_documents(changes_of(found)) if text.lower() in str(each["path"]).lower()]
+        return {"from": _place(before), "to": _place(after), "total": len(changes), "changes": changes[:CHANGES_MAX]}
+
+
+def _place(image: MetadataImage) -> dict[str, object]:
+    return {"offset": image.provenance.offset, "at_ms": image.provenance.append_time_ms}
+
+
+def moment_of(text: str) -> Moment:
+    """Return the moment of `now`, an offset, or a time: ISO (UTC by default), or milliseconds since 1970 after an @. BadQuery."""
+    if text in ("", "now"):
+        return Moment()
+    if re.fullmatch(r"[0-9]{1,18}", text):
+        return Moment(offset=int(text))
+    if re.fullmatch(r"@[0-9]{1,15}", text):
+        return Moment(time_ms=int(text[1:]))
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+        return Moment(time_ms=round(moment.replace(tzinfo=moment.tzinfo or datetime.UTC).timestamp() * 1000))
+    except (ValueError, OverflowError):
+        shown = text[:40]
+        raise BadQuery(f"{shown!r} is no moment; give an offset, now, a time as 2026-11-21T17:06:35Z, or @MILLISECONDS") from None
