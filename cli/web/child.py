@@ -7,6 +7,7 @@ needs.
 from __future__ import annotations
 
 import importlib.util
+import os
 import socket
 import subprocess
 import sys
@@ -43,7 +44,7 @@ def free_port(port: int, *, chosen: bool) -> int:
         socket.create_server(("127.0.0.1", port)).close()
     except OSError as error:
         if chosen:
-            why = f"cannot listen on port {port}: {error.strerror or error}"
+            why = f"cannot listen on port {port}: {os.strerror(error.errno or 0)}"
             raise CommandFailed(f"Error: {why}; choose another for the console: --console-port PORT, or 0 for any") from None
         return 0
     return port
