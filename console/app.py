@@ -29,9 +29,13 @@ from kraftlab.client import AdminClient, ClusterUnreachable
 from kraftlab.common.audit import shown
 from kraftlab.common.errors import ApiError
 from kraftlab.config.effective import Source
-from kraftlab.lab.cluster_plan import ClusterError
-from kraftlab.lab.faults.caller import give
+from kraftlab.lab.cluster_plan import ClusterError, load
+from kraftlab.lab.faults.breaker import ORDERS
+from kraftlab.lab.faults.caller import OrderFailed, give
+from kraftlab.lab.faults.names import names_of
+from kraftlab.lab.faults.order_text import command_of
 from kraftlab.lab.faults.orders import Order as FaultOrder
+from kraftlab.lab.node_disks import has_own_disks
 from kraftlab.metadata.acls import Operation
 from kraftlab.metadata.image import MetadataImage
 
@@ -125,6 +129,8 @@ class Console:
         self._polling = threading.Lock()
         self.questions = Questions(client, streams, self.rows, settings.data, settings.allow_chaos)
         self.threads = trio.CapacityLimiter(THREADS)
+        self.breaking = trio.CapacityLimiter(1)
+        """A cluster carries out one order at a time; those that wait take no thread from the pages."""
 
     def rows(self) -> Rows | None:
         """Return the newest topics. Blocks for a cluster of Apache Kafka, which is asked."""
@@ -167,12 +173,26 @@ class Console:
             "must_log_in": self.visitors.must_log_in,
             "read_only": self.settings.read_only,
             "may_alter": alter,
-            "allow_chaos": self.settings.allow_chaos and alter,
+            "allow_chaos": not self.why_no_faults(visitor),
+            "why_no_faults": self.why_no_faults(visitor),
             "speaks_kafka": kafka,
             "missing": missing,
             "where": " ".join(self.settings.where),
             "runs": self.settings.runs,
         }
+
+    def why_no_faults(self, visitor: Visitor) -> str:
+        """Return why the visitor may not break the cluster, with the next step; "" if faults are allowed."""
+        if self.settings.data is None or not self.settings.allow_chaos:
+            return "this console offers no faults; start it with kraftlab up --allow-chaos --console"
+        if self.settings.read_only:
+            return "this console was started with --read-only; use kraftlab cluster"
+        if not visitor.may(Operation.ALTER):
+            return (
+                f"user {visitor.user} has no right to ALTER the cluster, which faults need; "
+                f"kraftlab acls --add --allow-principal User:{visitor.user} --operation alter --cluster gives it"
+            )
+        return ""
 
     # -- requests ----------------------------------------------------------------------------------------------------------
 
@@ -236,6 +256,8 @@ def failure(request: Request, error: Exception) -> Response:
         case ApiError():
             document = {"name": error.code.name, "code": error.code.value, "message": error.message or error.code.message}
             return answered(request, {"error": document}, 409)
+        case OrderFailed():
+            return answered(request, {"error": {"name": "REFUSED", "message": str(error)}}, 409)
         case ClusterUnreachable() | ClusterError():
             return answered(request, {"error": {"name": "UNREACHABLE", "message": str(error)}}, 503)
         case _:
@@ -423,19 +445,42 @@ async def act(console: Console, request: Request) -> Response:
 
 
 async def fault(console: Console, request: Request) -> Response:
-    """Give the cluster an order of `kraftlab cluster`; POST has the order, DELETE heals everything."""
+    """Give the cluster an order of `kraftlab cluster`."""
     visitor = await console.visitor(request)
-    data = console.settings.data
-    if data is None or not console.about(visitor)["allow_chaos"]:
-        raise Refused(403, "faults need a cluster and a console with --allow-chaos, and the right to ALTER the cluster")
     order = await console.body(request, FaultOrder)
-    outcome = "failed"
+    data, why, outcome = console.settings.data, console.why_no_faults(visitor), "refused"
     try:
-        done = await console.in_thread(lambda: give(data, order))
+        if why or data is None:
+            raise Refused(403, why)
+        outcome = "unknown"  # the order may be carried out although nobody waits any more
+        done = await trio.to_thread.run_sync(give, data, order, limiter=console.breaking, abandon_on_cancel=True)
         outcome = "done"
+    except (ClusterError, OSError):
+        outcome = "failed"
+        raise
     finally:
         _audit(request, visitor, "fault", msgspec.json.encode(order).decode(), outcome)
     return answered(request, done)
+
+
+def _orders(console: Console, request: Request) -> object:
+    """Return what can be ordered: every order with its fields, and the nodes with their log directories."""
+    data = console.settings.data
+    plan = None if data is None else load(data)
+    if data is None or plan is None:
+        raise BadQuery("faults need the directory of a local cluster; start the console with --data DIR")
+    kinds = {name: {**kind._asdict(), "carry_out": None} for name, kind in ORDERS.items() if name not in ("status", "faults")}
+    nodes = [{"name": node.name, "role": node.role, "log_dirs": node.log_dirs} for node in plan.nodes]
+    return {"orders": kinds, "nodes": nodes, "names": names_of(plan), "own_disks": has_own_disks(data)}
+
+
+def _fault_command(console: Console, request: Request) -> object:
+    """Return an order as a command."""
+    try:
+        order = msgspec.json.decode(request.query_params.get("order", ""), type=FaultOrder)
+    except msgspec.MsgspecError as error:
+        raise BadQuery(f"the order is not what was expected: {error}") from None
+    return {"command": command_of(order, console.settings.where)}
 
 
 def _audit(request: Request, visitor: Visitor, call: str, names: str, outcome: str) -> None:
@@ -458,6 +503,8 @@ READS: dict[str, Handler] = {
     "records": reading(_events),
     "image": reading(_image),
     "diff": reading(_diff),
+    "faults": reading(_orders),
+    "faults/command": reading(_fault_command),
     "brokers/{broker:int}/configs": reading(_broker_configs),
     "brokers/{broker:int}/drain": reading(lambda console, request: drain(console.known_image(), request.path_params["broker"])),
     "groups": reading(_groups),

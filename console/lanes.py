@@ -12,6 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from kraftlab.checking.facts import Observation, Strike
+from kraftlab.lab.faults.orders import OrderState
 
 Process = TypeVar("Process", int, tuple[int, int])
 
@@ -71,6 +72,26 @@ def _span_of(strike: Strike, names: Mapping[int, str]) -> Span:
     end_us = None if strike.end_ns is None else strike.end_ns // 1000
     short = ", ".join(names.get(node, str(node)) for node in strike.nodes) or targets_of(strike)
     return Span(strike.begin_ns // 1000, end_us, strike.kind, text_of(strike), short)
+
+
+def order_lanes(orders: Iterable[OrderState], now_ms: int) -> tuple[Lane, ...]:
+    """Return the lanes of orders, in µs since 1970: one per kind by name, and more where orders of a kind overlap."""
+    kinds: dict[str, list[OrderState]] = {}
+    for order in sorted(orders, key=lambda order: (order.order, order.begun_ms)):
+        kinds.setdefault(order.order, []).append(order)
+    lanes = []
+    for kind, given in kinds.items():
+        places = packed([(each.begun_ms, now_ms if each.ended_ms is None else each.ended_ms) for each in given])
+        for lane in range(max(places) + 1):
+            spans = tuple(_span_of_order(each) for each, place in zip(given, places, strict=True) if place == lane)
+            lanes.append(Lane(kind if lane == 0 else "", spans))
+    return tuple(lanes)
+
+
+def _span_of_order(order: OrderState) -> Span:
+    end_us = None if order.ended_ms is None else order.ended_ms * 1000
+    short = " | ".join(",".join(name.rpartition("-")[2] for name in group) for group in order.groups)
+    return Span(order.begun_ms * 1000, end_us, order.order, order.text, short)
 
 
 def targets_of(strike: Strike) -> str:

@@ -30,9 +30,9 @@ from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ApiError
 from kraftlab.lab.cluster_plan import ClusterError, load
 from kraftlab.lab.faults.caller import give
-from kraftlab.lab.faults.orders import Order, Status
+from kraftlab.lab.faults.orders import SOCKET_NAME, Order
 
-from .lanes import LaneRecorder
+from .lanes import LaneRecorder, order_lanes
 from .rows import Rows
 from .streams import Streams
 
@@ -42,6 +42,7 @@ CALL_MS = 2000
 LEADER_MS = 700
 """Time for each controller to say who leads, so that a paused one is seen soon."""
 DIRECTORIES = LogDirFilter(topics=())
+MEMORY_MS = 15 * 60 * 1000
 SAMPLES_MAX = 900
 SAMPLE_S = 1.0
 BUCKET = re.compile(r'^kraftlab_commit_duration_seconds_bucket\{le="([^"]+)"\} ([0-9.e+]+)$', re.MULTILINE)
@@ -113,8 +114,8 @@ class Questions:
         ]
         if not client.speaks_kafka:
             asked.append(("lanes", 0.5, self._who_leads))
-        if faults:
-            asked.append(("faults", 1.0, self._faults))
+        if faults or (data is not None and (data / SOCKET_NAME).exists()):
+            asked.append(("faults", 0.5, self._faults))
         if data is not None and not client.security.tls:
             asked.append(("commits", 2.0, self._commit_times))
         self.threads = [Question(streams, *each) for each in asked]
@@ -211,9 +212,14 @@ class Questions:
     def _alive(self) -> list[int] | None:
         return None if self.cluster is None else [each.broker_id for each in self.cluster.brokers if not each.is_fenced]
 
-    def _faults(self) -> Status | None:
+    def _faults(self) -> object:
+        """Return nodes, links and orders of a local cluster, and the lanes of its orders of the last 15 minutes."""
         assert self._data is not None, "the question is asked of local clusters"
-        return give(self._data, Order("status")).status
+        status = give(self._data, Order("faults"), timeout_s=CALL_MS / 1000).status
+        assert status is not None, "it was asked for"
+        now_ms = time.time_ns() // 1_000_000
+        seen = [each for each in (*status.past, *status.orders) if each.ended_ms is None or each.ended_ms > now_ms - MEMORY_MS]
+        return {**msgspec.structs.asdict(msgspec.structs.replace(status, past=())), "lanes": order_lanes(seen, now_ms)}
 
 
 def _incoming(between: LogDirMoves) -> dict[int, dict[str, int]]:

@@ -115,10 +115,14 @@ class Rows:
 
     def partition_page(self, wanted: Wanted, sort: str, start: int, limit: int) -> dict[str, object]:
         """Return some of the wanted partitions, by name or by another field of a row. BadQuery."""
-        found = [(topic.name, each) for topic, partitions in self._chosen(wanted) for each in partitions]
+        found = [(topic, each) for topic, partitions in self._chosen(wanted) for each in partitions]
         fields = {name: _of_partition(name) for name in Partition.__struct_fields__}
-        _sort(found, sort, {"topic": operator.itemgetter(0), **fields})
-        return self._page(found, start, limit, lambda pair: {"topic": pair[0], **msgspec.structs.asdict(pair[1])})
+        _sort(found, sort, {"topic": lambda pair: pair[0].name, **fields})
+        return self._page(found, start, limit, self._partition_row)
+
+    def _partition_row(self, pair: tuple[Topic, Partition]) -> dict[str, object]:
+        states = [name for name, holds in self.states.items() if holds(*pair)]
+        return {"topic": pair[0].name, "states": states, **msgspec.structs.asdict(pair[1])}
 
     def _chosen(self, wanted: Wanted) -> Iterator[tuple[Topic, Sequence[Partition]]]:
         """Yield the topics with a wanted name, in its order, with their wanted partitions. BadQuery for an unknown state."""
@@ -136,7 +140,7 @@ class Rows:
         return {"offset": self.offset, "total": len(found), "from": start, "rows": rows}
 
 
-def _of_partition(name: str) -> Callable[[tuple[str, Partition]], object]:
+def _of_partition(name: str) -> Callable[[tuple[Topic, Partition]], object]:
     return lambda pair: getattr(pair[1], name)
 
 

@@ -29,6 +29,11 @@ SIZE_MIB = 2048
 _DIRECTORY = "disks"
 
 
+def has_own_disks(directory: Path) -> bool:
+    """Return True if the cluster in a directory was laid out with a disk for each node."""
+    return any((directory / _DIRECTORY).glob("*.image"))
+
+
 class NodeDisks:
     """Disks of the cluster in `directory`; none unless it was laid out with them, or is new and they are `wanted`. `server` is
     called before one is mounted.
@@ -38,7 +43,7 @@ class NodeDisks:
         self._directory = directory
         self._server = server
         self.by_node: dict[int, PoweredDisk] = {}
-        self.are_used = wanted or any(self._images.glob("*.image"))
+        self.are_used = wanted or has_own_disks(directory)
 
     @property
     def _images(self) -> Path:

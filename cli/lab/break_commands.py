@@ -303,13 +303,22 @@ def lossy(
     "heal",
     "heal leader followers --drop",
     "heal broker-1",
+    "heal --order 3",
 )
 @_nodes("first", "[NODES", required=False)
 @_nodes("second", "[NODES]]", required=False)
 @click.option("--one-way", is_flag=True, help="With two lists: heal only the links from the first nodes to the second.")
+@click.option(
+    "--order",
+    "number",
+    type=click.IntRange(min=1),
+    default=0,
+    metavar="N",
+    help="Heal only the fault #N of `kraftlab cluster status`.",
+)
 @_drop
 def heal(first: tuple[str, ...] | None, second: tuple[str, ...] | None, data: str, as_json: bool, **details: object) -> int:
-    """Undo all faults, or only those of some nodes, or only those of the links between two lists of nodes.
+    """Undo all faults, only those of some nodes, only those of the links between two lists of nodes, or only one order.
 
     Killed nodes start, paused nodes resume, and cut links deliver their waiting messages.
     """

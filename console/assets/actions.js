@@ -23,7 +23,7 @@ export function dialog(app, name, request, { title = "Change the cluster", node 
     const body = h("div", null, h("p", null, "Asking the cluster what this would do …"));
     const confirm = h("button", { class: "primary", disabled: true }, button);
     const box = h("dialog", { class: "action", "aria-labelledby": "action-title" }, h("h2", { id: "action-title" }, title), body,
-      h("div", { class: "tools" }, confirm, h("button", { onclick: () => box.close() }, "Cancel")));
+      h("div", { class: "tools" }, confirm, h("button", { onclick: () => box.close() }, button.startsWith("Cancel") ? "Close" : "Cancel")));
     let outcome = null;
     const fail = (error) => body.append(h("p", { class: "bad", role: "alert" }, error.message));
     const send = (preview) => app.post(`actions/${name}`, { request, preview, node });
@@ -51,5 +51,21 @@ export function dialog(app, name, request, { title = "Change the cluster", node 
         box.close();
       } catch (error) { fail(error); confirm.disabled = false; }
     });
+  });
+}
+
+// Ask for the fields of a request: [[name, label, value, attributes]]; `options` of the attributes makes a list to choose from,
+// `rows` a text of lines. Resolve with the values by name, with null if it was given up.
+export function form(title, fields) {
+  return new Promise((resolve) => {
+    const inputs = fields.map(([name, , value, { options, ...attributes }]) => (options ? h("select", { name }, options.map((each) => h("option", { value: each }, each)))
+      : h(attributes.rows ? "textarea" : "input", { name, value: value ?? "", autocomplete: "off", ...attributes })));
+    let outcome = null;
+    const submit = (event) => { event.preventDefault(); outcome = Object.fromEntries(inputs.map((each) => [each.name, each.value])); box.close(); };
+    const box = h("dialog", { "aria-labelledby": "form-title" }, h("h2", { id: "form-title" }, title), h("form", { class: "asked", onsubmit: submit },
+      inputs.map((each, at) => h("label", null, fields[at][1], each)), h("div", { class: "tools" }, h("button", { class: "primary" }, "Go on"), h("button", { type: "button", onclick: () => box.close() }, "Cancel"))));
+    box.addEventListener("close", () => { box.remove(); resolve(outcome); });
+    document.body.append(box);
+    box.showModal();
   });
 }

@@ -6,6 +6,16 @@ const HEIGHT = 20, LEFT = 130;
 const { drawLanes, heightOf, spanAt } = globalThis.kraftlabLanes;
 const colourOf = (about, nodes) => (about === "down" ? "var(--faint)" : about === "" ? "var(--unknown)" : `var(--c${Math.max(0, nodes.indexOf(about)) % 8})`);
 
+const KINDS = ["kill", "isolate", "slow", "pause", "lossy", "clock", "cut", "fill-disk", "partition", "power-loss"];
+// The colour of a kind of fault, always the same: kinds of a test that no order has get one by their letters.
+export function faultColour(kind) {
+  const at = KINDS.indexOf(kind);
+  return `f${(at < 0 ? [...kind].reduce((sum, letter) => sum + letter.charCodeAt(0), 0) : at) % 8}`;
+}
+// The faults of the last minutes as bands for curves.
+export const faultBands = (app) => (app.state.faults?.lanes ?? []).flatMap(({ spans }) => spans.map((each) => ({
+  from_ms: each.begin_us / 1000, to_ms: each.end_us === null ? null : each.end_us / 1000, about: `${each.about} ${each.short}`, colour: faultColour(each.about) })));
+
 // `seconds` returns the length of the window. Click or Enter on a lane shows the election in force there: `onElection(epoch)`.
 export function lanes(app, seconds, onElection = () => {}) {
   const drawing = svg("svg", { role: "img", "aria-label": "Lanes of the quorum: nothing is known yet" });
@@ -14,8 +24,9 @@ export function lanes(app, seconds, onElection = () => {}) {
   let shown = [], options = null, timer = 0;
 
   function collect() {
-    const seen = app.state.lanes ?? [], faults = app.faultLanes ?? [];
-    return [...faults, ...seen];
+    const since = (app.now() - seconds() * 1000) * 1000;
+    const faults = (app.state.faults?.lanes ?? []).filter(({ spans }) => spans.some((each) => each.end_us === null || each.end_us > since));
+    return [...faults.map((lane) => ({ ...lane, spans: lane.spans.map((each) => ({ ...each, fault: true })) })), ...(app.state.lanes ?? [])];
   }
 
   function draw() {
@@ -29,7 +40,7 @@ export function lanes(app, seconds, onElection = () => {}) {
     for (let at = Math.ceil(from / 1e6 / step) * step; at * 1e6 <= to; at += step) times.push([at * 1e6, clock(at * 1000)]);
     options = {
       from, to, left, width: width - left - 4, height: HEIGHT, end, times,
-      look: (each) => each.fault ? { fill: each.colour, opacity: 0.75, hatched: true, words: [each.text, each.short] }
+      look: (each) => each.fault ? { fill: `var(--${faultColour(each.about)})`, opacity: 0.75, hatched: true, words: [each.text, each.short] }
         : { fill: colourOf(each.about, nodes), opacity: each.text.startsWith("leads") ? 1 : 0.55, elected: each.text.startsWith("leads"), pale: !each.text.startsWith("leads"), hatched: each.about === "down", words: [each.text, each.short] },
     };
     drawLanes(drawing, shown, options);

@@ -142,6 +142,7 @@ export default {
 
     function make(each) {
       const made = cells(HEADS.slice(1).map(([name]) => name)), [path, progress, speed, eta, , , acts] = made;
+      acts.className = "wrap";
       for (const cell of [speed, eta]) cell.append(h("div", null, h("div"), h("small")));
       path.append(each.move ? replicas(each.move.original_replicas.length ? each.move.original_replicas : each.move.replicas, each.move.target_replicas)
         : h("span", { class: "wrap" }, "broker ", link(`/brokers/${each.broker}`, String(each.broker)), `: ${lastOf(each.source)} → ${lastOf(each.path)}`));

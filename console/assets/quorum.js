@@ -1,7 +1,7 @@
 // The quorum: who leads, who follows how far behind, the last minutes as lanes and curves, and one election on demand.
 import { h, keyed, text, set, fact, table, mark, count, span, clock, link } from "./dom.js";
 import { curve } from "./curves.js";
-import { lanes } from "./live_lanes.js";
+import { faultBands, lanes } from "./live_lanes.js";
 
 const SPANS = [[60, "1 min"], [300, "5 min"], [900, "15 min"]];
 
@@ -10,7 +10,7 @@ export default {
   open(view, app) {
     const seconds = () => Number(app.query.get("last")) || 300;
     const facts = Object.fromEntries(["leader", "epoch", "high watermark", "voters", "log start", "cluster id"].map((name) => [name, h("dd", null, "?")]));
-    const findings = h("ul", { class: "plain" });
+    const findings = h("ul", { class: "plain" }), progress = h("p", { class: "progress", hidden: true });
     const picture = lanes(app, seconds);
     const spans = SPANS.map(([value, name]) => h("button", { "aria-pressed": String(seconds() === value), onclick: () => { app.setQuery({ last: value === 300 ? null : value }); curves.forEach(([drawn]) => drawn.destroy()); curves = []; started = false; update(); } }, name));
     const election = h("div");
@@ -20,7 +20,7 @@ export default {
     let curves = [];
 
     view.append(
-      h("section", null, h("dl", { class: "facts" }, Object.entries(facts).map(([name, node]) => fact(name, node))), findings),
+      h("section", null, h("dl", { class: "facts" }, Object.entries(facts).map(([name, node]) => fact(name, node))), progress, findings),
       h("section", null, h("h2", null, "Who follows whom"), h("div", { class: "tools" }, h("span", { class: "legend choice" }, spans), h("span", { class: "note" }, "Each row is what that controller says. ★ leads, ? knows no leader, a gap: nobody looked.")), picture.node, election),
       h("section", null, h("h2", null, "Nodes of the quorum"), nodes),
       h("section", null, h("h2", null, "Curves"), curveBox));
@@ -85,12 +85,13 @@ export default {
       curves = [[growth, add], [lags, () => {}]];
     }
 
-    let last = 0, drawn = null;
+    let last = 0, drawn = null, broken = null;
     let started = false;
     function update() {
       const quorum = app.state.quorum, brokers = app.state.brokers;
       spans.forEach((button, at) => set(button, { "aria-pressed": String(seconds() === SPANS[at][0]) }));
       picture.update();
+      text(progress, app.state.faults?.progress ?? "").hidden = !app.state.faults?.progress;
       keyed(findings, brokers?.findings ?? [], (each) => each.text, (each) => h("li", { class: each.is_fault ? "bad" : "" }, each.is_fault ? "✕ " : "… ", each.text, h("small", null, ` – ${each.next_step}`)));
       if (!quorum) return;
       text(facts.leader, quorum.leader_id === null ? "none" : String(quorum.leader_id));
@@ -107,6 +108,8 @@ export default {
         curves.push([commits, (found) => commits.push(app.parts.commits.as_of_ms, [found.p50_ms, found.p99_ms])]);
       }
       if (times !== drawn) curves[2]?.[1](drawn = times);
+      const bands = JSON.stringify(faultBands(app)), given = `${curves.length} ${bands}`;
+      if (given !== broken) { broken = given; curves.forEach(([each]) => each.shade(JSON.parse(bands))); }
       const at = app.parts.quorum.as_of_ms;
       if (curves.length && at - last >= 900 && !app.parts.quorum.fault) {
         last = at;

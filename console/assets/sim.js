@@ -13,7 +13,7 @@ const STORIES = [
   ["seed=24&faults=partition,kill&mutant=older-epochs-by-counting&step=700", "A bug: Raft’s Figure 8", "A leader commits records of an older epoch by counting disks, and they could be lost again."],
 ];
 const SPEEDS = [2, 5, 10, 25, 60], CHOICES = ["seed", "faults", "mutant"];
-const NAMES = { epoch: "epoch", leader: "leader", voted: "vote", end: "log end", durable: "on disk up to", hw: "high watermark", config: "voters", state: "state" };
+const NAMES = { state: "state", epoch: "epoch", leader: "leader", voted: "vote", end: "log end", durable: "on disk up to", hw: "high watermark", config: "voters" };
 const ms = (us) => `${count(Number((us / 1000).toFixed(1)))} ms`;
 const percent = (perThousand) => `${(perThousand ?? 0) / 10} %`;
 const legend = (...parts) => h("p", { class: "legend" }, parts.map((part) => h("span", null, part)));
@@ -81,7 +81,7 @@ export default {
     const details = h("details", { hidden: true }, h("summary", null, "What this seed has drawn"), facts, h("div", { class: "command" }, command));
     const submit = (event) => { event.preventDefault(); play({ seed: seed.value, faults: faults.value.replaceAll(" ", ""), mutant: mutant.value }); };
     view.append(h("section", null,
-      h("ul", { class: "plain stories" }, STORIES.map(([query, title, words]) => h("li", null, link(`/sim?${query}`, title), h("span", null, ` ${words}`), isTold(query) ? h("b", null, " Shown below.") : null))),
+      h("ul", { class: "plain stories" }, STORIES.map(([query, title, words]) => h("li", null, set(link(`/sim?${query}`, title), { "aria-current": isTold(query) }), h("span", null, ` ${words}`)))),
       h("form", { class: "filters", onsubmit: submit }, h("label", null, "Seed", seed), h("label", null, "Faults: names with commas, or none", faults, faultNames), h("label", null, "Planted bug", mutant), h("button", { class: "primary" }, "Play this seed"),
         h("button", { type: "button", disabled: asked.seed === "0", onclick: () => play({ seed: Number(asked.seed) - 1 }) }, "Previous seed"), h("button", { type: "button", onclick: () => play({ seed: Number(asked.seed) + 1 }) }, "Next seed")),
       verdict, details));
@@ -150,7 +150,7 @@ export default {
       keyed(changes, differing, ([name]) => name, () => h("span"), (node, [name, value]) => text(node, `${NAMES[name]} ${known(before[name])} → ${known(value)}`));
       all.draw(run, at);
       const { under, inForce: words } = now.draw(run, at, only);
-      text(set(inForce, { class: words ? "in-force" : "note" }), words || "No fault is in force.");
+      text(set(inForce, { class: words ? "in-force" : "term note" }), words || "No fault is in force.");
       knows.draw(run, at, only, under);
       entries.draw(run, at);
       around.draw(run, at, concerns);

@@ -95,16 +95,16 @@ export function logs() {
   const [node, fit] = picture("sim-logs", "Logs of the nodes", (_, total) => 22 + 40 * total);
 
   // The boxes of one node's log, those that end at `from` or before left out.
-  function entries(of, leader, ofLeader, from, x, y) {
+  function entries(of, leader, ofLeader, from, to, x, y) {
     const shapes = [];
     let hasDiffered = false;
-    for (const each of of.log.filter(({ end }) => end > from)) {
+    for (const each of of.log.filter((box) => box.end > from && box.from < to)) {
       const start = x(Math.max(each.from, of.start)), wide = Math.max(2, x(each.end) - start - 2), key = `${of.id}.${each.from}.${each.end}.${each.crc}`;
       const [kind, words] = each.end <= of.hw ? ["held", "known to be committed"] : each.end > of.durable ? ["loose", "not on disk yet"] : ["ahead", "on disk"];
       const differs = leader && leader !== of && each.end > leader.start && ofLeader.get(each.end) !== each.crc;
       shapes.push([key, "rect", { class: `entry ${kind}`, x: start, y: y + 6, width: wide, height: 22, rx: 4, fill: hue(each.epoch), stroke: hue(each.epoch) }, undefined,
         `offsets ${each.from} to ${each.end - 1}, epoch ${each.epoch}: ${words}${each.voters ? `; voters ${each.voters.join(", ")}` : ""}${differs ? "; the newest leader has other records here, or none" : ""}`]);
-      if (wide > 14) shapes.push([`${key}t`, "text", { class: kind === "held" ? "inside" : "outside", x: start + wide / 2, y: y + 21, ...middle }, each.voters && wide > 60 ? `${each.epoch} voters` : each.epoch]);
+      if (wide > 11) shapes.push([`${key}t`, "text", { class: kind === "held" ? "inside" : "outside", x: start + wide / 2, y: y + 21, ...middle }, each.voters && wide > 60 ? `${each.epoch} voters` : each.epoch]);
       if (differs) shapes.push([`${key}d`, "path", { class: "differs", d: `M${start} ${y + 32}h${wide}` }], hasDiffered ? null : [`${key}n`, "text", { class: "differs-glyph", x: start + wide / 2, y: y + 6, ...middle }, "≠"]);
       hasDiffered = differs;
     }
@@ -112,16 +112,17 @@ export function logs() {
   }
 
   function draw(run, at) {
-    const { nodes: all, weather, truth } = run.moments[at], [width] = fit(all.length), isNarrow = width < 500, left = isNarrow ? 66 : 124, cell = 22, columns = Math.floor((width - left - 10) / cell);
-    const end = Math.max(...all.map((each) => each.end), columns - 1), from = Math.max(0, end - columns + 1), x = (offset) => left + (Math.max(from, Math.min(end + 1, offset)) - from) * cell;
-    const leader = all[truth.leader], ofLeader = leader && new Map(leader.log.map((each) => [each.end, each.crc])), shapes = [];
-    for (let offset = Math.ceil(from / 5) * 5; offset <= end; offset += 5) shapes.push([`o${offset}`, "text", { x: x(offset) + 1, y: 12 }, offset]);
+    const { nodes: all, weather, truth } = run.moments[at], [width] = fit(all.length), isNarrow = width < 500, left = isNarrow ? 66 : 146, cell = isNarrow ? 14 : 22, columns = Math.floor((width - left - 10) / cell);
+    // The window ends at the longest log, unless the end of the newest leader's log would be out of sight.
+    const leader = all[truth.leader], end = Math.max(...all.map((each) => each.end)), from = Math.max(0, Math.min(end - columns + 1, (leader?.end ?? end) - Math.floor(columns / 2))), to = from + columns;
+    const x = (offset) => left + (Math.max(from, Math.min(to, offset)) - from) * cell, ofLeader = leader && new Map(leader.log.map((each) => [each.end, each.crc])), shapes = [];
+    for (let offset = Math.ceil(from / 5) * 5; offset < to; offset += 5) shapes.push([`o${offset}`, "text", { x: x(offset) + 1, y: 12 }, offset]);
     for (const of of all) {
       const y = 22 + 40 * of.id, look = lookOf(of, weather), hidden = x(of.start) - left, reached = leader?.state === "leader" ? leader.reached[of.id] : null;
       shapes.push([`n${of.id}`, "text", { class: "label-of", x: 0, y: y + 20 }, `${LOOKS[look][0]} ${of.id}${isNarrow ? "" : ` ${look},`} e${of.epoch}`], [`l${of.id}`, "line", { class: "base", x1: left, x2: width - 4, y1: y + 29, y2: y + 29 }],
         hidden > 0 ? [`s${of.id}`, "rect", { class: "snapshot", x: left, y: y + 6, width: hidden - 2, height: 22, rx: 4 }, undefined, `a snapshot replaces everything before offset ${of.start}`] : null,
-        hidden > 24 ? [`st${of.id}`, "text", { x: left + 6, y: y + 21 }, hidden > 110 ? `snapshot to ${of.start}` : "▤"] : null, ...entries(of, leader, ofLeader, from, x, y),
-        of.hw >= from ? [`h${of.id}`, "text", { class: "hw", x: x(of.hw) - 1, y: y + 7, ...middle }, "▾"] : null, reached && reached.offset >= from ? [`r${of.id}`, "text", { class: "reached", x: x(reached.offset) - 1, y: y + 38, ...middle }, "▵"] : null);
+        hidden > 24 ? [`st${of.id}`, "text", { x: left + 6, y: y + 21 }, hidden > 110 ? `snapshot to ${of.start}` : "▤"] : null, ...entries(of, leader, ofLeader, from, to, x, y),
+        of.end > to ? [`m${of.id}`, "text", { class: "label-of", x: width - 12, y: y + 20 }, "…"] : null, of.hw >= from && of.hw <= to ? [`h${of.id}`, "text", { class: "hw", x: x(of.hw) - 1, y: y + 7, ...middle }, "▾"] : null, reached && reached.offset >= from && reached.offset <= to ? [`r${of.id}`, "text", { class: "reached", x: x(reached.offset) - 1, y: y + 38, ...middle }, "▵"] : null);
     }
     paint(node, shapes);
     set(node, { "aria-label": all.map((each) => `${nameOf(run, each.id, at)}: log to ${each.end}, on disk to ${each.durable}, committed to ${known(each.hw)}`).join("; ") });

@@ -60,7 +60,7 @@ export function fold(seed) {
   const delay = seed.options.network.delay_us ?? 500, patience = 2 * delay + 1000, end = seed.steps.at(-1).time_us;
   for (const each of flights) {
     const took = each.arrivals.length ? seed.steps[each.arrivals[0]].time_us - each.step.time_us : end - each.step.time_us;
-    each.fate = each.arrivals.length ? (took > 4 * patience ? "late" : "arrived") : took < patience && !each.isCut ? "open" : "lost";
+    each.fate = each.arrivals.length ? (took > 4 * patience + 3 * seed.options.disk_latency_us ? "late" : "arrived") : took < patience && !each.isCut ? "open" : "lost";
   }
   return { seed, steps: seed.steps, moments, flights, bySend, patience, ...chronicle(seed.steps, moments) };
 }

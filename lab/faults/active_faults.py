@@ -6,6 +6,8 @@ stays with its order: the status still shows it, and the next heal tries again.
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -17,19 +19,28 @@ if TYPE_CHECKING:
     from ..local import LocalCluster
 
 
+PAST_ORDERS = 200
+
+
 class InForce(Hold, eq=False, kw_only=True):
-    """An order and its text for people. `until`: its end, on the monotonic clock."""
+    """An order and its text for people. `until`: its end, on the monotonic clock. `groups`: names of the nodes that it names."""
 
     number: int
     text: str
     until: float | None = None
+    order: str = ""
+    groups: tuple[tuple[str, ...], ...] = ()
+    directory: str = ""
+    begun_ms: int = 0
+    ended_ms: int | None = None
 
 
 class ActiveFaults:
-    """The orders in force, and the cluster as they want it. One thread at a time."""
+    """The orders in force, and the cluster as they want it. `past`: orders that are over. One thread at a time."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self.orders: list[InForce] = []
+        self.past: deque[InForce] = deque(maxlen=PAST_ORDERS)
         self.holds: Holds[InForce] = Holds()
         self._cluster = cluster
         self._steps = FaultSteps(cluster, self.holds, cluster)
@@ -43,6 +54,7 @@ class ActiveFaults:
                 step()
         except BaseException:
             self.end([order])
+            self.past.remove(order)
             raise
 
     def end(self, orders: Iterable[InForce], *, drop: bool = False) -> None:
@@ -72,7 +84,11 @@ class ActiveFaults:
                 for order, own in held.items():
                     self.holds.add(order, own.intersection(concerned))
                     stuck += own.intersection(concerned)
-        self.orders = [order for order in self.orders if self.holds.held_by(order)]
+        for order in self.orders:
+            if not self.holds.held_by(order):
+                order.ended_ms = time.time_ns() // 1_000_000
+                self.past.append(order)
+        self.orders = [order for order in self.orders if order.ended_ms is None]
         if reasons:
             left = ", ".join(sorted({self._shown(fault) for fault in stuck}))
             raise ClusterError("; ".join(reasons) + (f"; still in force: {left}; fix that, then heal again" if left else ""))

@@ -1,6 +1,6 @@
 """Executes orders on a local cluster.
 
-`ORDERS` is the table of orders: the number of groups of names, and the method. Everything that blocks happens in the thread that
+`ORDERS` is the table of orders: the number of groups of names, the further fields, and the method. Everything that blocks happens in the thread that
 gave the order; one order is executed at a time. An order with a time is undone by a timer of this process, whether or not the
 command that gave the order still runs.
 """
@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, ClusterUnreachable
@@ -66,19 +68,28 @@ class Breaker:
                 if kind.stays
                 else f"--for does not apply to {order.order}, which has no duration"
             )
+        given = {field for field in FIELDS if getattr(order, field) != getattr(_PLAIN, field)}
+        if strange := sorted(given.difference(kind.fields)):
+            has = f"it has {', '.join(kind.fields)}" if kind.fields else "it has none"
+            raise ClusterError(f"{', '.join(strange)} does not apply to {order.order}; {has}")
         with self._lock:
             if self._closed:
                 raise ClusterError("the cluster is stopping")
             groups = tuple(resolve(self._cluster.plan, names, self.leader) for names in order.names)
-            return kind.carry_out(self, order, groups)
+            return kind.carry_out(self, msgspec.structs.replace(order, names=tuple(map(self._each, groups))), groups)
 
     def undo(self, number: int, *, drop: bool = False) -> None:
         """End the order with that number, if it is in force; messages that its cuts held come late, or are lost with `drop`."""
         with self._lock:
-            timer = self._timers.pop(number, None)
-            if timer is not None:
-                timer.cancel()
-            self._faults.end([order for order in self._faults.orders if order.number == number], drop=drop)
+            self._undo_order(number, drop)
+
+    def _undo_order(self, number: int, drop: bool) -> list[InForce]:
+        timer = self._timers.pop(number, None)
+        if timer is not None:
+            timer.cancel()
+        over = [order for order in self._faults.orders if order.number == number]
+        self._faults.end(over, drop=drop)
+        return over
 
     def close(self) -> None:
         """Undo the orders in force, without starting nodes that are down: the cluster is about to stop."""
@@ -157,7 +168,18 @@ class Breaker:
         """Put an order in force, and start its timer."""
         number = next(self._numbers)
         until = None if order.for_ms is None else time.monotonic() + order.for_ms / 1000
-        in_force = InForce(number=number, text=text, shape=shape, reset=order.reset, rate=order.rate, until=until)
+        in_force = InForce(
+            number=number,
+            text=text,
+            shape=shape,
+            reset=order.reset,
+            rate=order.rate,
+            until=until,
+            order=order.order,
+            groups=order.names,
+            directory=order.directory,
+            begun_ms=time.time_ns() // 1_000_000,
+        )
         self._faults.add(in_force, faults)
         if order.for_ms is not None:
             self._timers[number] = timer = threading.Timer(order.for_ms / 1000, self._expire, (number, order.drop))
@@ -199,7 +221,9 @@ class Breaker:
     # -- orders that are over at once ------------------------------------------------------------------------------------
 
     def heal(self, order: Order, groups: tuple[Group, ...]) -> Done:
-        """Undo everything, the faults of one group, or those of the links between two groups."""
+        """Undo everything, the faults of one group, those of the links between two groups, or one order."""
+        if order.number:
+            return self._heal_order(order, groups)
         everything = self._faults.of((*LINK_FAULTS, *NODE_FAULTS), self._cluster.controller_ids + self._cluster.broker_ids)
         if len(groups) == 2:
             between = {*self._between(*groups), *([] if order.one_way else self._between(*reversed(groups)))}
@@ -215,6 +239,15 @@ class Breaker:
         said = "; ".join(f"#{one.number} {one.text} ({outcomes[one.number in still]})" for one in concerned)
         text = f"healed {self._shown(order, groups) if groups else 'everything'}: {said or 'nothing was broken'}"
         return Done(text, next_steps=self._next_steps(healed))
+
+    def _heal_order(self, order: Order, groups: tuple[Group, ...]) -> Done:
+        if groups:
+            raise ClusterError("heal either an order or nodes; leave one of them out")
+        held = {fault for one in self._faults.orders if one.number == order.number for fault in self._faults.holds.held_by(one)}
+        over = self._undo_order(order.number, order.drop)
+        if not over:
+            raise ClusterError(f"order #{order.number} is not in force; see: kraftlab cluster status")
+        return Done(f"healed: #{order.number} {over[0].text}", next_steps=self._next_steps(held.difference(self._faults.holds)))
 
     def resume(self, order: Order, groups: tuple[Group, ...]) -> Done:
         return self._undo((PAUSED,), groups[0], "resumed", "paused")
@@ -257,8 +290,16 @@ class Breaker:
         return Done(f"{self._names(nodes)}: started again", nodes=tuple(self._cluster.node(node_id).name for node_id in nodes))
 
     def status(self, order: Order, groups: tuple[Group, ...]) -> Done:
-        """Report the state of nodes, orders and links."""
-        leader, now = self.leader(), time.monotonic()
+        """Report the state of nodes, orders, links and the cluster."""
+        seen = self._seen(self.leader())
+        seen = msgspec.structs.replace(seen, in_doubt=self._cluster.in_doubt(), health=self._cluster.health())
+        return Done("the cluster's state", status=seen)
+
+    def faults(self, order: Order, groups: tuple[Group, ...]) -> Done:
+        """Report the state of nodes, orders and links, without asking the cluster: neither its leader nor its health."""
+        return Done("the faults in force", status=self._seen(None))
+
+    def _seen(self, leader: int | None) -> Status:
         name = self._cluster.node
         ended = {node_id: exit_text(code) for node_id, code in self._cluster.exited().items()}
         nodes = tuple(
@@ -271,10 +312,6 @@ class Breaker:
             )
             for node in self._cluster.plan.nodes
         )
-        orders = tuple(
-            OrderState(each.number, each.text, None if each.until is None else max(0, round(1000 * (each.until - now))))
-            for each in self._faults.orders
-        )
         links = tuple(
             LinkState(
                 name(link.source).name,
@@ -285,7 +322,23 @@ class Breaker:
             )
             for link in self._cluster.links_status()
         )
-        return Done("the cluster's state", status=Status(nodes, orders, links, self._cluster.in_doubt(), self._cluster.health()))
+        return Status(
+            nodes,
+            tuple(map(self._shown_order, self._faults.orders)),
+            links,
+            past=tuple(map(self._shown_order, self._faults.past)),
+        )
+
+    def _shown_order(self, one: InForce) -> OrderState:
+        left_ms = None if one.until is None or one.ended_ms else max(0, round(1000 * (one.until - time.monotonic())))
+        held = self._faults.holds.held_by(one)
+        nodes = sorted({node_id for fault in held for node_id in (fault.node, fault.other) if node_id is not None})
+        return OrderState(
+            *(one.number, one.text, left_ms, one.order, one.groups, self._each(nodes)),
+            directory=one.directory,
+            begun_ms=one.begun_ms,
+            ended_ms=one.ended_ms,
+        )
 
     def in_force(self) -> Counter[str]:
         """Return the number of faults in force, by kind."""
@@ -332,8 +385,11 @@ class Breaker:
         except ConfigError as error:
             raise ClusterError(f"{self._names([node_id])}: {error}") from None
 
+    def _each(self, nodes: Iterable[int]) -> tuple[str, ...]:
+        return tuple(self._cluster.node(node_id).name for node_id in nodes)
+
     def _names(self, nodes: Iterable[int]) -> str:
-        return ",".join(self._cluster.node(node_id).name for node_id in nodes)
+        return ",".join(self._each(nodes))
 
     def _shown(self, order: Order, groups: tuple[Group, ...]) -> str:
         other = self._names(groups[1]) if len(groups) == 2 else "all others"
@@ -367,31 +423,41 @@ def _shape(**amounts: float) -> LinkShape:
 
 
 class Kind(NamedTuple):
-    """`least` to `most` groups of names, described by `takes`; `stays`: in force until it is undone."""
+    """`least` to `most` groups of names, described by `takes`. `fields`: the further fields that belong to the order. `stays`: in
+    force until it is undone.
+    """
 
     carry_out: Callable[[Breaker, Order, tuple[Group, ...]], Done]
     least: int
     most: int
     takes: str
+    fields: tuple[str, ...] = ()
     stays: bool = True
 
 
+_PLAIN = Order("")
+FIELDS = tuple(field for field in Order.__struct_fields__ if field not in ("order", "names", "for_ms"))
+ONE, TWO, ONE_OR_TWO = "one group of names", "two groups of names", "one group of names or two"
+CUT_FIELDS = ("one_way", "reset", "drop")
+LOSSY_FIELDS = ("loss", "duplicate", "reorder", "one_way")
+
 ORDERS: dict[str, Kind] = {
-    "cut": Kind(Breaker.cut, 2, 2, "two groups of names"),
-    "isolate": Kind(Breaker.cut, 1, 1, "one group of names"),
-    "partition": Kind(Breaker.partition, 2, 99, "two groups of names or more"),
-    "slow": Kind(Breaker.slow, 1, 2, "one group of names or two"),
-    "lossy": Kind(Breaker.lossy, 1, 2, "one group of names or two"),
-    "kill": Kind(Breaker.kill, 1, 1, "one group of names"),
-    "power-loss": Kind(Breaker.power_loss, 1, 1, "one group of names"),
-    "pause": Kind(Breaker.pause, 1, 1, "one group of names"),
-    "fail-disk": Kind(Breaker.fail_disk, 1, 1, "one group of names"),
-    "fill-disk": Kind(Breaker.fill_disk, 1, 1, "one group of names"),
-    "clock": Kind(Breaker.clock, 1, 1, "one group of names"),
-    "clock-jump": Kind(Breaker.clock_jump, 1, 1, "one group of names", stays=False),
-    "heal": Kind(Breaker.heal, 0, 2, "no names, or one group, or two", stays=False),
-    "resume": Kind(Breaker.resume, 1, 1, "one group of names", stays=False),
-    "free-disk": Kind(Breaker.free_disk, 1, 1, "one group of names", stays=False),
-    "restart": Kind(Breaker.restart, 1, 1, "one group of names", stays=False),
+    "cut": Kind(Breaker.cut, 2, 2, TWO, CUT_FIELDS),
+    "isolate": Kind(Breaker.cut, 1, 1, ONE, CUT_FIELDS),
+    "partition": Kind(Breaker.partition, 2, 99, "two groups of names or more", ("drop",)),
+    "slow": Kind(Breaker.slow, 1, 2, ONE_OR_TWO, ("delay_ms", "jitter_ms", "one_way")),
+    "lossy": Kind(Breaker.lossy, 1, 2, ONE_OR_TWO, LOSSY_FIELDS),
+    "kill": Kind(Breaker.kill, 1, 1, ONE),
+    "power-loss": Kind(Breaker.power_loss, 1, 1, ONE),
+    "pause": Kind(Breaker.pause, 1, 1, ONE),
+    "fail-disk": Kind(Breaker.fail_disk, 1, 1, ONE, ("directory",)),
+    "fill-disk": Kind(Breaker.fill_disk, 1, 1, ONE, ("directory",)),
+    "clock": Kind(Breaker.clock, 1, 1, ONE, ("rate",)),
+    "clock-jump": Kind(Breaker.clock_jump, 1, 1, ONE, ("jump_ms",), stays=False),
+    "heal": Kind(Breaker.heal, 0, 2, "no names, or one group, or two", ("one_way", "drop", "number"), stays=False),
+    "resume": Kind(Breaker.resume, 1, 1, ONE, stays=False),
+    "free-disk": Kind(Breaker.free_disk, 1, 1, ONE, ("directory",), stays=False),
+    "restart": Kind(Breaker.restart, 1, 1, ONE, stays=False),
     "status": Kind(Breaker.status, 0, 0, "no names", stays=False),
+    "faults": Kind(Breaker.faults, 0, 0, "no names", stays=False),
 }

@@ -17,8 +17,12 @@ TIMEOUT_S = 60.0
 _decode = msgspec.json.Decoder(Done | OrderRefused).decode
 
 
+class OrderFailed(ClusterError):
+    """The cluster takes orders, and refused this one or failed to carry it out."""
+
+
 def give(data: Path, order: Order, *, timeout_s: float = TIMEOUT_S) -> Done:
-    """Return when the order was executed. ClusterError if it was refused, or if no cluster with --allow-chaos runs there."""
+    """Return when the order was executed. OrderFailed; ClusterError if no cluster with --allow-chaos runs there."""
     path = data.absolute() / SOCKET_NAME
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(timeout_s)
@@ -38,7 +42,7 @@ def give(data: Path, order: Order, *, timeout_s: float = TIMEOUT_S) -> Done:
                 f"the cluster on {data} did not answer the order {order.order!r} ({error}); is it stopping?"
             ) from error
     if isinstance(answer, OrderRefused):
-        raise ClusterError(answer.error)
+        raise OrderFailed(answer.error)
     return answer
 
 

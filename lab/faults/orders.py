@@ -13,7 +13,9 @@ SOCKET_NAME = "control.sock"
 
 
 class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`for_ms`: the order is undone after that time. The other fields belong to certain orders; see `breaker.ORDERS`."""
+    """`for_ms`: the order is undone after that time. `number` names an order in force. `breaker.ORDERS` tells which of the other
+    fields an order has.
+    """
 
     order: str
     names: tuple[tuple[str, ...], ...] = ()
@@ -29,6 +31,7 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rate: float = 1.0
     jump_ms: float = 0.0
     directory: str = ""
+    number: int = 0
 
 
 class NodeState(msgspec.Struct, frozen=True):
@@ -42,11 +45,19 @@ class NodeState(msgspec.Struct, frozen=True):
 
 
 class OrderState(msgspec.Struct, frozen=True):
-    """An order in force; `left_ms` until it is undone, None if it has no time."""
+    """An order; `left_ms` until it is undone, None if it has no time. `groups` are the nodes that it names, `nodes` those that it
+    still concerns. Times are in ms since 1970; `ended_ms` None: it is in force.
+    """
 
     number: int
     text: str
-    left_ms: int | None
+    left_ms: int | None = None
+    order: str = ""
+    groups: tuple[tuple[str, ...], ...] = ()
+    nodes: tuple[str, ...] = ()
+    directory: str = ""
+    begun_ms: int = 0
+    ended_ms: int | None = None
 
 
 class LinkState(msgspec.Struct, frozen=True):
@@ -65,7 +76,8 @@ class LinkState(msgspec.Struct, frozen=True):
 
 class Status(msgspec.Struct, frozen=True):
     """State of a cluster. `in_doubt`: lines about partitions that nobody leads, because all their replicas are in doubt.
-    `health`: what is wrong with the cluster; None: it does not answer.
+    `health`: what is wrong with the cluster; None: it does not answer. `past`: orders that are over, the last ones. `progress`:
+    a line about the test that gives the orders.
     """
 
     nodes: tuple[NodeState, ...]
@@ -73,6 +85,8 @@ class Status(msgspec.Struct, frozen=True):
     links: tuple[LinkState, ...]
     in_doubt: tuple[str, ...] = ()
     health: tuple[Finding, ...] | None = ()
+    past: tuple[OrderState, ...] = ()
+    progress: str = ""
 
 
 class Done(msgspec.Struct, frozen=True, tag="done", omit_defaults=True):

@@ -11,13 +11,13 @@ import os
 import socketserver
 import threading
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
 from kraftlab.config.errors import ConfigError
 
 from ..cluster_plan import ClusterError
-from .breaker import Breaker
 from .orders import SOCKET_NAME, Done, Order, OrderRefused
 from .paths import address
 
@@ -27,10 +27,19 @@ _decode = msgspec.json.Decoder(Order).decode
 _encode = msgspec.json.Encoder().encode
 
 
-class ControlServer:
-    """Serves until `close`, in threads of its own; then every fault but killed nodes is healed."""
+class Taker(Protocol):
+    """Takes the orders, such as a Breaker. Thread-safe."""
 
-    def __init__(self, directory: Path, breaker: Breaker) -> None:
+    def carry_out(self, order: Order) -> Done:
+        """Execute an order. ClusterError."""
+
+    def close(self) -> None: ...
+
+
+class ControlServer:
+    """Serves until `close`, in threads of its own; then `breaker` is closed, which heals every fault but killed nodes."""
+
+    def __init__(self, directory: Path, breaker: Taker) -> None:
         self.path = directory / SOCKET_NAME
         self._breaker = breaker
         self.path.unlink(missing_ok=True)
@@ -53,7 +62,7 @@ class _Server(socketserver.ThreadingUnixStreamServer):
     request_queue_size = 128
     """Number of commands that may come at once; the system refuses one more."""
 
-    def __init__(self, name: str, breaker: Breaker) -> None:
+    def __init__(self, name: str, breaker: Taker) -> None:
         self.breaker = breaker
         super().__init__(name, _Conversation)
 
@@ -73,8 +82,12 @@ class _Conversation(socketserver.StreamRequestHandler):
         with contextlib.suppress(ConnectionError):
             while line := self.rfile.readline(_LINE_BYTES_MAX):
                 self.wfile.write(_encode(self._answer(line)) + b"\n")
+                if not line.endswith(b"\n"):
+                    return  # the rest of a line that is too long is no order
 
     def _answer(self, line: bytes) -> Done | OrderRefused:
+        if len(line) == _LINE_BYTES_MAX and not line.endswith(b"\n"):
+            return OrderRefused(f"an order has at most {_LINE_BYTES_MAX} bytes")
         try:
             return self.server.breaker.carry_out(_decode(line))
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -58,7 +58,7 @@ def holds(state: str, topic: Topic, each: Partition, min_isr: dict[str, int]) ->
         case "urp":
             return any(node not in each.isr_nodes and node not in each.adding_replicas for node in each.replica_nodes)
         case "under-min-isr":
-            return topic.name in min_isr and len(each.isr_nodes) < min_isr[topic.name] or not each.isr_nodes
+            return len(each.isr_nodes) < min_isr.get(topic.name, 1)
         case "moving":
             return each.adding_replicas != () or each.removing_replicas != ()
         case _:
@@ -100,7 +100,14 @@ def test_a_page_of_partitions_is_a_slice_of_those_wanted_in_order(
 ) -> None:
     start, limit = window
     page = Rows(found, 7, min_isr).partition_page(wanted, order + sort, start, limit)
-    rows = [{"topic": topic.name, **msgspec.structs.asdict(each)} for topic, each in wanted_of(found, wanted, min_isr)]
+    rows = [
+        {
+            "topic": topic.name,
+            "states": [state for state in STATES if holds(state, topic, each, min_isr)],
+            **msgspec.structs.asdict(each),
+        }
+        for topic, each in wanted_of(found, wanted, min_isr)
+    ]
     expected = ordered(rows, sort, order)
     assert page == {"offset": 7, "total": len(rows), "from": start, "rows": expected[start : start + limit]}
 

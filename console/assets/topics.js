@@ -1,0 +1,253 @@
+// Topics and partitions as long lists, one topic with its configs, and one partition with its replicas and its whole history.
+import "./lanes.js";
+import { h, svg, keyed, set, text, link, fact, table, mark, count, bytes, clock, moment } from "./dom.js";
+import { form } from "./actions.js";
+import { windowed } from "./window.js";
+
+const STATES = {
+  offline: ["bad", "✕ offline"], urp: ["unknown", "▲ under-replicated"], "under-min-isr": ["bad", "✕ under min ISR"],
+  moving: ["", "→ moving"], skewed: ["", "◇ skewed"],
+};
+const SOURCES = ["?", "topic", "broker", "all brokers", "broker's file", "default"];
+const ids = (some) => some.join(", ") || "–";
+const path = (...parts) => `/topics/${parts.map(encodeURIComponent).join("/")}`;
+const pills = (states) => (states.length ? states.map((name) => [mark(...STATES[name]), " "]) : h("span", { class: "good" }, "✓ in sync"));
+const { drawLanes, heightOf } = globalThis.kraftlabLanes;
+
+// Read again after changes of the topics that `concerns` chooses, at most twice a second. The log names 20 topics of a batch.
+function follow(app, concerns, read) {
+  let timer = 0;
+  const soon = () => { timer ||= setTimeout(() => { timer = 0; read(); }, 500); };
+  app.onChange = ({ reset, topics }) => { if (reset || topics.length >= 20 || topics.some(concerns)) soon(); };
+  let known = null;
+  return { soon, close: () => clearTimeout(timer), update() { // a cluster of Apache Kafka tells no changes, but its counts
+    const counts = JSON.stringify(app.state.topics);
+    if (app.about.speaks_kafka && known && counts !== known) soon();
+    known = counts;
+  } };
+}
+
+function partitionList(app, topic, sizes = null) {
+  const wanted = () => ({ topic, ...Object.fromEntries(["q", "broker", "state", "sort"].map((name) => [name, app.query.get(name)])), internal: topic || app.query.get("internal") ? null : 0 });
+  const columns = [
+    { title: "partition", width: "minmax(160px, 3fr)", sort: topic ? "partition_index" : "topic" }, { title: "state", width: "minmax(150px, 2fr)" },
+    { title: "leader", width: "80px", sort: "leader_id" }, { title: "replicas", width: "minmax(90px, 1fr)", sort: "replica_nodes" },
+    { title: "in sync", width: "minmax(90px, 1fr)", sort: "isr_nodes" }, { title: "epoch", width: "80px", sort: "leader_epoch" },
+    ...(sizes ? [{ title: "size of each replica", width: "minmax(150px, 2fr)" }] : []),
+  ];
+  return windowed(topic ? `Partitions of ${topic}` : "Partitions", "partition", columns, {
+    load: (from, limit) => app.get("partitions", { ...wanted(), from, limit }), sort: () => app.query.get("sort") ?? "", onSort: (sort) => app.setQuery({ sort }),
+    keyOf: (row) => `${row.topic}-${row.partition_index}`,
+    cells: (row) => [link(path(row.topic, row.partition_index), `${row.topic}-${row.partition_index}`), pills(row.states), row.leader_id ?? h("b", { class: "bad" }, "none"), ids(row.replica_nodes), ids(row.isr_nodes), String(row.leader_epoch),
+      ...(sizes ? [row.replica_nodes.map((id) => bytes(sizes.get(`${row.partition_index} ${id}`))).join(" · ")] : [])],
+  });
+}
+
+function topicList(app) {
+  const wanted = () => ({ ...Object.fromEntries(["q", "broker", "state", "sort"].map((name) => [name, app.query.get(name)])), internal: app.query.get("internal") ? null : 0 });
+  const columns = [{ title: "topic", width: "minmax(160px, 4fr)", sort: "name" },
+    ...[["partitions", "partitions"], ["replication_factor", "replicas"], ...Object.entries(STATES).map(([name, [, words]]) => [name, words.slice(2)])].map(([sort, title]) => ({ title, sort, width: "minmax(84px, 1fr)", n: "n" }))];
+  return windowed("Topics", "topic", columns, {
+    load: (from, limit) => app.get("topics", { ...wanted(), from, limit }), sort: () => app.query.get("sort") ?? "", onSort: (sort) => app.setQuery({ sort }), keyOf: (row) => row.name,
+    cells: (row) => [link(path(row.name), row.name), count(row.partitions), String(row.replication_factor), ...Object.entries(STATES).map(([name, [kind]]) => (row[name] ? h("b", { class: kind }, count(row[name])) : "–"))],
+  });
+}
+
+// Filters that stay in the URL. `names`: which of q, state, broker, internal.
+function filters(app, names, list) {
+  const changed = (name) => ({ target }) => { app.setQuery({ [name]: target.type === "checkbox" ? (target.checked ? "1" : null) : target.value }); list.reload(true); };
+  const brokers = h("select", { onchange: changed("broker") }, h("option", { value: "" }, "all"));
+  const states = h("select", { onchange: changed("state") }, h("option", { value: "" }, "any"), Object.entries(STATES).map(([name, [, words]]) => h("option", { value: name }, words)));
+  states.value = app.query.get("state") ?? "";
+  const made = {
+    q: () => h("label", null, "Filter by name", h("input", { type: "search", "data-filter": true, value: app.query.get("q") ?? "", oninput: changed("q") })),
+    state: () => h("label", null, "State", states), broker: () => h("label", null, "Broker", brokers),
+    internal: () => h("label", { class: "tick" }, h("input", { type: "checkbox", checked: Boolean(app.query.get("internal")), onchange: changed("internal") }), " internal topics"),
+  };
+  return { node: names.map((name) => made[name]()), update() {
+    const known = [...new Set([app.query.get("broker"), ...(app.state.brokers?.brokers ?? []).map((each) => String(each.broker_id))])].filter(Boolean);
+    keyed(brokers, ["", ...known], (id) => id, (id) => h("option", { value: id }, id || "all"));
+    brokers.value = app.query.get("broker") ?? "";
+  } };
+}
+
+async function create(app, list) {
+  const given = await form("Create a topic", [["name", "Name", "", { required: true, pattern: "[A-Za-z0-9._\\-]+", maxlength: 249 }], ["partitions", "Partitions (empty: the default)", "", { type: "number", min: 1 }],
+    ["replicas", "Replicas (empty: the default)", "", { type: "number", min: 1 }], ["configs", "Configs, one NAME=VALUE a line", "", { rows: 3 }]]);
+  if (!given) return;
+  const configs = given.configs.split("\n").map((line) => line.trim()).filter(Boolean).map((line) => ({ name: line.split("=")[0], value: line.split("=").slice(1).join("=") }));
+  const wanted = { name: given.name, num_partitions: Number(given.partitions) || -1, replication_factor: Number(given.replicas) || -1, configs };
+  if (await app.act("create-topic", { topics: [wanted] }, { title: `Create topic ${given.name}`, button: "Create" })) list.reload();
+}
+
+function openAll(view, app) {
+  const isPartitions = app.query.get("view") === "partitions", list = isPartitions ? partitionList(app, null) : topicList(app);
+  const chosen = filters(app, ["q", "state", "broker", "internal"], list);
+  const facts = ["topics", "partitions", ...Object.keys(STATES)].map((name) => [name, link(name === "topics" ? "/topics?internal=1" : `/topics?view=partitions&internal=1${STATES[name] ? `&state=${name}` : ""}`, "?")]);
+  const views = ["topics", "partitions"].map((name) => [name, link("/topics", name[0].toUpperCase() + name.slice(1))]);
+  view.append(
+    h("section", { class: "counted" }, h("dl", { class: "facts" }, facts.map(([name, node]) => fact(STATES[name]?.[1].slice(2) ?? name, h("dd", null, node))))),
+    h("section", null, h("h2", null, isPartitions ? "Partitions" : "Topics"), h("div", { class: "filters" }, h("nav", { class: "views", "aria-label": "View" }, views.map(([, node]) => node)), chosen.node, h("button", { onclick: () => create(app, list) }, "Create a topic")), list.node));
+  const kept = follow(app, (name) => name.includes(app.query.get("q") ?? ""), () => list.reload());
+  return { close: kept.close, update() {
+    chosen.update();
+    kept.update();
+    for (const [name, node] of facts) set(text(node, count(app.state.topics?.[name])), { class: STATES[name]?.[0] && app.state.topics?.[name] ? STATES[name][0] : null });
+    for (const [name, node] of views) {
+      const query = new URLSearchParams(app.query);
+      query.set("view", name);
+      query.delete("sort");
+      set(node, { href: `/topics?${query}`, "aria-current": (name === "partitions") === isPartitions ? "page" : null });
+    }
+  } };
+}
+
+function openTopic(view, app, name) {
+  const sizes = new Map(), list = partitionList(app, name, sizes), chosen = filters(app, ["state", "broker"], list);
+  const facts = Object.fromEntries(["topic id", "partitions", "replicas", ...Object.keys(STATES)].map((each) => [each, h("dd", null, "?")]));
+  const body = h("tbody"), note = h("p", { class: "note", role: "status" });
+  let topic = null;
+  const act = async (...request) => { if (await app.act(...request)) { read(); list.reload(); } };
+  const number = async (action, title, label, field, value, button) => {
+    const given = await form(title, [["value", label, value, { type: "number", min: 1, required: true }]]);
+    if (given) act(action, { topics: [{ name, [field]: Number(given.value) }] }, { title, button });
+  };
+  async function elect() {
+    const { rows } = await app.get("partitions", { topic: name, state: "skewed", limit: 500 });
+    if (!rows.length) { app.say("Every leader is the preferred replica"); text(note, "Every leader is the preferred replica."); return; }
+    act("elect", { election_type: 0, topic_partitions: { values: [{ topic: name, partitions: rows.map((row) => row.partition_index) }] } }, { title: `Elect preferred leaders of ${name}`, button: "Elect" });
+  }
+  async function change({ name: key, value, config_source: source }) {
+    const given = await form(`Change ${key}`, [["value", source === 1 ? "Value (empty: remove it from the topic)" : "Value", value ?? "", {}]]);
+    if (given) act("configure", { resources: [{ resource_type: 2, resource_name: name, configs: [given.value === "" ? { name: key, config_operation: 1 } : { name: key, config_operation: 0, value: given.value }] }] }, { title: `Change ${key} of ${name}`, button: "Change" });
+  }
+  async function remove() { if (await app.act("delete-topic", { topics: [{ name }] }, { title: `Delete topic ${name}`, button: "Delete" })) app.go("/topics"); }
+  view.append(
+    h("section", null, h("h2", null, link("/topics", "Topics"), " / ", name), h("dl", { class: "facts" }, Object.entries(facts).map(([each, node]) => fact(STATES[each]?.[1].slice(2) ?? each, node))),
+      h("div", { class: "tools acts" }, h("button", { onclick: () => number("add-partitions", `Add partitions to ${name}`, "Partitions in all", "count", (topic?.partitions ?? 0) + 1, "Add") }, "Add partitions"),
+        h("button", { onclick: () => number("replication-factor", `Replication factor of ${name}`, "Replicas of each partition", "replication_factor", topic?.replication_factor, "Change") }, "Replication factor"),
+        h("button", { onclick: elect }, "Elect preferred leaders"), h("button", { class: "danger", onclick: remove }, "Delete")), note),
+    h("section", null, h("h2", null, "Partitions"), h("div", { class: "filters" }, chosen.node), list.node),
+    h("section", null, h("h2", null, "Configs"), table(`Effective configs of ${name}`, ["config", "value", "from", "action"], body)));
+  async function read() {
+    let found;
+    try { found = await app.get(`topics/${encodeURIComponent(name)}`); } catch (error) { text(note, error.message); return; }
+    ({ topic } = found);
+    text(note, "");
+    for (const [each, node] of Object.entries(facts)) text(node, { "topic id": topic.topic_id, replicas: topic.replication_factor }[each] ?? count(topic[each]));
+    const configs = found.configs.toSorted((one, other) => (other.config_source === 1) - (one.config_source === 1));
+    keyed(body, configs, (each) => each.name, (each) => h("tr", null, h("th", { scope: "row" }, each.name), h("td", { "data-of": "value", class: "wrap" }), h("td", { "data-of": "from" }), h("td", { "data-of": "action" })),
+      (row, each) => {
+        text(row.children[1], each.is_sensitive ? "(hidden)" : each.value || "–");
+        set(text(row.children[2], SOURCES[each.config_source] ?? "?"), { class: each.config_source === 1 ? "own" : null });
+        row.children[3].replaceChildren(h("button", { onclick: () => change(each), "aria-label": `Change ${each.name}` }, "Change"));
+      });
+    if (topic.partitions > 1000 || sizes.size) return;
+    const { brokers } = await app.get("disks", { topic: name });
+    for (const [id, { log_dirs: found }] of Object.entries(brokers)) for (const { replicas } of found) for (const each of replicas) if (!each.is_future_key) sizes.set(`${each.partition_index} ${id}`, each.partition_size);
+    list.redraw();
+  }
+  const kept = follow(app, (each) => each === name, () => { read(); list.reload(); });
+  read();
+  return { close: kept.close, update() { chosen.update(); kept.update(); } };
+}
+
+// Lanes of the replicas in sync and the leader, from the words of the history.
+function lanesOf(history) {
+  const lanes = new Map();
+  let isr = [], leader = -1;
+  for (const { change, append_time_ms: at } of history) {
+    isr = /isr(?:: \[[\d,]*\] ->)? \[([\d,]*)\]/.exec(change)?.[1].split(",").filter(Boolean).map(Number) ?? isr;
+    leader = Number(/leader(?:: -?\d+ ->)?:? (-?\d+)/.exec(change)?.[1] ?? leader);
+    if (/^topic .* is deleted$/.test(change)) [isr, leader] = [[], -1];
+    for (const id of new Set([...isr, leader, ...lanes.keys()])) {
+      if (id < 0) continue;
+      const spans = lanes.get(id) ?? lanes.set(id, []).get(id), last = spans.at(-1), words = id === leader ? "leads" : isr.includes(id) ? "in sync" : null;
+      if (last?.end_us === null && last.text === words) continue;
+      if (last?.end_us === null) last.end_us = at * 1000;
+      if (words) spans.push({ begin_us: at * 1000, end_us: null, about: String(id), text: words, short: words });
+    }
+  }
+  return [...lanes].sort(([one], [other]) => one - other).map(([id, spans]) => ({ label: `broker ${id}`, spans }));
+}
+
+function openPartition(view, app, topic, index) {
+  const name = `${topic}-${index}`, note = h("p", { class: "note", role: "status" }), body = h("tbody"), drawing = svg("svg", { role: "img", height: 0, "aria-label": "Leader and replicas in sync over time: not read yet" }), chart = h("div", { class: "chart" }, drawing);
+  const facts = Object.fromEntries(["state", "leader", "leader epoch", "partition epoch", "eligible leaders", "last known eligible"].map((each) => [each, h("dd", null, "?")]));
+  const columns = [{ title: "time", width: "minmax(150px, 1fr)" }, { title: "offset", width: "90px", n: "n" }, { title: "epoch", width: "60px", n: "n" }, { title: "change", width: "minmax(200px, 6fr)" }, { title: "by", width: "minmax(110px, 2fr)" }];
+  let row = null, disks = null, history = [], known = new Promise(() => {});
+  const past = app.about.speaks_kafka ? null : windowed(`History of ${name}`, "record", columns, {
+    load: (from, limit) => known.then((all) => ({ total: all.length, rows: all.toReversed().slice(from, from + limit) })), keyOf: (each) => `${each.offset} ${each.change}`,
+    cells: (each) => [moment(each.append_time_ms), link(`/time?at=${each.offset}`, count(each.offset)), String(each.epoch), h("span", { title: each.change }, each.change),
+      [each.initiator, each.plan_id && `plan ${each.plan_id}`, each.reason].filter(Boolean).join(", ") || "–"],
+  });
+  const act = async (...request) => { if (await app.act(...request)) read(); };
+  const elect = (type, title) => act("elect", { election_type: type, topic_partitions: { values: [{ topic, partitions: [index] }] } }, { title, button: "Elect" });
+  const directories = (id) => (app.state.disks ?? disks)?.brokers[id]?.log_dirs.filter((each) => !each.error_code) ?? [];
+  async function moveTo(id, present) {
+    const others = directories(id).map((each) => each.log_dir).filter((each) => each !== present);
+    const given = await form(`Move ${name} of broker ${id}`, [["path", "To log directory", others[0], { options: others }]]);
+    if (given?.path) act("move-directory", { dirs: [{ path: given.path, topics: [{ name: topic, partitions: [index] }] }] }, { node: id, title: `Move ${name} of broker ${id}`, button: "Move" });
+  }
+  view.append(
+    h("section", null, h("h2", null, link("/topics", "Topics"), " / ", link(path(topic), topic), ` / ${index}`), h("dl", { class: "facts" }, Object.entries(facts).map(([each, node]) => fact(each, node))),
+      h("div", { class: "tools acts" }, h("button", { onclick: () => app.go(`/moves?start=${encodeURIComponent(name)}`) }, "Move …"), h("button", { onclick: () => elect(0, `Elect the preferred leader of ${name}`) }, "Elect the preferred leader"),
+        h("button", { class: "danger", onclick: () => elect(1, `Unclean election of ${name}`) }, "Unclean election")), note),
+    h("section", null, h("h2", null, "Replicas"), table(`Replicas of ${name}`, ["broker", "role", "log directory", h("th", { scope: "col", class: "n" }, "size"), h("th", { scope: "col", class: "n" }, "behind"), "action"], body)),
+    h("section", null, h("h2", null, "History"), past ? [chart, past.node] : h("p", null, "This cluster does not show its metadata log.")));
+
+  function fill(tr, id) {
+    const own = Object.values(disks?.brokers[id]?.log_dirs ?? []).flatMap((each) => each.replicas.map((replica) => ({ ...replica, at: each.log_dir })));
+    const now = own.find((each) => !each.is_future_key), next = own.find((each) => each.is_future_key), [role, directory, size, behind, action] = [...tr.children].slice(1);
+    const words = [id === row.leader_id ? "★ leader" : row.isr_nodes.includes(id) ? "✓ in sync" : "✕ out of sync", ...Object.entries({ adding_replicas: "→ being added", removing_replicas: "← being removed", eligible_leader_replicas: "eligible leader", last_known_elr: "last known eligible leader" }).filter(([field]) => row[field].includes(id)).map(([, word]) => word)];
+    set(text(role, words.join(", ")), { class: row.isr_nodes.includes(id) ? "good" : "bad" });
+    text(directory, now ? now.at + (next ? ` → ${next.at}` : "") : disks?.silent[id] ?? (disks ? "none" : "?"));
+    text(size, bytes(now?.partition_size));
+    text(behind, id === row.leader_id ? "–" : count(now?.offset_lag));
+    action.firstChild.disabled = !now || directories(id).length < 2;
+    action.firstChild.onclick = () => moveTo(id, now.at);
+  }
+  function draw() {
+    if (!row) return;
+    keyed(body, row.replica_nodes, (id) => id, (id) => h("tr", { "data-row": true, tabindex: "-1" }, h("th", { scope: "row" }, link(`/brokers/${id}`, String(id))),
+      ["role", "log directory", "size", "behind", "action"].map((each) => h("td", { "data-of": each, class: ["size", "behind"].includes(each) ? "n" : each === "log directory" ? "wrap" : null }, each === "action" ? h("button", { "aria-label": `Move the replica of broker ${id} to another directory` }, "Move to another directory") : null))), fill);
+    if (!history.length || !chart.clientWidth) return;
+    const lanes = lanesOf(history), left = 80, width = chart.clientWidth, from = history[0].append_time_ms * 1000, to = Math.max(app.now() * 1000, from + 1e6);
+    const times = [0.1, 0.5, 0.9].map((share) => [from + share * (to - from), (to - from > 36e8 * 24 ? moment : clock)((from + share * (to - from)) / 1000)]);
+    const options = { from, to, left, width: width - left - 4, height: 18, end: to, times, look: (each) => ({ fill: `var(--c${each.about % 8})`, opacity: each.text === "leads" ? 1 : 0.45, elected: each.text === "leads", pale: each.text !== "leads" }) };
+    const height = heightOf(lanes, options) + 20;
+    drawLanes(drawing, lanes, options);
+    set(drawing, { width, height, viewBox: `0 0 ${width} ${height}`, "aria-label": `Leader and replicas in sync over time. Now ${row.leader_id ?? "nobody"} leads, and ${ids(row.isr_nodes)} are in sync.` });
+  }
+  async function read() {
+    try {
+      const { rows: [found] } = await app.get("partitions", { topic, from: index, limit: 1 });
+      if (!found) throw new Error(`There is no partition ${name}; it may have been deleted.`);
+      const isNew = JSON.stringify(found) !== JSON.stringify(row);
+      row = found;
+      Object.entries({ state: "", leader: row.leader_id ?? "none", "leader epoch": row.leader_epoch, "partition epoch": row.partition_epoch, "eligible leaders": ids(row.eligible_leader_replicas), "last known eligible": ids(row.last_known_elr) }).forEach(([each, value]) => text(facts[each], value));
+      facts.state.append(...[pills(row.states)].flat(2));
+      text(note, "");
+      draw();
+      if (past && isNew) {
+        known = app.get(`partitions/${encodeURIComponent(topic)}/${index}/history`);
+        known.then((found) => { history = found; draw(); }, () => {});
+        past.reload(!history.length);
+      }
+      disks = await app.get("disks", { topic, partition: index });
+      draw();
+    } catch (error) { text(note, error.message); }
+  }
+  const kept = follow(app, (each) => each === topic, read), resized = new ResizeObserver(draw);
+  resized.observe(chart);
+  read();
+  return { close() { kept.close(); resized.disconnect(); }, update: kept.update };
+}
+
+export default {
+  title: "Topics",
+  open(view, app) {
+    const [topic, index] = app.path;
+    return !topic ? openAll(view, app) : index === undefined || index === "" ? openTopic(view, app, topic) : openPartition(view, app, topic, Number(index));
+  },
+};
