@@ -45,6 +45,8 @@ DIRECTORIES = LogDirFilter(topics=())
 MEMORY_MS = 15 * 60 * 1000
 SAMPLES_MAX = 900
 SAMPLE_S = 1.0
+REST_S = 1.0
+"""Time after which a question that rests looks whether it shall end."""
 BUCKET = re.compile(r'^kraftlab_commit_duration_seconds_bucket\{le="([^"]+)"\} ([0-9.e+]+)$', re.MULTILINE)
 
 
@@ -71,7 +73,7 @@ class Question(threading.Thread):
 
     def run(self) -> None:
         while not self._stopping.is_set():
-            if not self._streams.watched.wait(0.3):
+            if not self._streams.watched.wait(REST_S):
                 continue
             begun = time.monotonic()
             try:
