@@ -18,6 +18,7 @@ MEASUREMENTS = {
     "broker-failover": "bench.broker_failover:main",
     "start": "bench.start:main",
     "metrics": "bench.metrics:main",
+    "console": "bench.console:main",
     "commands": "bench.commands:main",
     "moves": "bench.moves:main",
     "snapshot": "bench.snapshot:main",

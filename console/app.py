@@ -10,7 +10,10 @@ import gzip
 import hashlib
 import importlib.resources
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import threading
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -52,9 +55,12 @@ audit = logging.getLogger("kraftlab.audit")
 
 PAGES = ("quorum", "brokers", "topics", "moves", "time", "events", "groups", "faults", "sim", "login")
 BODY_BYTES_MAX = 1 << 20
+BODY_S = 10.0
 COMPRESSED_FROM_BYTES = 1024
 THREADS = 8
 IMAGE_S = 3.0
+POLLED_S = 2.0
+"""Age at which the topics of Apache Kafka are asked for again."""
 STREAMS_MAX = 200
 STYLES = ("page.css", "uplot.css", "console.css", "sim.css")
 TYPES = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
@@ -119,7 +125,8 @@ class Console:
         self.past = None if follower is None else Past(client, follower)
         self._follower = follower
         self._image_rows = ImageRows()
-        self._polled_rows: Rows | None = None
+        self._polled: tuple[float, Rows] | None = None
+        self._polling = threading.Lock()
         self.questions = Questions(client, streams, self.rows, settings.data, settings.allow_chaos)
         self.threads = trio.CapacityLimiter(THREADS)
         self.breaking = trio.CapacityLimiter(1)
@@ -128,7 +135,10 @@ class Console:
     def rows(self) -> Rows | None:
         """Return the newest topics. Blocks for a cluster of Apache Kafka, which is asked."""
         if self._follower is None:
-            return Rows(self.client.describe_topics(timeout_ms=5000), None, {})
+            with self._polling:
+                if self._polled is None or time.monotonic() - self._polled[0] > POLLED_S:
+                    self._polled = time.monotonic(), Rows(self.client.describe_topics(timeout_ms=5000), None, {})
+                return self._polled[1]
         image = self._follower.image
         return None if image is None else self._image_rows.of(image)
 
@@ -194,13 +204,16 @@ class Console:
         """Return the JSON of a request. BadQuery, Refused."""
         check_write(request.headers)
         data = bytearray()
-        async for part in request.stream():
-            data += part
-            if len(data) > BODY_BYTES_MAX:
-                raise Refused(413, f"a request has at most {BODY_BYTES_MAX} bytes")
+        with trio.move_on_after(BODY_S) as reading:
+            async for part in request.stream():
+                data += part
+                if len(data) > BODY_BYTES_MAX:
+                    raise Refused(413, f"a request has at most {BODY_BYTES_MAX} bytes")
+        if reading.cancelled_caught:
+            raise Refused(408, f"the request has not ended within {BODY_S:g} s")
         try:
             return msgspec.json.decode(bytes(data), type=kind)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise BadQuery(f"the body is not what was expected: {error}") from None
 
     def known_past(self) -> Past:
@@ -347,7 +360,8 @@ def _events(console: Console, request: Request) -> object:
 
 
 def _history(console: Console, request: Request) -> object:
-    return console.known_past().history(request.path_params["topic"], request.path_params["partition"])
+    partition = number(request.path_params, "partition", None) or 0
+    return console.known_past().history(request.path_params["topic"], partition)
 
 
 def _image(console: Console, request: Request) -> object:
@@ -366,20 +380,21 @@ async def stream(console: Console, request: Request) -> Response:
         raise Refused(503, f"{STREAMS_MAX} pages are open already; close some")
     key, last = request.cookies.get(COOKIE, ""), request.headers.get("last-event-id", "")
     follower = console._follower
-    last_id = int(last) if last.isascii() and last.isdigit() else None
+    last_id = int(last) if last.isascii() and last.isdigit() and len(last) <= 100 else None
 
-    async def messages() -> AsyncIterator[bytes]:
+    async def messages() -> AsyncGenerator[bytes]:
         checked_at = trio.current_time()
-        async for message in console.streams.open(lambda: [] if follower is None else follower.known.missed(last_id)):
-            yield message
-            if trio.current_time() - checked_at > 60:
-                checked_at = trio.current_time()
-                try:
-                    await console.in_thread(lambda: console.visitors.of(key))
-                except Refused:
-                    return
-                except (ApiError, ClusterUnreachable):
-                    continue
+        async with aclosing(console.streams.open(lambda: [] if follower is None else follower.known.missed(last_id))) as found:
+            async for message in found:
+                yield message
+                if trio.current_time() - checked_at > 60:
+                    checked_at = trio.current_time()
+                    try:
+                        await console.in_thread(lambda: console.visitors.of(key))
+                    except Refused:
+                        return
+                    except (ApiError, ClusterUnreachable):
+                        continue
 
     return StreamingResponse(messages(), headers={"Cache-Control": "no-store"}, media_type="text/event-stream")
 
@@ -483,7 +498,7 @@ READS: dict[str, Handler] = {
     "topics": reading(_topics),
     "topics/{topic}": reading(_topic),
     "partitions": reading(_partitions),
-    "partitions/{topic}/{partition:int}/history": reading(_history),
+    "partitions/{topic}/{partition}/history": reading(_history),
     "disks": reading(_disks),
     "records": reading(_events),
     "image": reading(_image),

@@ -32,6 +32,8 @@ from .streams import RESET, Streams
 logger = logging.getLogger("kraftlab.console")
 
 POLL_MS = 15_000
+GATHER_S = 0.05
+"""Rest after an answer, so that many changes cost few calls."""
 PAUSE_S = 0.3
 UNREADABLE_S = 5.0
 
@@ -71,7 +73,7 @@ class Follower(threading.Thread):
             before = self.image
             self._look(before or self._begin())
             self._failures, self._is_lost = 0, False
-            return 0.0 if before is not self.image else PAUSE_S
+            return GATHER_S if before is not self.image else PAUSE_S
         except (ApiError, ClusterUnreachable) as error:
             self._failures += 1
             self._is_lost |= isinstance(error, ApiError) and error.code is ErrorCode.OFFSET_OUT_OF_RANGE

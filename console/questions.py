@@ -25,7 +25,7 @@ from kraftlab.checking.facts import Observation
 from kraftlab.client import AdminClient, ClusterUnreachable
 from kraftlab.client.health import findings
 from kraftlab.client.log_dirs import LogDirFilter
-from kraftlab.client.results import AllLogDirs, Cluster, LogDirMoves, Quorum
+from kraftlab.client.results import AllLogDirs, Cluster, Controller, LogDirMoves, Quorum
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ApiError
 from kraftlab.lab.cluster_plan import ClusterError, load
@@ -45,6 +45,8 @@ DIRECTORIES = LogDirFilter(topics=())
 MEMORY_MS = 15 * 60 * 1000
 SAMPLES_MAX = 900
 SAMPLE_S = 1.0
+REST_S = 1.0
+"""Time after which a question that rests looks whether it shall end."""
 BUCKET = re.compile(r'^kraftlab_commit_duration_seconds_bucket\{le="([^"]+)"\} ([0-9.e+]+)$', re.MULTILINE)
 
 
@@ -71,7 +73,7 @@ class Question(threading.Thread):
 
     def run(self) -> None:
         while not self._stopping.is_set():
-            if not self._streams.watched.wait(0.3):
+            if not self._streams.watched.wait(REST_S):
                 continue
             begun = time.monotonic()
             try:
@@ -79,6 +81,8 @@ class Question(threading.Thread):
             except (ApiError, ClusterUnreachable, ClusterError) as error:
                 self._streams.put(self.name, None, str(error))
             except Exception as error:
+                if self._stopping.is_set():  # and the client is closed
+                    return
                 logger.exception("the part %s of the pages failed", self.name)
                 self._streams.put(self.name, None, f"{type(error).__name__}; the console's log has the reason")
             self._stopping.wait(max(0.05, begun + self._interval_s - time.monotonic()))
@@ -133,14 +137,12 @@ class Questions:
         assert self.cluster is not None, "it was described"
         now_ns = time.time_ns()
         nodes = self.cluster.controllers
-        for node, seen in zip(nodes, self._pool.map(lambda node: self._view_of(node.controller_id, now_ns), nodes), strict=True):
+        for node, seen in zip(nodes, self._pool.map(lambda node: self._view_of(node, now_ns), nodes), strict=True):
             self._lanes.add(f"controller {node.controller_id}", seen)
         return self._lanes.lanes()
 
-    def _view_of(self, node_id: int, now_ns: int) -> Observation:
-        assert self.cluster is not None, "controllers are known"
-        node = next(each for each in self.cluster.controllers if each.controller_id == node_id)
-        request = pb.DescribeClusterRequest()
+    def _view_of(self, node: Controller, now_ns: int) -> Observation:
+        node_id, request = node.controller_id, pb.DescribeClusterRequest()
         try:
             answer = self._client.call_at(
                 Endpoint(node.host, node.port), pb.DescribeClusterResponse, request, timeout_ms=LEADER_MS

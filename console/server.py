@@ -1,6 +1,8 @@
 """Serves a console: the address, TLS, the threads, and the end.
 
-Hypercorn runs on trio in this process, which does nothing else: nodes and other commands never import it.
+Hypercorn runs on trio in this process, which does nothing else: nodes and other commands never import it. It speaks HTTP on each
+connection; accepting and ending them is done here. So a connection that fails ends alone, there are at most CONNECTIONS_MAX, and
+a reader that does not read can neither stay for ever nor hold up the end of the process.
 """
 
 from __future__ import annotations
@@ -11,13 +13,16 @@ import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import cast
 
 import trio
+from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
-from hypercorn.trio import serve
-from hypercorn.typing import Framework
+from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import ASGIFramework, ConnectionState
 
 from kraftlab.client import AdminClient
 from kraftlab.client.security import ClientSecurity
@@ -32,6 +37,10 @@ from .visitors import Visitors
 logger = logging.getLogger("kraftlab.console")
 
 GRACE_S = 1.0
+CONNECTIONS_MAX = 500
+UNREAD_MS = 20_000
+"""Time after which a connection ends whose reader does not read."""
+Stream = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 Connect = Callable[[ClientSecurity | None], AdminClient]
 """Makes a client of a security; without one, of the console's own user."""
 
@@ -39,7 +48,10 @@ Connect = Callable[[ClientSecurity | None], AdminClient]
 def listen(at: Endpoint) -> socket.socket:
     """Return the socket of the console. OSError."""
     family = socket.AF_INET6 if ":" in at.host else socket.AF_INET
-    return socket.create_server((at.host, at.port), family=family, backlog=128)
+    listening = socket.create_server((at.host, at.port), family=family, backlog=128)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # connections inherit it
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_MS)
+    return listening
 
 
 async def run(
@@ -56,9 +68,7 @@ async def run(
     called when the console answers.
     """
     config = Config()
-    config.bind = [f"fd://{listening.detach()}"]
     config.errorlog = logger
-    config.graceful_timeout = GRACE_S
     config.include_server_header = False
     config.h11_max_incomplete_size = 64 * 1024
     if tls is not None:
@@ -72,11 +82,51 @@ async def run(
                 nursery.start_soon(_watch_stdin, stop)
             if console is not None:
                 nursery.start_soon(console.streams.tick)
-            app = cast(Framework, Guard(application(console, others, settings), settings))
-            await nursery.start(lambda task_status: serve(app, config, shutdown_trigger=stop.wait, task_status=task_status))
+                nursery.start_soon(console.streams.flush)
+            app = cast(ASGIFramework, Guard(application(console, others, settings), settings))
             ready()
+            await serve(app, config, listening, stop, None if console is None else console.streams)
+            nursery.cancel_scope.cancel()
+
+
+async def serve(app: ASGIFramework, config: Config, listening: socket.socket, stop: trio.Event, events: Streams | None) -> None:
+    """Serve connections until `stop`; then end the streams of events, and after GRACE_S whatever is still open."""
+    wrapped, context = ASGIWrapper(app), WorkerContext(None)
+    open_now: set[Stream] = set()
+    all_gone = trio.Event()
+    plain = trio.SocketListener(trio.socket.from_stdlib_socket(listening))
+    tls = config.create_ssl_context()
+    listener = plain if tls is None else trio.SSLListener(plain, tls, https_compatible=True)
+
+    async def connection(stream: Stream) -> None:
+        if len(open_now) >= CONNECTIONS_MAX:
+            await trio.aclose_forcefully(stream)
+            return
+        open_now.add(stream)
+        try:
+            await TCPServer(wrapped, config, context, ConnectionState({}), cast(trio.SSLStream[trio.SocketStream], stream))
+        except Exception as error:  # of Hypercorn, about input that it does not foresee
+            logger.warning("a connection has failed: %r", error)
+            await trio.aclose_forcefully(stream)
+        finally:
+            open_now.discard(stream)
+            if stop.is_set() and not open_now:
+                all_gone.set()
+
+    async with trio.open_nursery() as connections:
+        async with trio.open_nursery() as accepting:
+            accepting.start_soon(partial(trio.serve_listeners, connection, [listener], handler_nursery=connections))
             await stop.wait()
-            nursery.cancel_scope.deadline = trio.current_time() + 2 * GRACE_S
+            accepting.cancel_scope.cancel()
+        if events is not None:
+            events.end()
+        await context.terminated.set()
+        if open_now:
+            with trio.move_on_after(GRACE_S):
+                await all_gone.wait()
+        for stream in [*open_now]:
+            await trio.aclose_forcefully(stream)
+        connections.cancel_scope.cancel()
 
 
 @contextmanager

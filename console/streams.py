@@ -3,8 +3,11 @@
 Theory of operation. The state of a page is a set of named parts. `put` keeps a part's newest value and, if the value is new,
 sends it to every stream; a new stream begins with all parts at once. `send` sends one batch of the metadata log, whose event id
 is the offset after it: a browser that comes back names the last id, and gets the batches since from the ring of the follower, or
-`reset` if the ring begins later. Each value is encoded once for all streams. A reader that is 64 messages behind loses its
-stream, and comes back by itself.
+`reset` if the ring begins later.
+
+The first message goes out at once, and what comes within GATHER_S after it goes out together: each value is encoded once for all
+streams, and a stream costs a few writes a second however much happens. A reader that is QUEUE_CHUNKS behind loses its stream, and
+comes back by itself.
 
 `watched` is set while a page is open, and for REST_S after the last one or a request: everything that asks the cluster waits for
 it.
@@ -15,12 +18,13 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 
 import msgspec
 import trio
 
-QUEUE_MESSAGES = 64
+QUEUE_CHUNKS = 64
+GATHER_S = 0.2
 REST_S = 2.0
 TICK_S = 1.0
 RETRY_MS = 300
@@ -53,6 +57,9 @@ class Streams:
         self._token = trio.lowlevel.current_trio_token()
         self._parts: dict[str, Part] = {}
         self._readers: set[trio.MemorySendChannel[bytes]] = set()
+        self._waiting: list[bytes] = []
+        self._waiting_parts: dict[str, Part] = {}
+        self._has_news = trio.Event()
         self._left_at = -math.inf
 
     def put(self, name: str, value: object, fault: str = "") -> None:
@@ -70,15 +77,16 @@ class Streams:
             part = Part(now_ms, "", msgspec.Raw(raw))
         self._parts[name] = part
         if old is None or bytes(old.value) != bytes(part.value) or old.fault != fault:
-            self._send(event("part", encode({name: part})))
+            self._waiting_parts[name] = part
+            self._has_news.set()
 
     def send(self, message: bytes) -> None:
         """Send a message about a batch of the metadata log, or RESET."""
         self._post(lambda: self._send(message))
 
-    def _post(self, function: object) -> None:
+    def _post(self, function: Callable[[], None]) -> None:
         try:
-            self._token.run_sync_soon(function)  # type: ignore[arg-type]
+            self._token.run_sync_soon(function)
         except trio.RunFinishedError:
             return  # the console stops
 
@@ -97,37 +105,49 @@ class Streams:
         return len(self._readers)
 
     def _send(self, message: bytes) -> None:
+        self._waiting.append(message)
+        self._has_news.set()
+
+    async def flush(self) -> None:
+        """Send what waits, and gather what comes meanwhile. Runs until cancelled."""
+        while True:
+            await self._has_news.wait()
+            self._has_news = trio.Event()
+            self._flush()
+            await trio.sleep(GATHER_S)
+
+    def _flush(self) -> None:
+        parts, self._waiting_parts = self._waiting_parts, {}
+        messages, self._waiting = self._waiting, []
+        chunk = b"".join([*messages, event("part", encode(parts)) if parts else b""])
         for reader in [*self._readers]:
             try:
-                reader.send_nowait(message)
+                reader.send_nowait(chunk)
             except trio.WouldBlock:
                 self._readers.discard(reader)
                 reader.close()
             except trio.BrokenResourceError:
                 self._readers.discard(reader)
 
-    async def open(self, missed: Callable[[], list[bytes]]) -> AsyncIterator[bytes]:
-        """Yield the messages of one stream: the state, then those that `missed` returns, then what happens. A batch that is among
-        the missed ones and among those that happen meanwhile is sent once.
-        """
-        sender, receiver = trio.open_memory_channel[bytes](QUEUE_MESSAGES)
+    async def open(self, missed: Callable[[], list[bytes]]) -> AsyncGenerator[bytes]:
+        """Yield what one stream gets: the state, what `missed` returns, and what happens. A batch may come twice."""
+        sender, receiver = trio.open_memory_channel[bytes](QUEUE_CHUNKS)
         self._readers.add(sender)
         self.watched.set()
         try:
-            sent = missed()
-            yield b"retry: %d\n\n" % RETRY_MS + event("state", self.state())
-            for message in sent:
-                yield message
-            async for message in receiver:
-                if message.startswith(b"id: "):
-                    if message in sent:
-                        continue
-                    sent = []
-                yield message
+            yield b"".join([b"retry: %d\n\n" % RETRY_MS, event("state", self.state()), *missed()])
+            async for chunk in receiver:
+                yield chunk
         finally:
             self._readers.discard(sender)
             receiver.close()
             self._left_at = trio.current_time()
+
+    def end(self) -> None:
+        """End every stream, as the console stops."""
+        for reader in self._readers:
+            reader.close()
+        self._readers.clear()
 
     async def tick(self) -> None:
         """Send the time and the age of each part every second, and rest when nobody looks. Runs until cancelled."""

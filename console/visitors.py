@@ -17,7 +17,6 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from urllib.parse import urlsplit
 
 import msgspec
@@ -34,6 +33,8 @@ SESSIONS_MAX = 200
 CHECK_S = 60.0
 """Age after which the rights of a visitor are asked for again."""
 COOKIE = "kraftlab-session"
+SILENT_S = 5.0
+"""Time for which a cluster that has not answered is not asked for rights again."""
 CALL_MS = 2000
 HEADERS = {
     "Content-Security-Policy": (
@@ -125,6 +126,7 @@ class Visitors:
         self._everybody = Visitor("", client, "")
         self._everybody.operations = frozenset(Operation)
         self._sessions: dict[str, Visitor] = {}
+        self._silent_at = float("-inf")
         self._lock = threading.Lock()
 
     def log_in(self, user: str, password: str, host: str) -> str:
@@ -166,8 +168,11 @@ class Visitors:
                 self.log_out(key)
                 raise Refused(401, "log in as a user of the cluster")
             visitor = found
-        with suppress(ClusterUnreachable):  # the pages show that, to those who could log in before
-            visitor.check()
+        if time.monotonic() - self._silent_at > SILENT_S:
+            try:
+                visitor.check()
+            except ClusterUnreachable:  # the pages show that, to those who could log in before
+                self._silent_at = time.monotonic()
         return visitor
 
     def close(self) -> None:

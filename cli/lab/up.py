@@ -15,7 +15,7 @@ import click
 from kraftlab.common.exit_codes import DONE
 
 from ..output import WrongUse, json_option, print_json
-from ..web.child import check_installed, pages_of
+from ..web.child import check_installed, free_port, pages_of
 
 if TYPE_CHECKING:
     from kraftlab.lab import LocalCluster
@@ -64,7 +64,12 @@ Examples:
     help="Serve pages that show the cluster live, as `kraftlab console` does; with --allow-chaos they can break it.",
 )
 @click.option(
-    "--console-port", type=click.IntRange(0, 65535), default=8090, show_default=True, metavar="PORT", help="Port of the pages."
+    "--console-port",
+    type=click.IntRange(0, 65535),
+    default=8090,
+    show_default=True,
+    metavar="PORT",
+    help="Port of the pages; any free one if this one is taken.",
 )
 @click.option(
     "--own-disks",
@@ -103,6 +108,8 @@ def up(
 
     if with_console:
         check_installed()
+        source = click.get_current_context().get_parameter_source("console_port")
+        console_port = free_port(console_port, chosen=source is not click.core.ParameterSource.DEFAULT)
     overrides = {}
     for item in properties:
         key, equals, value = item.partition("=")

@@ -7,6 +7,8 @@ needs.
 from __future__ import annotations
 
 import importlib.util
+import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -34,6 +36,18 @@ def check_installed() -> None:
     for package in PACKAGES:
         if importlib.util.find_spec(package) is None:
             raise CommandFailed(f"Error: {not_installed(package, 'console')}")
+
+
+def free_port(port: int, *, chosen: bool) -> int:
+    """Return a port for a console: the given one, or 0 (any) if that is in use. CommandFailed if a `chosen` port is in use."""
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError as error:
+        if chosen:
+            why = f"cannot listen on port {port}: {os.strerror(error.errno or 0)}"
+            raise CommandFailed(f"Error: {why}; choose another for the console: --console-port PORT, or 0 for any") from None
+        return 0
+    return port
 
 
 @contextmanager

@@ -98,6 +98,7 @@ def console(
     """
     if (certificate is None) != (key is None):
         raise WrongUse("Error: --certificate and --key belong together; give both")
+    _check_certificate(certificate, key)
     if not _is_loopback(at.host) and certificate is None and not insecure:
         raise WrongUse(f"Error: others can reach {at}; give --certificate and --key, or --insecure if the network is trusted")
     try:
@@ -154,6 +155,19 @@ def console(
         until_eof,
     )
     return DONE
+
+
+def _check_certificate(certificate: Path | None, key: Path | None) -> None:
+    """Refuse files that cannot serve https. CommandFailed."""
+    if certificate is None or key is None:
+        return
+    import ssl
+
+    try:  # a key with a password would be asked for at a terminal, in the middle of the start
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key, password=lambda: "none")
+    except (OSError, ValueError) as error:
+        what = f"Error: cannot serve https with {certificate} and {key}: {error}"
+        raise CommandFailed(f"{what}; give a PEM certificate and its own key, without a password") from None
 
 
 def _is_loopback(host: str) -> bool:

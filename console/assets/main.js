@@ -54,6 +54,8 @@ const banner = h("div", { id: "banner", role: "alert", hidden: true });
 document.querySelector(".top").append(
   h("div", { class: "inner" }, heading, live, who, h("button", { id: "help", class: "quiet", title: "Keys (?)", onclick: () => help.showModal() }, "Keys"), h("button", { id: "theme", class: "quiet" }, "Dark")),
   nav, banner);
+const untold = h("p", { id: "untold", class: "inner note", hidden: true });
+document.querySelector(".top").append(untold);
 const help = h("dialog", { "aria-label": "Keys" }, h("h2", null, "Keys"),
   h("dl", { class: "keys" }, [...PAGES.map(([, title, key]) => [`g ${key}`, title]), ["/", "Filter"], ["j  k", "Next and previous row"], ["Enter", "Open the row"], ["?", "This list"], ["Esc", "Close"]]
     .map(([keys, what]) => [h("dt", null, h("kbd", null, keys)), h("dd", null, what)])),
@@ -65,6 +67,8 @@ function drawHeading() {
   const absent = { faults: !app.about.allow_chaos, time: app.about.speaks_kafka, events: app.about.speaks_kafka, runs: !app.about.runs };
   keyed(nav, PAGES.filter(([name]) => !absent[name] && (!app.about.no_cluster || OWN_DATA.includes(name))),
     ([name]) => name, ([name, title]) => link(name === "runs" ? "/runs/" : `/${name}`, title), (node, [name]) => set(node, { "aria-current": name === app.page ? "page" : null }));
+  untold.hidden = !app.about.missing?.length;
+  text(untold, untold.hidden ? "" : `This cluster does not tell ${app.about.missing.join("; ")}`);
   const leader = quorum?.leader_id;
   const facts = quorum && [leader === null ? "no leader" : `leader ${leader}`, `epoch ${quorum.leader_epoch}`, log && `offset ${count(log.offset)}`].filter(Boolean).join(" · ");
   const newest = Math.max(0, ...Object.values(app.parts).map((part) => part.as_of_ms));
@@ -88,7 +92,11 @@ let reopening = 0;
 
 function changed() { drawing ||= requestAnimationFrame(() => { drawing = 0; drawHeading(); current?.update?.(); notice(); }); }
 
-function take(parts) { Object.assign(app.parts, parts); changed(); }
+// A part that has no value yet, as of a console that has just started, keeps the one that is shown.
+function take(parts) {
+  for (const [name, part] of Object.entries(parts)) app.parts[name] = part.as_of_ms || !app.parts[name] ? part : { ...app.parts[name], fault: part.fault };
+  changed();
+}
 
 function open() {
   if (source || document.hidden || app.page === "login" || app.about.no_cluster) return;
@@ -97,7 +105,6 @@ function open() {
     const { now_ms, parts } = JSON.parse(data);
     app.ahead = now_ms - Date.now();
     app.connected = true;
-    app.parts = {};
     take(parts);
   });
   source.addEventListener("part", ({ data }) => take(JSON.parse(data)));
