@@ -27,7 +27,7 @@ from kraftlab.common.audit import shown
 from kraftlab.common.errors import ApiError
 from kraftlab.config.effective import Source
 from kraftlab.lab.cluster_plan import ClusterError, load
-from kraftlab.lab.faults.breaker import ORDERS
+from kraftlab.lab.faults.breaker import ORDERS, checked
 from kraftlab.lab.faults.caller import OrderFailed, give
 from kraftlab.lab.faults.names import names_of
 from kraftlab.lab.faults.order_text import command_of
@@ -462,7 +462,11 @@ def _fault_command(console: Console, request: Request) -> object:
         order = msgspec.json.decode(request.query_params.get("order", ""), type=FaultOrder)
     except msgspec.MsgspecError as error:
         raise BadQuery(f"the order is not what was expected: {error}") from None
-    return {"command": command_of(order, console.settings.where)}
+    try:
+        checked(order)
+    except ClusterError as error:
+        return {"command": "", "missing": str(error)}
+    return {"command": command_of(order, console.settings.where), "missing": ""}
 
 
 def _audit(request: Request, visitor: Visitor, call: str, names: str, outcome: str) -> None:
