@@ -441,7 +441,7 @@ async def fault(console: Console, request: Request) -> Response:
         outcome = "failed"
         raise
     finally:
-        _audit(request, visitor, "fault", msgspec.json.encode(order).decode(), outcome)
+        _audit(request, visitor, "fault", command_of(order).removeprefix("kraftlab cluster "), outcome)
     return answered(request, done)
 
 
@@ -451,7 +451,11 @@ def _orders(console: Console, request: Request) -> object:
     plan = None if data is None else load(data)
     if data is None or plan is None:
         raise BadQuery("faults need the directory of a local cluster; start the console with --data DIR")
-    kinds = {name: {**kind._asdict(), "carry_out": None} for name, kind in ORDERS.items() if name not in ("status", "faults")}
+    kinds = {
+        name: {"takes": kind.takes, "fields": kind.fields, "stays": kind.stays}
+        for name, kind in ORDERS.items()
+        if name not in ("status", "faults")
+    }
     nodes = [{"name": node.name, "role": node.role, "log_dirs": node.log_dirs} for node in plan.nodes]
     return {"orders": kinds, "nodes": nodes, "names": names_of(plan), "own_disks": has_own_disks(data)}
 
