@@ -7,7 +7,6 @@ AlterPartitionReassignments, in the order of `kraftlab reassign-partitions`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient
@@ -24,11 +23,11 @@ Replica = tuple[str, int, int]
 """Topic, partition, broker."""
 
 
-def entries(request: Any) -> list[tuple[str, Any]]:
+def entries(request: pb.AlterPartitionReassignmentsRequest) -> list[tuple[str, pb.ReassignablePartition]]:
     return [(topic.name, each) for topic in request.topics for each in topic.partitions]
 
 
-def named_directories(request: Any, log_dirs: LogDirs) -> dict[Replica, str]:
+def named_directories(request: pb.AlterPartitionReassignmentsRequest, log_dirs: LogDirs) -> dict[Replica, str]:
     """Return the directories that a plan names, by replica. BadQuery."""
     found: dict[Replica, str] = {}
     for topic, each in entries(request) if log_dirs else ():
@@ -40,7 +39,9 @@ def named_directories(request: Any, log_dirs: LogDirs) -> dict[Replica, str]:
     return found
 
 
-def start_in(named: Mapping[Replica, str], request: Any, client: AdminClient) -> Any:
+def start_in(
+    named: Mapping[Replica, str], request: pb.AlterPartitionReassignmentsRequest, client: AdminClient
+) -> pb.AlterPartitionReassignmentsResponse:
     """Start moves into directories as `reassign-partitions --execute` does: brokers learn the directories of new replicas before
     the start, so that a wrong one ends it, and replicas that stay change directories after it.
     """

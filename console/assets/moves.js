@@ -244,8 +244,9 @@ export default {
     }
 
     function redraw() {
-      const moves = app.state.moves;
-      if (!moves) return;
+      const moves = app.state.moves, fault = app.parts.moves?.fault;
+      none.hidden = false;
+      if (!moves) { text(none, fault ? `The cluster has not told its moves: ${fault}` : "Asking the cluster …"); return; }
       const rows = rowsOf(moves), brokers = new Set([...rows, ...moves.queued.map(queuedRow)].flatMap((each) => each.brokers));
       if (app.parts.moves !== drawn) { drawn = app.parts.moves; notice(rows); }
       const all = rows.filter(holds), list = sorted([...all, ...[...ended.values()].filter(holds)]), queued = waiting();
@@ -259,7 +260,7 @@ export default {
       text(facts.running, count(all.length - inside.length)); text(facts["between directories"], count(inside.length)); text(facts.queued, count(queued.length));
       text(facts["bytes per second"], rate(total(all, (each) => each.rate))); text(facts["bytes left"], all.some((each) => each.left === null) ? `${bytes(total(all, (each) => each.left))}, and moves of unknown size` : bytes(total(all, (each) => each.left)));
       text(facts["last one ends in"], !all.length ? "–" : etas.includes(null) ? (all.every((each) => MOVING.includes(each.state)) ? "unknown" : "unknown: a move is held up") : span(Math.max(...etas)));
-      text(note, kafka ? "Apache Kafka does not tell the progress, limits, time to go and blockers of moves, and has no queue and no plans." : moves.has_progress ? "" : "The active controller, which alone knows the progress, does not answer.");
+      text(note, kafka ? "Apache Kafka does not tell the progress, limits, time to go and blockers of moves, and has no queue and no plans." : fault ? `Not renewed: ${fault}` : moves.has_progress ? "" : "The active controller, which alone knows the progress, does not answer.");
       const between = all.length - inside.length;
       text(throttleButton, hasFilter() ? `Throttle these ${between}` : "Throttle all"); text(cancelButton, hasFilter() ? `Cancel these ${between + queued.length}` : "Cancel all");
       throttleButton.disabled = !between || kafka; cancelButton.disabled = !between && !queued.length;
@@ -272,6 +273,6 @@ export default {
       if (growth && at !== newest) growth.push(at, [total(rows, (each) => (each.move ? each.rate : 0)), total(rows, (each) => (each.path ? each.rate : 0))]);
       newest = at;
     }
-    return { update() { if (app.parts.moves && app.parts.moves.as_of_ms !== newest) redraw(); }, close() { growth?.destroy(); } };
+    return { update() { if (!app.state.moves || app.parts.moves.as_of_ms !== newest) redraw(); }, close() { growth?.destroy(); } };
   },
 };
