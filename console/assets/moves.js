@@ -17,7 +17,9 @@ const nameOf = (each) => `${each.topic}-${each.partition_index}`;
 const shareOf = (done, left) => (done === null || left === null ? null : done + left ? done / (done + left) : 1);
 const lastOf = (path) => path?.split("/").slice(-2).join("/") ?? "?";
 const total = (list, of) => list.reduce((sum, each) => sum + (of(each) ?? 0), 0);
-const unknownLast = (a, b) => (a === b ? 0 : a === null ? 1 : b === null ? -1 : a < b ? -1 : 1);
+const byName = new Intl.Collator("en", { numeric: true }).compare;
+// The order of two values, unknown ones last in both directions.
+const order = (a, b, sign) => (a === null || b === null ? (a === null) - (b === null) : sign * (typeof a === "string" ? byName(a, b) : a - b));
 
 // Rows of both kinds: reassignments, and moves between log directories of one broker.
 function rowsOf(moves) {
@@ -165,7 +167,7 @@ export default {
       if (held.known !== key) { held.known = key; held.replaceChildren(...(over || !each.stuck ? ["–"] : [blocked(each)])); }
       for (const button of acts.querySelectorAll("button")) button.hidden = Boolean(over);
       const list = progress.querySelector("ul");
-      if (list && !over) keyed(list, each.move.adding_replicas, (id) => id, (id) => h("li", null, link(`/brokers/${id}`, `broker ${id}`), meter(`${each.name} on broker ${id}`)), (item, id) => {
+      if (list?.parentNode.open && !over) keyed(list, each.move.adding_replicas, (id) => id, (id) => h("li", null, link(`/brokers/${id}`, `broker ${id}`), meter(`${each.name} on broker ${id}`)), (item, id) => {
         const found = each.move.progress.find((one) => one.broker_id === id), why = each.move.blockers.find((one) => one.broker_id === id);
         measure(item.lastChild, found ? shareOf(found.bytes_done, found.bytes_left) : why ? null : 1, found ? [`${bytes(found.bytes_left)} left`, found.bytes_per_second === null ? why?.text : rate(found.bytes_per_second), found.eta_ms ? `${span(found.eta_ms)} to go` : ""].filter(Boolean).join(", ") : why ? why.text : "in sync");
       });
@@ -196,7 +198,7 @@ export default {
       const key = sort().replace(/^-/, ""), of = SORTS[key] ?? SORTS.partition, sign = sort().startsWith("-") ? -1 : 1;
       for (const head of heads) set(head, { "aria-sort": key && head.dataset.keys.split("|").includes(key) ? (sign < 0 ? "descending" : "ascending") : null });
       for (const button of view.querySelectorAll(".sort")) text(button, button.textContent.replace(/ [▲▼]$/, "") + (button.textContent.startsWith(key) && key ? (sign < 0 ? " ▼" : " ▲") : ""));
-      return rows.toSorted((a, b) => (sign * unknownLast(of(a), of(b)) || a.name.localeCompare(b.name, "en", { numeric: true })));
+      return rows.toSorted((a, b) => order(of(a), of(b), sign) || byName(a.name, b.name));
     }
 
     function drawFlows(rows) {
