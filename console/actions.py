@@ -20,24 +20,26 @@ from google.protobuf import json_format
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient
 from kraftlab.client.entries import EntriesFailed, checked
-from kraftlab.client.log_dirs import LogDirFilter
 from kraftlab.common.errors import ApiError
 from kraftlab.common.sizes import bytes_text
 
+from .directories import TIMEOUT_MS, LogDirs, entries, named_directories, restore_directories, start_in
 from .rows import BadQuery
 
-TIMEOUT_MS = 20_000
 PLAN = "plan.json"
 FORCED = "Also where a partition loses its leader by that (force)"
 Command = tuple[str, ...]
 
 
 class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a page sends: the request, `preview` for the check alone, and the node where the call is one node's business."""
+    """What a page sends: the request, `preview` for the check alone, and the node where the call is one node's business.
+    `log_dirs`, of `reassign`: by partition the log directory of each replica, as in a plan; "any" is the broker's choice.
+    """
 
     request: dict[str, object]
     preview: bool = False
     node: int | None = None
+    log_dirs: dict[str, tuple[str, ...]] = {}
 
 
 class Shown(msgspec.Struct, frozen=True):
@@ -61,15 +63,11 @@ class _Action(NamedTuple):
     typed: Callable[[Any], str] = lambda request: ""
     at_node: bool = False
     once: bool = False
-    file: Callable[[Any], str] = lambda request: ""
+    file: Callable[[Any, LogDirs], str] = lambda request, log_dirs: ""
 
 
 def _ids(values: Any) -> str:
     return f"[{', '.join(map(str, values))}]"
-
-
-def _entries(request: Any) -> list[tuple[str, Any]]:
-    return [(topic.name, each) for topic in request.topics for each in topic.partitions]
 
 
 def _limit(request: Any) -> str:
@@ -81,7 +79,7 @@ def _limit(request: Any) -> str:
 
 def _moves(request: Any, node: int | None) -> Iterator[str]:
     when = f" once slots are free, with priority {request.priority}" if request.queued else ""
-    for topic, each in _entries(request):
+    for topic, each in entries(request):
         name = f"{topic}-{each.partition_index}"
         if not each.HasField("replicas"):
             yield f"{name}: the reassignment is cancelled, and the original replicas stay"
@@ -95,15 +93,16 @@ def _moves(request: Any, node: int | None) -> Iterator[str]:
         yield FORCED
 
 
-def _plan_file(request: Any) -> str:
+def _plan_file(request: Any, log_dirs: LogDirs) -> str:
     """Return the file of the command. A cancel names the present replicas, which the command does not look at."""
     partitions = [
         {
             "topic": topic,
             "partition": each.partition_index,
             "replicas": [*(each.replicas if each.HasField("replicas") else each.expected_replicas).values],
+            **({"log_dirs": [*found]} if (found := log_dirs.get(f"{topic}-{each.partition_index}")) else {}),
         }
-        for topic, each in _entries(request)
+        for topic, each in entries(request)
     ]
     return json.dumps({"version": 1, "partitions": partitions})
 
@@ -133,8 +132,8 @@ def _move_options(request: Any) -> Command:
 
 
 def _move_command(request: Any, node: int | None) -> Command:
-    (cancels,) = {not each.HasField("replicas") for _, each in _entries(request)}
-    if cancels and not all(each.expected_replicas.values for _, each in _entries(request)):
+    (cancels,) = {not each.HasField("replicas") for _, each in entries(request)}
+    if cancels and not all(each.expected_replicas.values for _, each in entries(request)):
         raise BadQuery("a cancel names the present replicas of each partition as `expected_replicas`")
     command = ("reassign-partitions", "--cancel" if cancels else "--execute", "--reassignment-json-file", PLAN)
     if cancels:
@@ -142,7 +141,7 @@ def _move_command(request: Any, node: int | None) -> Command:
     if request.force:
         raise BadQuery("`force` is for cancels; a move to replicas needs none")
     fields = ("expected_partition_epoch", "expected_replicas")
-    expects = any(each.HasField(name) for _, each in _entries(request) for name in fields)
+    expects = any(each.HasField(name) for _, each in entries(request) for name in fields)
     keeps_factor = request.HasField("allow_replication_factor_change") and not request.allow_replication_factor_change
     return (
         *command,
@@ -287,7 +286,7 @@ def _election_command(request: Any, node: int | None) -> Command:
     kind = ("leader-election", "--election-type", "unclean" if request.election_type else "preferred")
     if not request.HasField("topic_partitions"):
         return (*kind, "--all-topic-partitions")
-    if _election_file(request):
+    if _election_file(request, {}):
         return (*kind, "--path-to-json-file", PLAN)
     (each,) = request.topic_partitions.values
     (index,) = each.partitions
@@ -298,7 +297,7 @@ def _registered_as(request: Any) -> Command:
     return _option("--expected-epoch", request.expected_broker_epoch if request.HasField("expected_broker_epoch") else None)
 
 
-def _election_file(request: Any) -> str:
+def _election_file(request: Any, log_dirs: LogDirs) -> str:
     named = [(each.topic, index) for each in request.topic_partitions.values for index in each.partitions]
     document = {"partitions": [{"topic": topic, "partition": index} for topic, index in named]}
     return json.dumps(document) if len(named) > 1 else ""
@@ -434,24 +433,34 @@ def carry_out(name: str, order: Order, client: AdminClient, where: Command) -> t
         raise BadQuery(f"not a request of {action.request.__name__}: {error}") from None
     if action.at_node and order.node is None:
         raise BadQuery(f"{name} is the business of one node; give its id as `node`")
+    if order.log_dirs and action.file is None:
+        raise BadQuery(f"{name} takes no `log_dirs`")
     try:
+        named = named_directories(request, order.log_dirs)
         words, command = [*action.words(request, order.node)], action.command(request, order.node)
     except BadQuery:
         raise
     except ValueError:
         raise BadQuery(f"{name} is about one thing in one request") from None
+    words += [f"{topic}-{index} on broker {broker} goes to {path}" for (topic, index, broker), path in named.items()]
     text = "kraftlab " + shlex.join([*command, *where])
-    file = action.file(request)
+    file = action.file(request, order.log_dirs)
     if file:
         text = f"cat > {PLAN} <<'END'\n{file}\nEND\n{text}"
     checks = "validate_only" in action.request.DESCRIPTOR.fields_by_name
+    if client.speaks_kafka and isinstance(request, pb.AlterPartitionReassignmentsRequest):
+        checks = False
+        for _, each in entries(request):
+            each.ClearField("expected_replicas")
+            each.ClearField("expected_partition_epoch")
     shown = Shown(words, text, checks)
     if order.preview and not checks:
         return shown, action.typed(request)
     if order.preview:
         request.validate_only = True
     try:
-        answer = _sent(action, request, order.node, client)
+        start = named and not order.preview
+        answer = start_in(named, request, client) if start else _sent(action, request, order.node, client)
     except EntriesFailed as error:
         if not order.preview:
             raise
@@ -472,26 +481,5 @@ def _sent(action: _Action, request: Any, node: int | None, client: AdminClient) 
         return client.call(action.answer, request, timeout_ms=3 * TIMEOUT_MS, attempt_timeout_s=math.inf, once=True)
     answer = client.call(action.answer, request, timeout_ms=TIMEOUT_MS)
     if isinstance(answer, pb.RollbackPlanResponse) and not request.validate_only:
-        _restore_directories(answer, client)
+        restore_directories(answer, client)
     return answer
-
-
-def _restore_directories(answer: pb.RollbackPlanResponse, client: AdminClient) -> None:
-    """Move replicas that stayed on their broker back to their directories, as `reassign-partitions --rollback` does."""
-    wanted: dict[int, dict[tuple[str, int], str]] = {}
-    for topic in answer.responses:
-        for each in topic.partitions:
-            for move in each.directory_moves:
-                wanted.setdefault(move.broker_id, {})[topic.name, each.partition_index] = move.directory_id
-    if not wanted:
-        return
-    brokers = client.all_log_dirs(LogDirFilter(topics=()), brokers=wanted).brokers.values()
-    paths = {each.directory_id: each.log_dir for broker in brokers for each in broker.log_dirs if not each.error_code}
-    for broker_id, moves in wanted.items():
-        lost = [f"{topic}-{index}" for (topic, index), directory in moves.items() if directory not in paths]
-        client.alter_replica_log_dirs(broker_id, {key: paths[each] for key, each in moves.items() if each in paths})
-        if lost:
-            raise BadQuery(
-                f"{', '.join(lost)} of broker {broker_id} cannot return to the log directory from before the plan: bring it "
-                "online and roll back again. Everything else is being rolled back"
-            )

@@ -30,7 +30,7 @@ from kraftlab.common.audit import shown
 from kraftlab.common.errors import ApiError
 from kraftlab.config.effective import Source
 from kraftlab.lab.cluster_plan import ClusterError, load
-from kraftlab.lab.faults.breaker import ORDERS
+from kraftlab.lab.faults.breaker import ORDERS, checked
 from kraftlab.lab.faults.caller import OrderFailed, give
 from kraftlab.lab.faults.names import names_of
 from kraftlab.lab.faults.order_text import command_of
@@ -459,7 +459,7 @@ async def fault(console: Console, request: Request) -> Response:
         outcome = "failed"
         raise
     finally:
-        _audit(request, visitor, "fault", msgspec.json.encode(order).decode(), outcome)
+        _audit(request, visitor, "fault", command_of(order).removeprefix("kraftlab cluster "), outcome)
     return answered(request, done)
 
 
@@ -469,7 +469,11 @@ def _orders(console: Console, request: Request) -> object:
     plan = None if data is None else load(data)
     if data is None or plan is None:
         raise BadQuery("faults need the directory of a local cluster; start the console with --data DIR")
-    kinds = {name: {**kind._asdict(), "carry_out": None} for name, kind in ORDERS.items() if name not in ("status", "faults")}
+    kinds = {
+        name: {"takes": kind.takes, "fields": kind.fields, "stays": kind.stays}
+        for name, kind in ORDERS.items()
+        if name not in ("status", "faults")
+    }
     nodes = [{"name": node.name, "role": node.role, "log_dirs": node.log_dirs} for node in plan.nodes]
     return {"orders": kinds, "nodes": nodes, "names": names_of(plan), "own_disks": has_own_disks(data)}
 
@@ -480,7 +484,11 @@ def _fault_command(console: Console, request: Request) -> object:
         order = msgspec.json.decode(request.query_params.get("order", ""), type=FaultOrder)
     except msgspec.MsgspecError as error:
         raise BadQuery(f"the order is not what was expected: {error}") from None
-    return {"command": command_of(order, console.settings.where)}
+    try:
+        checked(order)
+    except ClusterError as error:
+        return {"command": "", "missing": str(error)}
+    return {"command": command_of(order, console.settings.where), "missing": ""}
 
 
 def _audit(request: Request, visitor: Visitor, call: str, names: str, outcome: str) -> None:

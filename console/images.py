@@ -46,7 +46,7 @@ class Images:
     @property
     def node(self) -> Endpoint:
         """The node that is asked."""
-        return self.node
+        return self._follower.endpoint
 
     def newest(self) -> tuple[Known, MetadataImage]:
         """Return what the follower knows, and its image. BadQuery before the first one."""
@@ -56,17 +56,20 @@ class Images:
         return known, known.image
 
     @contextmanager
-    def explained(self) -> Iterator[None]:
-        """Say which moments there are, where a node does not have one."""
+    def explained(self, moment: Moment) -> Iterator[None]:
+        """Say which the earliest moment is, where a node no longer has one."""
         try:
             yield
         except ApiError as error:
-            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+            first = self.first() if error.code is ErrorCode.OFFSET_OUT_OF_RANGE else 0
+            if not first:
                 raise
-            first, at_ms = self.first(), None
-            at_ms = self._image_of(self.node, Moment(offset=first)).provenance.append_time_ms if first else None
-            since = "" if not at_ms else f" ({datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC):%Y-%m-%dT%H:%M:%SZ})"
-            raise BadQuery(f"the earliest moment that exists is offset {first}{since}; ask for that or a later one") from error
+            at_ms = self._image_of(self.node, Moment(offset=first)).provenance.append_time_ms
+            if moment.reaches(first, at_ms):
+                raise
+            since = f"{datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC):%Y-%m-%dT%H:%M:%SZ}"
+            text = f"the earliest moment that exists is offset {first} ({since}); ask for that or a later one"
+            raise BadQuery(text) from error
 
     def first(self) -> int:
         """Return the earliest offset with an image at the node that is asked."""
@@ -85,7 +88,7 @@ class Images:
     def _asked(self, moment: Moment) -> MetadataImage:
         newest = self.newest()[1].provenance.offset
         is_newest = moment.time_ms is None and (moment.offset is None or moment.offset > newest)
-        with self.explained():
+        with self.explained(moment):
             return self._image_of(self.node, Moment(offset=newest) if is_newest else moment)
 
     def image(self, moment: Moment) -> MetadataImage:
@@ -103,7 +106,7 @@ class Images:
             if not isinstance(node, Directory) or name not in node:
                 raise BadQuery(f"there is no {path!r} at offset {image.provenance.offset}")
             node = node.get(name)
-        found: dict[str, object] = {"path": parts, **_place(image), "epoch": image.provenance.epoch}
+        found: dict[str, object] = {"path": parts, **_place(image)}
         if not isinstance(node, Directory):
             return {**found, "total": 1, "entries": [{"name": parts[-1], "value": plain_document(node)}]}
         names = [each for each in node.names() if text.lower() in each.lower()]
@@ -127,7 +130,8 @@ class Images:
 
 
 def _place(image: MetadataImage) -> dict[str, object]:
-    return {"offset": image.provenance.offset, "at_ms": image.provenance.append_time_ms}
+    at = image.provenance
+    return {"offset": at.offset, "epoch": at.epoch, "at_ms": at.append_time_ms}
 
 
 def moment_of(text: str) -> Moment:

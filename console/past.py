@@ -34,7 +34,7 @@ KINDS = ("quorum", "broker", "topic", "other")
 SPAN_OFFSETS = 2000
 SPANS_MAX = 3
 """Spans that one request for events reads."""
-SPANS_KEPT = 16
+SPANS_KEPT = 12
 SPANS_MARKED = 10
 """Spans whose elections and changes are marked."""
 HISTORY_OFFSETS = 100_000
@@ -65,14 +65,13 @@ class Past(Images):
 
     def __init__(self, client: AdminClient, follower: Follower) -> None:
         super().__init__(client, follower)
-        self._logged = lru_cache(SPANS_KEPT)(lambda start, end: tuple(batches(client, self.node, start, end)))
-        self._told = lru_cache(SPANS_MAX)(self._tell)
+        self._told = lru_cache(SPANS_KEPT)(self._tell)
 
     def _tell(self, start: int, end: int) -> list[Told]:
         image = self.image(Moment(offset=start)) if start else EMPTY
         found: list[Told] = []
-        with self.explained():
-            logged = self._logged(start, end)
+        with self.explained(Moment(offset=start)):
+            logged = list(batches(self.client, self.node, start, end))
         for batch in logged:
             found.append(Told(batch, image))
             delta = MetadataDelta(image)
@@ -80,18 +79,24 @@ class Past(Images):
             image = delta.apply(Provenance(found[-1].end, batch.epoch, batch.append_time_ms))
         return found
 
-    def _spans(self, end: int, stop: int) -> Iterator[tuple[int, int]]:
-        """Yield (start, end) of spans down to `stop` or the earliest moment; a span is in the ring or older, never both."""
-        begin = self.newest()[0].begin or 0
+    def _spans(self, end: int, stop: int) -> Iterator[tuple[int, list[Told]]]:
+        """Yield (start, batches that end before `end`) of spans down to `stop` or the earliest moment, the newest span first. A
+        span is in the ring or older, never both.
+        """
+        begin = (known := self.newest()[0]).begin or 0
         first: int | None = None
         while end > stop:
-            if end <= begin and first is None:
+            is_older = end <= begin
+            if is_older and first is None:
                 first = self.first()
                 stop = max(stop, first)
-            start = max((end - 1) // SPAN_OFFSETS * SPAN_OFFSETS, stop, begin if begin < end else 0)
-            if start >= end:
-                return
-            yield start, end
+                if end <= stop:
+                    return
+            edge = (end - 1) // SPAN_OFFSETS * SPAN_OFFSETS
+            start = max(edge, stop, 0 if is_older else begin)
+            span = max(edge, first or 0), min(edge + SPAN_OFFSETS, begin)
+            told = self._told(*span) if is_older else known.between(start, end) or []
+            yield start, [each for each in told if start < each.end <= end]
             end = start
 
     def events(self, before: int | None, after: int, kind: str, about: str, limit: int) -> dict[str, object]:
@@ -100,30 +105,27 @@ class Past(Images):
         """
         if kind not in ("", *KINDS):
             raise BadQuery(f"there is no kind {kind!r}; there are {', '.join(KINDS)}")
-        known, image = self.newest()
-        newest = image.provenance.offset
+        newest = self.newest()[1].provenance.offset
         found: list[ObjectChange] = []
         matches = _matching(about)
         answer = {"offset": newest, "events": found, "next": None}
         spans = self._spans(min(newest if before is None else before, newest), after)
-        for start, end in islice(spans, SPANS_MAX):
-            ring = known.between(start, end)
-            for told in reversed(self._told(start, end) if ring is None else ring):
+        for start, span in islice(spans, SPANS_MAX):
+            for told in reversed(span):
                 some = [each for each in batch_changes(told.before, told.batch) if kind in ("", each.kind)]
                 found += reversed(_cut([each for each in some if matches(each.about)]))
                 if len(found) >= min(limit, EVENTS_MAX):
                     return answer | {"next": told.batch.base_offset}
-        rest = next(spans, None)
-        return answer | {"next": None if rest is None else rest[1]}
+            before = start
+        return answer | {"next": None if next(spans, None) is None else before}
 
     def marks(self) -> dict[str, object]:
         """Return elections and changes among the newest records, oldest first, and since which offset they were looked for."""
-        known, image = self.newest()
-        newest = since = image.provenance.offset
+        newest = since = self.newest()[1].provenance.offset
         logged: list[LoggedBatch] = []
-        for since, end in islice(self._spans(newest, 0), SPANS_MARKED):
-            ring = known.between(since, end)
-            logged[:0] = self._logged(since, end) if ring is None else [told.batch for told in ring]
+        for start, span in islice(self._spans(newest, 0), SPANS_MARKED):
+            since = start
+            logged[:0] = [told.batch for told in span]
         marks: list[Mark] = []
         elections: list[Election] = []
         last: LoggedBatch | None = None
@@ -146,7 +148,7 @@ class Past(Images):
         end = image.provenance.offset
         start = max(self.first(), end - HISTORY_OFFSETS)
         ring = known.between(start, end)
-        with self.explained():
+        with self.explained(Moment(offset=start)):
             logged = batches(self.client, self.node, start, end)
             found = list(logged) if ring is None else [told.batch for told in ring]
         begin = self.image(Moment(offset=start)) if start else EMPTY

@@ -311,7 +311,7 @@ def lossy(
 @click.option(
     "--order",
     "number",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=0),
     default=0,
     metavar="N",
     help="Heal only the fault #N of `kraftlab cluster status`.",

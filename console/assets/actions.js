@@ -1,6 +1,8 @@
 // The dialog of an action: what will happen, what the cluster says to it, the same as a command, and the button.
 import { h } from "./dom.js";
 
+const WORDS_MAX = 100;
+
 // Show the answer of the check: replicas before and after for moves and plans, otherwise its fields.
 function answered(answer) {
   const moves = (answer.responses ?? answer.topics ?? []).flatMap((topic) => (topic.partitions ?? []).map((each) => [topic.name, each]));
@@ -18,7 +20,7 @@ export function command(line) {
 }
 
 // Resolve with the answer once the action is done, with null if it was given up. `options`: title, node, button.
-export function dialog(app, name, request, { title = "Change the cluster", node = null, button = "Do it" } = {}) {
+export function dialog(app, name, request, { title = "Change the cluster", node = null, button = "Do it", log_dirs } = {}) {
   return new Promise((resolve) => {
     const body = h("div", null, h("p", null, "Asking the cluster what this would do …"));
     const confirm = h("button", { class: "primary", disabled: true }, button);
@@ -26,7 +28,7 @@ export function dialog(app, name, request, { title = "Change the cluster", node 
       h("div", { class: "tools" }, confirm, h("button", { onclick: () => box.close() }, button.startsWith("Cancel") ? "Close" : "Cancel")));
     let outcome = null;
     const fail = (error) => body.append(h("p", { class: "bad", role: "alert" }, error.message));
-    const send = (preview) => app.post(`actions/${name}`, { request, preview, node });
+    const send = (preview) => app.post(`actions/${name}`, { request, preview, node, log_dirs });
     const force = h("button", { class: "danger", onclick: () => { request = { ...request, force: true }; force.remove(); ask(); } }, "See what force does");
     box.addEventListener("close", () => { box.remove(); resolve(outcome); });
     document.body.append(box);
@@ -34,7 +36,7 @@ export function dialog(app, name, request, { title = "Change the cluster", node 
     const ask = () => send(true).then((shown) => {
       const typed = shown.typed ? h("input", { autocomplete: "off", "aria-label": `Type ${shown.typed} to confirm`, oninput: () => { confirm.disabled = typed.value !== shown.typed; } }) : null;
       const may = app.about.may_alter || app.about.must_log_in;
-      body.replaceChildren(h("ul", null, shown.words.map((line) => h("li", null, line))),
+      body.replaceChildren(h("ul", null, shown.words.slice(0, WORDS_MAX).map((line) => h("li", null, line)), shown.words.length > WORDS_MAX ? h("li", null, `and ${shown.words.length - WORDS_MAX} more, as the command below has them`) : ""),
         h("p", { class: "note" }, shown.checked ? "The cluster has checked this and would do it." : "The cluster checks this only when it does it."),
         answered(shown.answer ?? {}) ?? "", h("h3", null, "As a command"), command(shown.command),
         typed ? h("label", { class: "typed" }, "Type ", h("b", null, shown.typed), " to confirm ", typed) : "");

@@ -138,8 +138,8 @@ export default {
     }
     async function shown() {
       const turn = ++asked;
-      const made = await app.get("faults/command", { order: JSON.stringify(order()) }).catch((error) => ({ command: error.message }));
-      if (turn === asked) line.replaceChildren(command(made.command));
+      const made = await app.get("faults/command", { order: JSON.stringify(order()) }).catch((error) => ({ missing: error.message }));
+      if (turn === asked) line.replaceChildren(made.missing ? h("p", { class: "note" }, made.missing) : command(made.command));
     }
     const controllers = () => known.nodes.filter((node) => node.role === "controller").map((node) => node.name), half = () => { const all = controllers(), most = Math.floor(all.length / 2) + 1; return [all.slice(0, most), all.slice(most)]; };
     const STORIES = [
@@ -160,11 +160,11 @@ export default {
     lasting.value = "10000";
     view.append(
       h("section", null, h("h2", null, "In force"), failed, none, list, steps, h("div", { class: "tools" }, h("button", { class: "danger", onclick: healAll }, "Heal everything"), h("span", { class: "note" }, "or Esc"))),
-      h("section", null, h("h2", null, "Nodes"), h("div", { class: "tools" }, h("label", null, "A click breaks for ", durations), h("span", { class: "note" }, "A second click heals. Arrow keys move.")), nodeBox),
+      h("section", null, h("h2", null, "Nodes"), h("div", { class: "tools from" }, h("label", null, "A click breaks for ", durations), h("span", { class: "note" }, "A second click heals. Arrow keys move.")), nodeBox),
       h("div", { class: "pair" },
         h("section", null, h("h2", null, "Any order"), stories, form),
         h("section", null, h("h2", null, "Who follows whom"), picture.node)),
-      h("section", null, h("h2", null, "Links"), h("div", { class: "tools" }, h("label", null, "A click gives ", link), h("span", { class: "note" }, "from the row to the column only, for the time above.")), linkBox));
+      h("section", null, h("h2", null, "Links"), h("div", { class: "tools from" }, h("label", null, "A click gives ", link), h("span", { class: "note" }, "from the row to the column only, for the time above.")), linkBox));
     app.get("faults").then((found) => { known = found; build(); update(); }, (error) => { text(failed, error.message).hidden = false; });
 
     function update() {

@@ -91,7 +91,7 @@ export default {
       const what = moves.length === 1 ? `the move of ${nameOf(moves[0])}` : `${moves.length} moves`;
       return moves.length && app.act("reassign", cancelled(moves), { title: `Cancel ${what}`, button: "Cancel the move" });
     }
-    const cancelAll = () => (hasFilter() ? cancel(running(), waiting()) : app.act("cancel-all", {}, { title: "Cancel every move", button: "Cancel all moves" }));
+    const cancelAll = () => (hasFilter() || kafka ? cancel(running(), waiting()) : app.act("cancel-all", {}, { title: "Cancel every move", button: "Cancel all moves" }));
     const inDirectory = (each, path) => ({ dirs: [{ path, topics: [{ name: each.topic, partitions: [each.index] }] }] });
     const moveBack = (each) => app.act("move-directory", inDirectory(each, each.source), { node: each.broker, title: `Cancel the move of ${each.name} on broker ${each.broker}`, button: "Cancel the move" });
     async function throttle(rows) {
@@ -111,7 +111,7 @@ export default {
     const chosen = (name) => h("select", { onchange: (event) => { app.setQuery({ [name]: event.target.value }); redraw(); } });
     const topicInput = h("input", { value: filter("topic"), "data-filter": true, oninput: () => { app.setQuery({ topic: topicInput.value }); redraw(); } });
     const selects = { broker: chosen("broker"), plan: chosen("plan"), state: chosen("state") };
-    const throttleButton = h("button", { onclick: () => throttle(running()) }), cancelButton = h("button", { class: "danger", onclick: cancelAll });
+    const throttleButton = h("button", { onclick: () => throttle(running().filter((each) => each.move)) }), cancelButton = h("button", { class: "danger", onclick: cancelAll });
     const start = h("button", { class: "primary", onclick: () => { app.setQuery({ start: "?" }); openForm(); } }, "Start a move");
     const sort = () => app.query.get("sort") ?? "";
     const sorter = (key) => h("button", { class: "sort", onclick: () => { app.setQuery({ sort: sort() === key ? `-${key}` : sort() === `-${key}` ? null : key }); redraw(); } }, key);
@@ -238,7 +238,7 @@ export default {
     }
 
     function choose(select, values, any) {
-      const options = ["", ...values].map(String);
+      const options = [...new Set(["", ...values, filter(select.dataset.name)].map(String))];
       if (select.known !== options.join("\n")) { select.known = options.join("\n"); select.replaceChildren(...options.map((value) => h("option", { value }, value || any))); }
       select.value = filter(select.dataset.name);
     }
@@ -258,19 +258,20 @@ export default {
       const etas = all.map((each) => each.eta), inside = all.filter((each) => each.path);
       text(facts.running, count(all.length - inside.length)); text(facts["between directories"], count(inside.length)); text(facts.queued, count(queued.length));
       text(facts["bytes per second"], rate(total(all, (each) => each.rate))); text(facts["bytes left"], all.some((each) => each.left === null) ? `${bytes(total(all, (each) => each.left))}, and moves of unknown size` : bytes(total(all, (each) => each.left)));
-      text(facts["last one ends in"], !all.length ? "–" : etas.includes(null) ? "unknown: a move is held up" : span(Math.max(...etas)));
+      text(facts["last one ends in"], !all.length ? "–" : etas.includes(null) ? (all.every((each) => MOVING.includes(each.state)) ? "unknown" : "unknown: a move is held up") : span(Math.max(...etas)));
       text(note, kafka ? "Apache Kafka does not tell the progress, limits, time to go and blockers of moves, and has no queue and no plans." : moves.has_progress ? "" : "The active controller, which alone knows the progress, does not answer.");
-      text(throttleButton, hasFilter() ? `Throttle these ${all.length}` : "Throttle all"); text(cancelButton, hasFilter() ? `Cancel these ${all.length + queued.length}` : "Cancel all");
-      throttleButton.disabled = !all.length || kafka; cancelButton.disabled = !all.length && !queued.length;
+      const between = all.length - inside.length;
+      text(throttleButton, hasFilter() ? `Throttle these ${between}` : "Throttle all"); text(cancelButton, hasFilter() ? `Cancel these ${between + queued.length}` : "Cancel all");
+      throttleButton.disabled = !between || kafka; cancelButton.disabled = !between && !queued.length;
       drawFlows(all); drawQueue(queued); drawPlans(moves.plans.filter(isIn));
       if (plan !== null) {
         const known = moves.plans.some(isIn);
         if (planBox.known !== known) { planBox.known = known; planBox.replaceChildren(h("h2", null, `Plan ${plan} `), h("p", null, known ? "These are its moves; the rest of it has arrived. " : "It is not among the plans that can be rolled back. ", link("/moves", "All moves"))); }
       }
       const at = app.parts.moves.as_of_ms;
-      if (growth && at - newest >= 900) { newest = at; const out = rows.filter((each) => each.path); growth.push(at, [total(rows, (each) => (each.move ? each.rate : 0)), total(out, (each) => each.rate)]); }
+      if (growth && at !== newest) growth.push(at, [total(rows, (each) => (each.move ? each.rate : 0)), total(rows, (each) => (each.path ? each.rate : 0))]);
+      newest = at;
     }
-    const update = () => redraw();
-    return { update, close() { growth?.destroy(); } };
+    return { update() { if (app.parts.moves && app.parts.moves.as_of_ms !== newest) redraw(); }, close() { growth?.destroy(); } };
   },
 };

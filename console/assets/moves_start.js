@@ -41,12 +41,12 @@ export function startForm(box, app, done) {
   const [throttle, throttleLabel] = input("throttle into each broker, ends with the move", { placeholder: "10 MB" }), [planId, planLabel] = input("plan, to roll back by"), [reason, reasonLabel] = input("reason");
   const [priority, priorityLabel] = input("priority", { type: "number", value: "0" }), [queued, queuedLabel] = input("wait in the queue for free slots", { type: "checkbox" });
   const [factorTopic, factorTopicLabel] = input("topic"), [factor, factorLabel] = input("replicas of each partition", { type: "number", min: "1", value: "3" });
-  const wrong = h("p", { class: "bad", role: "alert" }), rows = h("div"), preview = h("div", { "aria-live": "polite" });
+  const wrong = h("p", { class: "bad", role: "alert" }), rows = h("div"), rest = h("p"), preview = h("div", { "aria-live": "polite" });
   const see = h("button", { type: "button", onclick: () => attempt(show) }, "Show before and after"), start = h("button", { class: "primary", type: "button", onclick: () => attempt(begin) }, "Start");
   let plan = [], disks = {};
   box.append(h("section", { class: "start" }, h("h2", null, "Start a move"),
     h("form", { onsubmit: (event) => { event.preventDefault(); attempt(load); } }, h("label", null, "Partitions, or a plan as reassign-partitions --execute reads it", names), h("div", { class: "tools" }, h("button", null, "Choose replicas"), h("button", { type: "button", onclick: () => done(null) }, "Close"))),
-    rows, h("div", { class: "filters" }, kafka ? h("p", null, "Apache Kafka has no queue, plans, reasons and throttles of single moves.") : [throttleLabel, queuedLabel, priorityLabel, planLabel, reasonLabel]), h("div", { class: "tools" }, see, start), wrong, preview,
+    rows, rest, h("div", { class: "filters" }, kafka ? h("p", null, "Apache Kafka has no queue, plans, reasons and throttles of single moves.") : [throttleLabel, queuedLabel, priorityLabel, planLabel, reasonLabel]), h("div", { class: "tools" }, see, start), wrong, preview,
     h("details", null, h("summary", null, "Change the replication factor of a topic"), h("div", { class: "filters" }, factorTopicLabel, factorLabel, h("button", { type: "button", onclick: () => attempt(changeFactor) }, "Change the factor"), h("p", null, "The cluster chooses the brokers; throttle, queue and plan of above count.")))));
 
   async function attempt(work) {
@@ -89,7 +89,7 @@ export function startForm(box, app, done) {
       tick();
       return h("fieldset", null, h("legend", null, `${nameOf(each)}, now [${each.is.replica_nodes.join(", ")}], epoch ${each.is.partition_epoch}`), typed, boxes.map((one) => one.node));
     });
-    if (plan.length > EDITED) rows.append(h("p", { class: "note" }, `${count(plan.length - EDITED)} more partitions go as the plan says.`));
+    text(rest, plan.length > EDITED ? `${count(plan.length - EDITED)} more partitions go as the plan says.` : "");
   }
   const rowPlan = (each) => plan.find((one) => nameOf(one) === nameOf(each)) ?? each;
 
@@ -107,6 +107,8 @@ export function startForm(box, app, done) {
     for (const each of plan) topics.set(each.topic, [...(topics.get(each.topic) ?? []), { partition_index: each.partition, replicas: { values: each.to }, ...(kafka ? {} : { expected_partition_epoch: each.is.partition_epoch }) }]);
     return { topics: [...topics].map(([name, partitions]) => ({ name, partitions })), ...options() };
   }
+
+  const logDirs = () => Object.fromEntries(plan.filter((each) => each.log_dirs && each.log_dirs.length === each.to.length).map((each) => [nameOf(each), each.log_dirs]));
 
   // Replicas and bytes by place, "1" for a broker and "1 /data/d0" for a directory, before and after.
   function changes() {
@@ -134,11 +136,11 @@ export function startForm(box, app, done) {
     const copied = moved.reduce((sum, one) => sum + one.copied, 0);
     preview.replaceChildren(h("h3", null, `${count(moved.length)} ${moved.length === 1 ? "partition" : "partitions"}, ${bytes(copied)} to copy`), partitions, h("h3", null, "Their replicas and bytes by broker and directory"), where, h("h3", null, "What the cluster says"), answer);
     if (kafka) return text(answer, "Apache Kafka cannot check a move without starting it.");
-    try { const { words } = await app.post("actions/reassign", { request: asked, preview: true }); answer.className = "good"; text(answer, `✓ It would do this: ${words.slice(0, 5).join("; ")}${words.length > 5 ? "; …" : ""}.`); } catch (error) { answer.className = "bad"; text(answer, `✕ ${error.message}`); if (/INVALID_UPDATE_VERSION/.test(error.message)) answer.append(" ", h("button", { type: "button", onclick: () => attempt(load) }, "Read the partitions again")); }
+    try { const { words } = await app.post("actions/reassign", { request: asked, preview: true, log_dirs: logDirs() }); answer.className = "good"; text(answer, `✓ It would do this: ${words.slice(0, 5).join("; ")}${words.length > 5 ? "; …" : ""}.`); } catch (error) { answer.className = "bad"; text(answer, `✕ ${error.message}`); if (/INVALID_UPDATE_VERSION/.test(error.message)) answer.append(" ", h("button", { type: "button", onclick: () => attempt(load) }, "Read the partitions again")); }
   }
   async function begin() {
     const asked = request(), title = plan.length === 1 ? `Move ${nameOf(plan[0])}` : `Move ${plan.length} partitions`;
-    if (await app.act("reassign", asked, { title, button: "Start" })) done(asked.plan_id ? `/moves/${encodeURIComponent(asked.plan_id)}` : "/moves");
+    if (await app.act("reassign", asked, { title, button: "Start", log_dirs: logDirs() })) done(asked.plan_id ? `/moves/${encodeURIComponent(asked.plan_id)}` : "/moves");
   }
   async function changeFactor() {
     const { throttle: limit, queued: waits, plan_id } = options(), name = factorTopic.value.trim();

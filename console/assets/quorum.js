@@ -1,6 +1,7 @@
 // The quorum: who leads, who follows how far behind, the last minutes as lanes and curves, and one election on demand.
 import { h, keyed, text, set, fact, table, mark, count, span, clock, link } from "./dom.js";
 import { curve } from "./curves.js";
+import { elections } from "./elections.js";
 import { faultBands, lanes } from "./live_lanes.js";
 
 const SPANS = [[60, "1 min"], [300, "5 min"], [900, "15 min"]];
@@ -11,9 +12,9 @@ export default {
     const seconds = () => Number(app.query.get("last")) || 300;
     const facts = Object.fromEntries(["leader", "epoch", "high watermark", "voters", "log start", "cluster id"].map((name) => [name, h("dd", null, "?")]));
     const findings = h("ul", { class: "plain" }), progress = h("p", { class: "progress", hidden: true });
-    const picture = lanes(app, seconds);
+    const held = elections(app);
+    const picture = lanes(app, seconds, held.show);
     const spans = SPANS.map(([value, name]) => h("button", { "aria-pressed": String(seconds() === value), onclick: () => { app.setQuery({ last: value === 300 ? null : value }); curves.forEach(([drawn]) => drawn.destroy()); curves = []; started = false; update(); } }, name));
-    const election = h("div");
     const body = h("tbody");
     const nodes = table("Voters and observers", ["node", "role", "state", h("th", { scope: "col", class: "n" }, "log end"), h("th", { scope: "col", class: "n" }, "behind"), h("th", { scope: "col", class: "n" }, "last fetch"), "actions", "directory id", "endpoint"], body);
     const curveBox = h("div", { class: "pair" });
@@ -21,7 +22,7 @@ export default {
 
     view.append(
       h("section", null, h("dl", { class: "facts" }, Object.entries(facts).map(([name, node]) => fact(name, node))), progress, findings),
-      h("section", null, h("h2", null, "Who follows whom"), h("div", { class: "tools" }, h("span", { class: "legend choice" }, spans), h("span", { class: "note" }, "Each row is what that controller says. ★ leads, ? knows no leader, a gap: nobody looked.")), picture.node, election),
+      h("section", null, h("h2", null, "Who follows whom"), h("div", { class: "tools" }, h("span", { class: "legend choice" }, spans), h("span", { class: "note" }, "Each row is what that controller says. ★ leads, ? knows no leader, a gap: nobody looked.")), picture.node, held.node),
       h("section", null, h("h2", null, "Nodes of the quorum"), nodes),
       h("section", null, h("h2", null, "Curves"), curveBox));
 
@@ -92,6 +93,7 @@ export default {
       spans.forEach((button, at) => set(button, { "aria-pressed": String(seconds() === SPANS[at][0]) }));
       picture.update();
       text(progress, app.state.faults?.progress ?? "").hidden = !app.state.faults?.progress;
+      held.update();
       keyed(findings, brokers?.findings ?? [], (each) => each.text, (each) => h("li", { class: each.is_fault ? "bad" : "" }, each.is_fault ? "✕ " : "… ", each.text, h("small", null, ` – ${each.next_step}`)));
       if (!quorum) return;
       text(facts.leader, quorum.leader_id === null ? "none" : String(quorum.leader_id));
@@ -116,6 +118,6 @@ export default {
         curves[0][1]([at, quorum.high_watermark, Object.fromEntries(rows().map((each) => [each.replica_id, each.log_end_offset]))]);
       }
     }
-    return { update, close() { picture.close(); curves.forEach(([drawn]) => drawn.destroy()); } };
+    return { update, close() { picture.close(); held.close(); curves.forEach(([drawn]) => drawn.destroy()); } };
   },
 };

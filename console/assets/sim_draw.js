@@ -4,7 +4,7 @@ import { pending, journey } from "./sim_fold.js";
 import { say, short, nameOf, hue, kindOf, lookOf, weatherOf, LOOKS } from "./sim_words.js";
 
 const MARKS = { commit: "✓", truncate: "✂", append: "+", boot: "↑", install: "▤", note: "✕", durable: "▪" };
-const middle = { "text-anchor": "middle" }, arrow = { "marker-end": "url(#sim-head)" };
+const middle = { "text-anchor": "middle" }, arrow = { "marker-end": "url(#sim-head)" }, plain = { "marker-end": null };
 export const known = (value) => (value === -1 || value === undefined ? "none" : Array.isArray(value) ? value.join(" ") || "none" : String(value));
 export const about = (run, at, flight) => `${nameOf(run, flight.from, at)} to ${nameOf(run, flight.to, at)}: ${flight.step.text}; ${journey(run, flight)}`;
 
@@ -64,7 +64,7 @@ export function ring(tell) {
       const isBoth = weather[kind].some(([a, b]) => a === to && b === from);
       if (from === to || !spot[from] || !spot[to] || (isBoth && from > to)) continue;
       const aside = isBoth ? 0 : 5, [x, y] = along(from, to, aside)(isBoth ? 0.5 : 0.66);
-      shapes.push(line(`${kind}${from}-${to}`, from, to, aside, { class: kind, ...(isBoth ? {} : arrow) }), [`${kind}${from}-${to}g`, "text", { class: `${kind}-glyph`, x, y: y + 5, ...middle }, glyph]);
+      shapes.push(line(`${kind}${from}-${to}`, from, to, aside, { class: kind, ...(isBoth ? plain : arrow) }), [`${kind}${from}-${to}g`, "text", { class: `${kind}-glyph`, x, y: y + 5, ...middle }, glyph]);
     }
     const isShown = mine && mine.to >= 0 && mine.to !== mine.from;
     if (isShown) shapes.push(line("mine", mine.from, mine.to, 5, { class: `mine ${kindOf(mine.step)}`, ...arrow }));
@@ -159,7 +159,7 @@ export function space(go) {
       flight.arrivals.forEach((arrival, number) => {
         if (arrival < first) return;
         const heightAt = (step) => y1 + ((step - flight.at) / (arrival - flight.at)) * (y(flight.to) - y1), from = Math.max(flight.at, first - 1), to = Math.min(arrival, last + 1);
-        shapes.push([`m${flight.at}.${number}`, "line", { class: `${kind}${number ? " again" : ""}`, x1: x(from), y1: heightAt(from), x2: x(to), y2: heightAt(to), ...(arrival <= last ? arrow : {}) }]);
+        shapes.push([`m${flight.at}.${number}`, "line", { class: `${kind}${number ? " again" : ""}`, x1: x(from), y1: heightAt(from), x2: x(to), y2: heightAt(to), ...(arrival <= last ? arrow : plain) }]);
       });
     }
     return shapes;

@@ -21,7 +21,10 @@ function withLog(node, step) {
 // What a node has learned from a message: whom it has heard, votes it has, and how far a leader knows each follower to be.
 function withNews(node, step, sent, at) {
   const heard = { ...node.heard, [step.peer]: at }, { m = {}, message } = sent;
-  if (step.event === "receive" && m.type === "Fetch" && node.state === "leader" && m.epoch === node.epoch) return { ...node, heard, reached: { ...node.reached, [step.peer]: { offset: m.offset, at } } };
+  if (step.event === "receive" && m.type === "Fetch" && node.state === "leader" && m.epoch === node.epoch) {
+    const agrees = m.offset <= node.start || node.log.some((each) => each.end === m.offset && each.epoch === m.lastEpoch);
+    return { ...node, heard, reached: agrees ? { ...node.reached, [step.peer]: { offset: m.offset, at } } : node.reached };
+  }
   const counts = step.event === "answer" && step.awaited && message === "VoteResponse" && (node.state === "candidate" || node.state === "prospective");
   if (!counts || node.yes.includes(step.peer)) return { ...node, heard };
   return m.type === "VoteReply" ? { ...node, heard, yes: [...node.yes, step.peer] } : { ...node, heard, no: [...new Set([...node.no, step.peer])] };
@@ -57,10 +60,11 @@ export function fold(seed) {
     }
     moments.push({ nodes, weather, truth });
   });
-  const delay = seed.options.network.delay_us ?? 500, patience = 2 * delay + 1000, end = seed.steps.at(-1).time_us;
+  // A message may wait for its sender's disk before it leaves.
+  const patience = 2 * (seed.options.network.delay_us ?? 500) + 1000, late = 4 * patience + 3 * seed.options.disk_latency_us, end = seed.steps.at(-1).time_us;
   for (const each of flights) {
-    const took = each.arrivals.length ? seed.steps[each.arrivals[0]].time_us - each.step.time_us : end - each.step.time_us;
-    each.fate = each.arrivals.length ? (took > 4 * patience + 3 * seed.options.disk_latency_us ? "late" : "arrived") : took < patience && !each.isCut ? "open" : "lost";
+    const took = (each.arrivals.length ? seed.steps[each.arrivals[0]].time_us : end) - each.step.time_us;
+    each.fate = each.arrivals.length ? (took > late ? "late" : "arrived") : took < late && !each.isCut ? "open" : "lost";
   }
   return { seed, steps: seed.steps, moments, flights, bySend, patience, ...chronicle(seed.steps, moments) };
 }
@@ -87,7 +91,7 @@ export function pending(run, at) {
     if (flight.at > at) break;
     if (flight.to < 0 || flight.to === flight.from) continue;
     const began = flight.step.time_us, part = Math.min(1, (now - began) / run.patience);
-    if (!flight.arrivals.length && (part < 1 || at === flight.at)) found.push({ flight, number: 0, part: flight.fate === "lost" ? 0.15 + 0.35 * part : 0.8 * part });
+    if (!flight.arrivals.length && (flight.fate === "open" || part < 1)) found.push({ flight, number: 0, part: flight.fate === "lost" ? 0.15 + 0.35 * part : 0.8 * part });
     flight.arrivals.forEach((arrival, number) => { if (arrival > at) found.push({ flight, number, part: (now - began) / Math.max(1, run.steps[arrival].time_us - began) }); });
   }
   return found;

@@ -6,6 +6,7 @@ import importlib.metadata
 import platform
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +27,9 @@ from .worlds.world import Assignment, Listener, PlayedRun, world_named
 
 
 class Trial(NamedTuple):
-    """A test to run. Without a `plan` faults are drawn for the `nemeses`. `leave_running` and `net` as in `Assignment`."""
+    """A test to run. Without a `plan` faults are drawn for the `nemeses`. `leave_running`, `net` and `watched_by` as in
+    `Assignment`.
+    """
 
     workload: str
     world: str
@@ -36,6 +39,7 @@ class Trial(NamedTuple):
     properties: Mapping[str, str] = {}
     leave_running: bool = False
     net: str = LINKS
+    watched_by: Callable[[Path], AbstractContextManager[object]] | None = None
 
     @property
     def command(self) -> str:
@@ -89,6 +93,7 @@ def run_test(trial: Trial, store: str, listener: Listener) -> TrialResult:
         trial.properties,
         trial.leave_running,
         trial.net,
+        trial.watched_by,
     )
     played = world_named(trial.world)(assignment)
     try:

@@ -1,8 +1,8 @@
 """Executes orders on a local cluster.
 
-`ORDERS` is the table of orders: the number of groups of names, the further fields, and the method. Everything that blocks happens in the thread that
-gave the order; one order is executed at a time. An order with a time is undone by a timer of this process, whether or not the
-command that gave the order still runs.
+`ORDERS` is the table of orders: the number of groups of names, the further fields, and the method. Everything that blocks
+happens in the thread that gave the order; one order is executed at a time. An order with a time is undone by a timer of this
+process, whether or not the command that gave the order still runs.
 """
 
 from __future__ import annotations
@@ -57,21 +57,7 @@ class Breaker:
 
     def carry_out(self, order: Order) -> Done:
         """Execute an order. ClusterError if it is invalid or fails: then nothing was done."""
-        kind = ORDERS.get(order.order)
-        if kind is None:
-            raise ClusterError(f"there is no order {order.order!r}; there are {', '.join(ORDERS)}")
-        if not kind.least <= len(order.names) <= kind.most:
-            raise ClusterError(f"{order.order} takes {kind.takes}, not {len(order.names)}")
-        if order.for_ms is not None and (not kind.stays or not 0 < order.for_ms <= 86_400_000):
-            raise ClusterError(
-                f"{order.order} for {order.for_ms:g} ms: expected more than 0 and at most a day"
-                if kind.stays
-                else f"--for does not apply to {order.order}, which has no duration"
-            )
-        given = {field for field in FIELDS if getattr(order, field) != getattr(_PLAIN, field)}
-        if strange := sorted(given.difference(kind.fields)):
-            has = f"it has {', '.join(kind.fields)}" if kind.fields else "it has none"
-            raise ClusterError(f"{', '.join(strange)} does not apply to {order.order}; {has}")
+        kind = checked(order)
         with self._lock:
             if self._closed:
                 raise ClusterError("the cluster is stopping")
@@ -461,3 +447,23 @@ ORDERS: dict[str, Kind] = {
     "status": Kind(Breaker.status, 0, 0, "no names", stays=False),
     "faults": Kind(Breaker.faults, 0, 0, "no names", stays=False),
 }
+
+
+def checked(order: Order) -> Kind:
+    """Return the row of an order. ClusterError if there is none, or if names or fields do not belong to it."""
+    kind = ORDERS.get(order.order)
+    if kind is None:
+        raise ClusterError(f"there is no order {order.order!r}; there are {', '.join(ORDERS)}")
+    if not kind.least <= len(order.names) <= kind.most:
+        raise ClusterError(f"{order.order} takes {kind.takes}, not {len(order.names)}")
+    if order.for_ms is not None and (not kind.stays or not 0 < order.for_ms <= 86_400_000):
+        raise ClusterError(
+            f"{order.order} for {order.for_ms:g} ms: expected more than 0 and at most a day"
+            if kind.stays
+            else f"--for does not apply to {order.order}, which has no duration"
+        )
+    given = {field for field in FIELDS if getattr(order, field) != getattr(_PLAIN, field)}
+    if strange := sorted(given.difference(kind.fields)):
+        has = f"it has {', '.join(kind.fields)}" if kind.fields else "it has none"
+        raise ClusterError(f"{', '.join(strange)} does not apply to {order.order}; {has}")
+    return kind

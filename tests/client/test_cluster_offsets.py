@@ -56,7 +56,7 @@ def scripted(**ranges: tuple[int, int]) -> Broker:
 
 
 def listed(name: str, kind: str = "consumer") -> ListedGroup:
-    return ListedGroup(name, kind)
+    return ListedGroup(name, kind, "Stable", "consumer" if name == "b" else "classic")
 
 
 def described(name: str) -> DescribedGroup:
@@ -103,7 +103,10 @@ def test_a_look_sees_partitions_groups_and_what_is_missing(brokers: list[Broker]
         ("t", 0): PartitionOffsets(1, (1, 2), (1,), 3, 10),
         ("t", 1): PartitionOffsets(2, (1, 2), (1,)),
     }
-    assert found.groups == {"a": GroupOffsets(2, {("t", 0): 4}), "b": GroupOffsets(None, {("t", 0): 4})}
+    assert found.groups == {
+        "a": GroupOffsets(2, {("t", 0): 4}, "Stable", "classic"),
+        "b": GroupOffsets(None, {("t", 0): 4}, "Stable", "consumer"),
+    }
     assert (found.brokers, found.silent) == ({1: brokers[0].endpoint}, {})
 
 
@@ -146,7 +149,7 @@ def test_a_group_that_may_not_be_read_has_no_offsets(brokers: list[Broker]) -> N
         return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group.group_id, error_code=code) for group in body.groups])
 
     brokers[0].answers["OffsetFetch"] = refused
-    assert looked(brokers[0]).groups["a"] == GroupOffsets(2, {})
+    assert looked(brokers[0]).groups["a"] == GroupOffsets(2, {}, "Stable", "classic")
 
 
 def test_a_cluster_without_a_broker_that_answers_is_unreachable(brokers: list[Broker]) -> None:

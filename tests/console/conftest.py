@@ -110,6 +110,7 @@ def browser() -> Iterator[Browser]:
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed; run: pip install -e '.[tests]'")
     if CHROMIUM is None:
         pytest.skip("no chromium, chromium-browser or google-chrome on the path")
+    api.expect.set_options(timeout=PATIENCE_MS)
     with api.sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield chromium

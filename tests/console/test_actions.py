@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
@@ -191,17 +191,28 @@ NAMES = [f"{name}-{place}" for place, (name, *_) in enumerate(CASES)]
 
 
 class Recorder(AdminClient):
-    """A client that records requests in place of sending them, and refuses with `refusal`."""
+    """A client that records requests in place of sending them, and refuses with `refusal`. A check says that broker 3 is added.
+    `told`: directories that a broker was told, with the number of requests before.
+    """
+
+    speaks_kafka = False
 
     def __init__(self, refusal: ApiError | None = None) -> None:
         self.sent: list[Any] = []
+        self.told: list[tuple[int, Mapping[Any, str], int]] = []
         self.refusal = refusal
 
     def call(self, answer: type[Any], request: Any, **options: object) -> Any:
         self.sent.append(request)
         if self.refusal is not None:
             raise self.refusal
-        return answer()
+        found = answer()
+        if isinstance(found, pb.AlterPartitionReassignmentsResponse) and request.validate_only:
+            found.responses.add(name="orders").partitions.add(adding_replicas=[3])
+        return found
+
+    def alter_replica_log_dirs(self, broker_id: int, moves: Mapping[Any, str], **options: Any) -> Any:
+        self.told.append((broker_id, moves, len(self.sent)))
 
     def incremental_alter_configs(self, resources: Any, **options: Any) -> Any:
         request = pb.IncrementalAlterConfigsRequest(resources=resources, validate_only=options["validate_only"])
@@ -301,6 +312,34 @@ def test_the_file_of_a_move_is_a_plan_that_the_command_reads(topic: dict[str, An
 def test_a_request_that_no_command_does_is_refused(name: str, request_: dict[str, Any], reason: str) -> None:
     with pytest.raises(BadQuery, match=reason):
         preview(name, request_, 1)
+
+
+def test_a_move_into_directories_tells_them_to_brokers_of_new_replicas_before_it_starts() -> None:
+    client = Recorder()
+    order = Order({"topics": [MOVE]}, log_dirs={"orders-0": ("/data/d1", "/data/d2")})
+    shown, _ = carry_out("reassign", order, client, WHERE)
+    checks, start = (each.validate_only for each in client.sent)
+    assert (checks, start) == (True, False)
+    assert client.told == [(3, {("orders", 0): "/data/d1"}, 1), (2, {("orders", 0): "/data/d2"}, 2)]
+    assert json.loads(shown.command.splitlines()[1])["partitions"][0]["log_dirs"] == ["/data/d1", "/data/d2"]
+    assert shown.words[1:] == ["orders-0 on broker 3 goes to /data/d1", "orders-0 on broker 2 goes to /data/d2"]
+
+
+def test_directories_that_do_not_match_the_replicas_are_refused() -> None:
+    for log_dirs, reason in (({"orders-0": ("/d",)}, "2 replicas and 1 log_dirs"),):
+        with pytest.raises(BadQuery, match=reason):
+            carry_out("reassign", Order({"topics": [MOVE]}, log_dirs=log_dirs), Recorder(), WHERE)
+    with pytest.raises(BadQuery, match="takes no `log_dirs`"):
+        carry_out("cancel-all", Order({}, log_dirs={"t-0": ("/d",)}), Recorder(), WHERE)
+
+
+def test_apache_kafka_starts_and_cancels_moves_without_a_check_and_without_expectations() -> None:
+    client = Recorder()
+    client.speaks_kafka = True
+    shown, _ = carry_out("reassign", Order({"topics": [CANCEL]}, preview=True), client, WHERE)
+    assert (shown.checked, client.sent) == (False, [])
+    carry_out("reassign", Order({"topics": [CANCEL]}), client, WHERE)
+    assert not client.sent[0].topics[0].partitions[0].HasField("expected_replicas")
 
 
 def test_an_action_at_a_node_needs_the_node() -> None:

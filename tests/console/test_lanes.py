@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from kraftlab.checking.facts import Observation, Strike
 from kraftlab.console import lanes
 from kraftlab.console.lanes import Lane, Span
+from kraftlab.lab.faults.orders import OrderState
 
 MS = 1_000_000
 
@@ -87,3 +88,16 @@ def test_a_process_takes_over_the_lane_of_one_that_has_ended() -> None:
     assert lanes.process_lanes([(0, 0, 10), (1, 5, 20), (7, 25, 30)]) == {0: 0, 1: 1, 7: 0}
     assert lanes.process_lanes([(0, 0, 4), (5, 10, 12), (0, 6, 10)]) == {0: 0, 5: 0}
     assert lanes.process_lanes([(0, 0, 11), (5, 10, 12)]) == {0: 0, 5: 1}
+
+
+def test_orders_have_a_lane_for_each_kind_and_another_where_a_kind_overlaps_itself() -> None:
+    given = (
+        OrderState(1, "broker-1: killed", order="kill", groups=(("broker-1",),), begun_ms=1000, ended_ms=3000),
+        OrderState(2, "slow", order="slow", groups=(("controller-3000",), ("broker-0", "broker-1")), begun_ms=500),
+        OrderState(3, "broker-2: killed", order="kill", groups=(("broker-2",),), begun_ms=2000, ended_ms=None),
+    )
+    assert lanes.order_lanes(given, 5000) == (
+        Lane("kill", (Span(1_000_000, 3_000_000, "kill", "broker-1: killed", "1"),)),
+        Lane("", (Span(2_000_000, None, "kill", "broker-2: killed", "2"),)),
+        Lane("slow", (Span(500_000, None, "slow", "slow", "3000 | 0,1"),)),
+    )

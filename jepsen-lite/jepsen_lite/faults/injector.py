@@ -37,13 +37,13 @@ async def carry_out(
     now_ns: Callable[[], int],
     *,
     ended: Callable[[Strike], None] = lambda strike: None,
-    begun: Callable[[Action], None] = lambda action: None,
+    begun: Callable[[Strike], None] = lambda strike: None,
     kinds: Mapping[str, Kind] = KINDS,
 ) -> tuple[Strike, ...]:
     """Strike as planned; return the strikes, by begin time, when all of them are undone.
 
     `now_ns` is the run's clock. `ended` gets each strike as soon as it is over, even during a cancellation; `begun` gets each
-    action that has struck. An error of the harness itself passes through.
+    strike as soon as it is in force, without an end. An error of the harness itself passes through.
     """
     strikes: list[Strike] = []
 
@@ -63,7 +63,7 @@ async def _strike(
     action: Action,
     now_ns: Callable[[], int],
     report: Callable[[Strike], None],
-    begun: Callable[[Action], None],
+    begun: Callable[[Strike], None],
     kinds: Mapping[str, Kind],
 ) -> None:
     end_s = (action.at_ms + action.for_ms) / 1000
@@ -74,7 +74,7 @@ async def _strike(
         nodes = await _aim(victim, action, random)
         hit, begin_ns = Hit(nodes, action.arguments, random), now_ns()
         async with kinds[action.kind].fault(victim, hit):
-            begun(action)
+            begun(Strike(kind=action.kind, begin_ns=begin_ns, end_ns=None, nodes=hit.nodes, links=hit.links, detail=hit.detail))
             await trio.sleep(max(end_s - now_ns() / 1e9, action.for_ms / 1000 * _LEAST_PART))
     except _EXPECTED as fault:
         error = str(fault)

@@ -46,7 +46,7 @@ class PhasedRun(ABC):
         self._observations: list[Observation] = []
         self._last: dict[int, Observation] = {}
         self.strikes: list[Strike] = []
-        self._striking: list[str] = []
+        self._striking: list[Strike] = []
         self._phase, self.not_ready, self.cut_short = "start", "", ""
         self._healed_ns = self._started_at_ms = 0
         self._data: dict[str, Any] = {}
@@ -140,10 +140,13 @@ class PhasedRun(ABC):
 
     # -- notifications ------------------------------------------------------------------------------------------------
 
+    def _strike_begun(self, strike: Strike) -> None:
+        self._striking.append(strike)
+
     def _strike_ended(self, strike: Strike) -> None:
         self.strikes.append(strike)
-        if strike.kind in self._striking:
-            self._striking.remove(strike.kind)
+        ended = (strike.kind, strike.begin_ns)
+        self._striking = [each for each in self._striking if (each.kind, each.begin_ns) != ended]
 
     def _observed(self, observation: Observation) -> None:
         self._observations.append(observation)
@@ -156,5 +159,5 @@ class PhasedRun(ABC):
     def report_status(self) -> None:
         leader, epoch, committed, lag = newest(self._last)
         down = tuple(node for node, seen in sorted(self._last.items()) if not seen.is_up)
-        striking = tuple(dict.fromkeys(self._striking))
+        striking = tuple(dict.fromkeys(strike.kind for strike in self._striking))
         self._listener.report(RunStatus(self._phase, self.drive.now_ns(), leader, epoch, committed, lag, down, striking))

@@ -18,6 +18,7 @@ import shutil
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
@@ -28,7 +29,9 @@ import trio
 from kraftlab.checking.facts import Observation
 from kraftlab.lab import ClusterError, LocalCluster
 from kraftlab.lab.cluster_plan import FIRST_CONTROLLER_ID
+from kraftlab.lab.faults.active_faults import PAST_ORDERS
 from kraftlab.lab.faults.breaker import Breaker
+from kraftlab.lab.faults.orders import NodeState, Status
 from kraftlab.lab.faults.server import ControlServer
 from kraftlab.quorum.core.errors import CorruptBatch
 
@@ -44,11 +47,13 @@ from ..faults.networks.back_ends import NETS
 from ..faults.networks.network import HeldNetwork, own_network
 from ..faults.plan_generator import draw_plan
 from ..faults.quorum_guard import QuorumGuard
+from ..history import FAIL, INFO, OK
 from ..workload import OWN, Port, Run
 from .grpc_port import GrpcPort, Nodes
 from .log_tail import LogTail
 from .node_exits import NodeExits, own_exits
 from .phases import LOG_WITHIN_S, PROPERTIES, PhasedRun
+from .run_orders import RunOrders, orders_of
 from .sampler import sample
 from .trio_drive import first_of
 from .world import Assignment, NotOnThisMachine, PlayedRun, left_out, newest
@@ -103,6 +108,7 @@ def _played(assignment: Assignment) -> PlayedRun:
     cluster: LocalCluster | None = None
     network: HeldNetwork | None = None
     control: ControlServer | None = None
+    watching = ExitStack()
     is_kept = False
 
     def close() -> None:
@@ -115,6 +121,7 @@ def _played(assignment: Assignment) -> PlayedRun:
                 last.callback(cluster.close)
             if control is not None:
                 last.callback(control.close)
+            last.callback(watching.close)
 
     try:
         seed = options.random("links").getrandbits(63)
@@ -130,7 +137,8 @@ def _played(assignment: Assignment) -> PlayedRun:
             own_disks="power" in _needs(plan, assignment.net),
             secure=options.secure,
         )
-        run = trio.run(_play, assignment, cluster, plan, ledger)
+        with ExitStack() as telling:
+            run = trio.run(_play, assignment, cluster, plan, ledger, telling, watching)
         if assignment.leave_running:
             control = ControlServer(cluster.directory, Breaker(cluster, _print_result))
         is_kept = assignment.leave_running
@@ -192,8 +200,20 @@ def _copy_logs(cluster: LocalCluster, target: Path) -> None:
             shutil.copyfile(source, target / source.name)
 
 
-async def _play(assignment: Assignment, cluster: LocalCluster, plan: FaultPlan, ledger: Ledger) -> Run:
-    return await RealRun(assignment, cluster, plan, ledger).play()
+async def _play(
+    assignment: Assignment, cluster: LocalCluster, plan: FaultPlan, ledger: Ledger, telling: ExitStack, watching: ExitStack
+) -> Run:
+    """Play the run. `telling` ends with the run and `watching` with the cluster."""
+    run = RealRun(assignment, cluster, plan, ledger)
+    watch = assignment.watched_by
+
+    def let_watch() -> None:
+        if watch is not None:
+            telling.callback(ControlServer(cluster.directory, RunOrders(run.status)).close)
+            watching.enter_context(watch(cluster.directory))
+
+    run.let_watch = let_watch
+    return await run.play()
 
 
 class RealRun(PhasedRun):
@@ -213,6 +233,7 @@ class RealRun(PhasedRun):
         self._violations: list[str] = []
         self._reading = trio.Lock()
         self._kafka_ports: dict[int, KafkaPort] = {}
+        self.let_watch: Callable[[], None] = lambda: None
 
     def _new_port(self, process: int) -> Port:
         if self._options.client == OWN:
@@ -275,6 +296,7 @@ class RealRun(PhasedRun):
         self._watchers.start_soon(self._sample)
         await self._read_to_end(0)
         self._watchers.start_soon(self._follow)
+        await _in_thread(self.let_watch)
 
     def _begin(self) -> int:
         self._watchers.start_soon(self._watch)
@@ -283,8 +305,7 @@ class RealRun(PhasedRun):
     async def _strike(self) -> None:
         disks = {node: disk for node, disk in self._cluster.disks.items() if node in self._cluster.controller_ids}
         victim = ClusterUnderFaults(self._cluster, self._leaders, self._guard, self._ledger, disks)
-        begun = self._striking.append
-        await carry_out(victim, self._plan, self.drive.now_ns, ended=self._strike_ended, begun=lambda action: begun(action.kind))
+        await carry_out(victim, self._plan, self.drive.now_ns, ended=self._strike_ended, begun=self._strike_begun)
 
     async def _heal_all(self) -> None:
         await _in_thread(self._cluster.heal_all)
@@ -354,6 +375,29 @@ class RealRun(PhasedRun):
         while True:
             if not await self._advance():
                 await trio.sleep(_TAIL_PAUSE_S)
+
+    def status(self) -> Status:
+        """Return nodes and strikes. Thread-safe."""
+        cluster, leader = self._cluster, newest(dict(self._last))[0]
+        names = {node.node_id: node.name for node in cluster.plan.nodes}
+        states = {node: "running" if cluster.pid(node) is not None else "down" for node in names}
+        nodes = tuple(NodeState(name, cluster.pid(node), states[node], node == leader) for node, name in names.items())
+        past = orders_of([*self.strikes], names, self._started_at_ms)
+        orders = orders_of([*self._striking], names, self._started_at_ms, len(past) + 1)
+        return Status(nodes, orders, (), past=past[-PAST_ORDERS:], progress=self._progress())
+
+    def _progress(self) -> str:
+        """Return a line about the last second of the run."""
+        now_ns = time.time_ns() - self._started_at_ms * 1_000_000 if self._started_at_ms else 0  # trio's clock is its thread's
+        ops = self.interpreter.ops
+        recent: Counter[str] = Counter()
+        for at in range(len(ops) - 1, -1, -1):
+            if ops[at].ended_ns < now_ns - 1_000_000_000:
+                break
+            recent[ops[at].outcome] += 1
+        rates = ", ".join(f"{recent[outcome]} {outcome}/s" for outcome in (OK, FAIL, INFO))
+        time_s = f"{max(now_ns, 0) / 1e9:.0f} of {self._options.time_s:g} s"
+        return f"kraftlab chaos test -w {self._workload.name}: {self._phase}, {time_s}, {rates}"
 
     async def _watch(self) -> None:
         while True:

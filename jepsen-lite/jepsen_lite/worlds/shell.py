@@ -186,14 +186,8 @@ class _ShellRun(PhasedRun):
         disks = {node: MemoryPower(node, cluster.media) for node in cluster.node_ids}
         tampering = MemoryTampering(cluster.media, cluster.disks, cluster.restart_degraded)
         victim = ClusterUnderFaults(cluster, self._find_leader, self._guard, None, disks, _at_once, tampering, cluster)
-        begun = self._striking.append
         await carry_out(
-            victim,
-            self._plan,
-            self.drive.now_ns,
-            ended=self._strike_ended,
-            begun=lambda action: begun(action.kind),
-            kinds=SHELL_KINDS,
+            victim, self._plan, self.drive.now_ns, ended=self._strike_ended, begun=self._strike_begun, kinds=SHELL_KINDS
         )
 
     async def _heal_all(self) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from kraftlab.checking.facts import Observation
@@ -51,7 +53,8 @@ class Quiet:
 class Assignment(NamedTuple):
     """A run to play. Without a `plan` the world draws one for the `nemeses`. The world writes further files, such as node logs,
     into `directory`. `leave_running`: the cluster outlives the run (`PlayedRun.close`). `net` is the back end that breaks links
-    of real clusters (`faults/networks/back_ends.py`).
+    of real clusters (`faults/networks/back_ends.py`). `watched_by` is entered with the directory of a real cluster when that
+    is up: a socket there tells of the run.
     """
 
     workload: Workload
@@ -63,6 +66,7 @@ class Assignment(NamedTuple):
     properties: Mapping[str, str] = {}
     leave_running: bool = False
     net: str = LINKS
+    watched_by: Callable[[Path], AbstractContextManager[object]] | None = None
 
 
 class PlayedRun(NamedTuple):
