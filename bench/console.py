@@ -4,8 +4,8 @@ Three controllers, four brokers and the console are processes of their own; the 
 
 - paint: from the start of the navigation until a page shows rows of the cluster, with an empty cache.
 - change: from the answer to a write until an open page got it, and until the page shows its offset, under load.
-- processor: of the console, with open streams and without, with a load of changes and without. *sent* is what the console sends
-  to the cluster without pages, once its last long poll has ended.
+- processor: of the console, with open streams and without, with that load and without. *Sent* is what the console sends to the
+  cluster without pages, once its last long poll has ended.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 PARTITIONS, TOPICS = 10_000, 10
-STREAMS, WRITERS = 50, 4
+STREAMS, WRITERS, PER_SECOND = 50, 4, 100.0
 REST_S = 20.0
 SHOWN = "#main [data-row], #main tbody tr"
 PAGES = ("quorum", "brokers", "topics")
@@ -60,11 +60,10 @@ WATCH = """async () => {
   }).observe(live, { childList: true, characterData: true, subtree: true });
 }"""
 Milliseconds = list[float]
-Offsets = list[tuple[float, int]]
-"""Times in ms since 1970, and the offset that was seen then."""
+Offsets = list[tuple[float, int]]  # times in ms since 1970, and the offset that was seen then
 
 
-class ConsoleResult(msgspec.Struct, frozen=True, kw_only=True):
+class ConsoleResult(msgspec.Struct, frozen=True):
     """Times in ms. `shares`: of one processor, by the number of streams and "loaded" or "idle"."""
 
     partitions: int
@@ -78,11 +77,10 @@ class ConsoleResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Writers:
-    """Clients that change metadata inside the `with` block, `per_second` times together. `answered`: when, and the offset."""
+    """Clients that change metadata inside the `with` block. `answered`: when, and the offset."""
 
-    def __init__(self, cluster: LocalCluster, per_second: float) -> None:
+    def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
-        self._interval_s = WRITERS / per_second
         self._stopping = threading.Event()
         self._threads = [threading.Thread(target=self._write, args=(number,)) for number in range(WRITERS)]
         self.answered: Offsets = []
@@ -106,7 +104,7 @@ class Writers:
                 began = time.monotonic()
                 offset = admin.incremental_alter_configs([resource]).header.metadata_offset
                 self.answered.append((time.time() * 1000, offset))
-                if self._stopping.wait(max(0.0, began + self._interval_s - time.monotonic())):
+                if self._stopping.wait(max(0.0, began + WRITERS / PER_SECOND - time.monotonic())):
                     return
 
 
@@ -145,8 +143,8 @@ def share(pid: int, seconds: float) -> float:
 
 def sent_by(pid: int) -> int:
     """Return the bytes that the open connections of a process have sent."""
-    lines = subprocess.run(["ss", "-tinpHO"], capture_output=True, text=True, check=True).stdout.splitlines()
-    return sum(int(found[1]) for line in lines if f"pid={pid}," in line and (found := re.search(r"bytes_sent:(\d+)", line)))
+    text = subprocess.run(["ss", "-tinpHO"], capture_output=True, text=True, check=True).stdout
+    return sum(map(int, re.findall(rf"pid={pid},.*bytes_sent:(\d+)", text)))
 
 
 def paint(browser: Browser, url: str) -> float:
@@ -179,7 +177,7 @@ def since(answered: Offsets, seen: Offsets) -> Milliseconds:
     return [max(0.0, when) for when in whens if when is not None]
 
 
-def measure(partitions: int, runs: int, seconds: float, per_second: float) -> ConsoleResult:
+def measure(partitions: int, runs: int, seconds: float) -> ConsoleResult:
     from playwright.sync_api import sync_playwright
 
     with ExitStack() as stack:
@@ -194,7 +192,7 @@ def measure(partitions: int, runs: int, seconds: float, per_second: float) -> Co
         browser = stack.enter_context(sync_playwright()).chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         stack.callback(browser.close)
         painted = {name: [paint(browser, f"{url}{name}") for _ in range(runs)] for name in PAGES}
-        writers = Writers(cluster, per_second)
+        writers = Writers(cluster)
         arrived, shown = changes(browser, url, writers, seconds)
         time.sleep(REST_S)
         sent = sent_by(pid)
@@ -204,18 +202,10 @@ def measure(partitions: int, runs: int, seconds: float, per_second: float) -> Co
             with ExitStack() as block:
                 block.enter_context(open_streams(url, count))
                 if load == "loaded":
-                    block.enter_context(Writers(cluster, per_second))
+                    block.enter_context(Writers(cluster))
                 shares[f"{count} {load}"] = share(pid, seconds)
-    return ConsoleResult(
-        partitions=partitions,
-        paint_ms=painted,
-        changes_per_second=len(writers.answered) / seconds,
-        arrived_ms=arrived,
-        shown_ms=shown,
-        sent_bytes=sent,
-        shares=shares,
-        assets_bytes=sum(map(len, Assets().compressed.values())),
-    )
+    size = sum(map(len, Assets().compressed.values()))
+    return ConsoleResult(partitions, painted, len(writers.answered) / seconds, arrived, shown, sent, shares, size)
 
 
 def render(result: ConsoleResult) -> str:
@@ -232,8 +222,7 @@ def render(result: ConsoleResult) -> str:
 
 @measurement("console", __doc__, quick="1,000 partitions, and seconds instead of minutes.")
 @click.option("--partitions", type=int, help=f"Number of partitions (default {PARTITIONS:,}).")
-@click.option("--per-second", type=float, default=100.0, show_default=True, help="Changes of metadata per second.")
-def main(quick: bool, partitions: int | None, per_second: float) -> Report:
+def main(quick: bool, partitions: int | None) -> Report:
     count, runs, seconds = (1000, 2, 4.0) if quick else (PARTITIONS, 5, 20.0)
-    result = measure(partitions or count, runs, seconds, per_second)
+    result = measure(partitions or count, runs, seconds)
     return Report([{"console": result}], render(result))

@@ -44,11 +44,26 @@ class Wanted(NamedTuple):
     state: str = ""
 
 
-class Rows:
-    """All topics at `offset`; None: the cluster does not say. `min_isr`: min.insync.replicas of topics that set it."""
+class _Tally(NamedTuple):
+    """The row of a topic, and how many of its partitions each broker leads and has. They hold for that min.insync.replicas."""
 
-    def __init__(self, by_name: Mapping[str, Topic], offset: int | None, min_isr: Mapping[str, int]) -> None:
+    topic: Topic
+    min_isr: int | None
+    row: dict[str, int | str | bool]
+    leads: Counter[int]
+    replicas: Counter[int]
+
+
+class Rows:
+    """All topics at `offset`; None: the cluster does not say. `min_isr`: min.insync.replicas of topics that set it. Topics that
+    have not changed since the rows `before` are not counted again.
+    """
+
+    def __init__(
+        self, by_name: Mapping[str, Topic], offset: int | None, min_isr: Mapping[str, int], before: Rows | None = None
+    ) -> None:
         self.offset = offset
+        self._known: dict[str, _Tally] = {} if before is None else before.__dict__.get("_tallies", before._known)
         self.min_isr = min_isr
         self._by_name = dict(sorted(by_name.items()))
         self.states: dict[str, Callable[[Topic, Partition], bool]] = {
@@ -63,40 +78,42 @@ class Rows:
         return self._by_name.values()
 
     @cached_property
-    def _topic_rows(self) -> dict[str, dict[str, int | str | bool]]:
-        return {
-            topic.name: {
-                "name": topic.name,
-                "topic_id": topic.topic_id,
-                "is_internal": topic.is_internal,
-                "partitions": len(topic.partitions),
-                "replication_factor": max((len(each.replica_nodes) for each in topic.partitions), default=0),
-                **{name: sum(holds(topic, each) for each in topic.partitions) for name, holds in self.states.items()},
-            }
-            for topic in self.topics()
-        }
-
-    @cached_property
-    def _by_broker(self) -> dict[int, dict[str, int]]:
-        leads, replicas = Counter[int](), Counter[int]()
+    def _tallies(self) -> dict[str, _Tally]:
+        found = {}
         for topic in self.topics():
-            for each in topic.partitions:
-                replicas.update(each.replica_nodes)
-                if each.leader_id is not None:
-                    leads[each.leader_id] += 1
-        return {broker: {"leads": leads[broker], "replicas": replicas[broker]} for broker in {*leads, *replicas}}
+            known = self._known.get(topic.name)
+            is_same = known is not None and known.topic is topic and known.min_isr == self.min_isr.get(topic.name)
+            found[topic.name] = known if known is not None and is_same else self._tally(topic)
+        return found
+
+    def _tally(self, topic: Topic) -> _Tally:
+        row: dict[str, int | str | bool] = {
+            "name": topic.name,
+            "topic_id": topic.topic_id,
+            "is_internal": topic.is_internal,
+            "partitions": len(topic.partitions),
+            "replication_factor": max((len(each.replica_nodes) for each in topic.partitions), default=0),
+            **{name: sum(holds(topic, each) for each in topic.partitions) for name, holds in self.states.items()},
+        }
+        leads = Counter(each.leader_id for each in topic.partitions if each.leader_id is not None)
+        replicas = Counter(replica for each in topic.partitions for replica in each.replica_nodes)
+        return _Tally(topic, self.min_isr.get(topic.name), row, leads, replicas)
 
     def counts(self) -> dict[str, int]:
         """Return the number of topics, of partitions, and of partitions in each state."""
         named = ("partitions", *self.states)
         return {
             "topics": len(self._by_name),
-            **{name: sum(int(row[name]) for row in self._topic_rows.values()) for name in named},
+            **{name: sum(int(row[name]) for _, _, row, _, _ in self._tallies.values()) for name in named},
         }
 
     def by_broker(self) -> dict[int, dict[str, int]]:
         """Return, for each broker with replicas, how many it has and leads."""
-        return self._by_broker
+        leads, replicas = Counter[int](), Counter[int]()
+        for tally in self._tallies.values():
+            leads.update(tally.leads)
+            replicas.update(tally.replicas)
+        return {broker: {"leads": leads[broker], "replicas": replicas[broker]} for broker in {*leads, *replicas}}
 
     def leaders(self) -> dict[tuple[str, int], int | None]:
         """Return the leader of each partition."""
@@ -104,11 +121,12 @@ class Rows:
 
     def topic(self, name: str) -> dict[str, int | str | bool] | None:
         """Return the row of a topic."""
-        return self._topic_rows.get(name)
+        tally = self._tallies.get(name)
+        return None if tally is None else tally.row
 
     def topic_page(self, wanted: Wanted, sort: str, start: int, limit: int) -> dict[str, object]:
         """Return some of the topics with a wanted partition, by name or by another field of a row. BadQuery."""
-        found = [self._topic_rows[topic.name] for topic, partitions in self._chosen(wanted) if partitions]
+        found = [self._tallies[topic.name].row for topic, partitions in self._chosen(wanted) if partitions]
         fields = ("name", "topic_id", "is_internal", "partitions", "replication_factor", *self.states)
         _sort(found, sort, {name: operator.itemgetter(name) for name in fields})
         return self._page(found, start, limit, lambda row: row)
@@ -188,7 +206,7 @@ class ImageRows:
             made[id(found)] = known if known is not None and known[0] is found else (found, _topic(found))
         by_name = {topic.name: topic for _, topic in made.values()}
         self._made = made
-        self._newest = Rows(by_name, image.provenance.offset, _min_isr(image))
+        self._newest = Rows(by_name, image.provenance.offset, _min_isr(image), newest)
         return self._newest
 
 

@@ -13,6 +13,7 @@ from kraftlab.certificates.folder import throw_away
 from kraftlab.cli import main
 from kraftlab.cli.output import CommandFailed
 from kraftlab.cli.web.child import free_port
+from kraftlab.console.app import Assets
 
 IMPORTED = """import sys
 import kraftlab.cli.lab.up, kraftlab.cli.web.child, kraftlab.lab.fork_server, kraftlab.broker.main, kraftlab.controller.main
@@ -54,3 +55,7 @@ def test_a_certificate_that_cannot_serve_is_refused_before_anything_starts(
     names = "--certificate", str(paths["broker-0"]), "--key", str(paths["broker-1"])
     assert main.run(["console", "--bootstrap-server", "127.0.0.1:1", *names]) != 0
     assert "give a PEM certificate and its own key" in capsys.readouterr().err
+
+
+def test_all_scripts_and_styles_are_at_most_120_kilobytes_as_they_are_sent() -> None:
+    assert sum(map(len, Assets().compressed.values())) <= 120_000

@@ -222,7 +222,7 @@ def test_the_oddest_names_that_kafka_allows_have_pages(pages: Pages, browser_pag
         for name in ODD_NAMES:
             admin.create_topics([pb.CreatableTopic(name=name, num_partitions=1, replication_factor=1)])
     page = browser_page()
-    page.goto(f"{pages.url}topics")
+    page.goto(f"{pages.url}topics?internal=1")
     for name in ODD_NAMES:
         expect(page.locator("#main").get_by_text(name, exact=True).first).to_be_attached(timeout=SLOW_MS)
     for name in ODD_NAMES:
@@ -244,6 +244,7 @@ def test_a_console_that_is_read_only_shows_a_change_and_does_not_make_it(pages: 
             """() => fetch("/api/v1/actions/snapshot", { method: "POST", body: '{"request":{},"node":3000}',
             headers: { "content-type": "application/json", "x-kraftlab": "1" } }).then((answer) => answer.status)"""
         )
+        page.close()
     browser_page.expect_console("403")
     assert refused == 403
 
@@ -272,7 +273,8 @@ def test_a_cluster_that_speaks_the_kafka_protocol_shows_what_it_can_tell(pages: 
             is_live(page)
             expect(page.get_by_text("This page failed")).to_have_count(0)
         expect(page.locator("#untold")).to_contain_text("the metadata log")
-        sections = page.get_by_role("navigation").inner_text()
+        sections = page.get_by_role("navigation", name="Pages").inner_text()
+        page.close()
     assert "Time travel" not in sections
     assert "Events" not in sections
 
@@ -293,7 +295,7 @@ def test_a_login_that_has_ended_leads_to_the_login_and_back(
         is_live(page)
 
     with LocalCluster(tmp_path / "lab", 1, 1, 1, secure=True) as cluster:
-        security = cluster.security()
+        security = cluster.security
         user, password = security.user, security.password
         with console("--data", str(cluster.directory)) as first:
             page.goto(f"{first.url}quorum?last=60")

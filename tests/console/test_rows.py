@@ -153,6 +153,19 @@ def test_a_broker_has_as_many_replicas_as_partitions_name_it(found: dict[str, To
     assert sum(count["leads"] for count in rows.by_broker().values()) == len(leaders)
 
 
+@given(topics(), topics(), st.sets(NAMES), min_isrs, min_isrs)
+def test_counts_that_are_taken_over_from_earlier_rows_are_those_of_new_ones(
+    earlier: dict[str, Topic], later: dict[str, Topic], kept: set[str], earlier_isr: dict[str, int], min_isr: dict[str, int]
+) -> None:
+    later |= {name: topic for name, topic in earlier.items() if name in kept}
+    before = Rows(earlier, 1, earlier_isr)
+    before.counts()
+    taken, new = Rows(later, 2, min_isr, before), Rows(later, 2, min_isr)
+    assert taken.counts() == new.counts()
+    assert taken.by_broker() == new.by_broker()
+    assert taken.topic_page(Wanted(), "", 0, 50) == new.topic_page(Wanted(), "", 0, 50)
+
+
 def test_a_page_has_500_rows_at_most() -> None:
     each = Partition(0, 0, 0, (0,), (0,), (), (), (), (), (), (), (), 0, ())
     wide = Topic("wide", "id", False, tuple(msgspec.structs.replace(each, partition_index=at) for at in range(600)), ())
