@@ -214,7 +214,7 @@ function openPartition(view, app, topic, index) {
   function draw() {
     if (!row) return;
     keyed(body, row.replica_nodes, (id) => id, (id) => h("tr", { "data-row": true, tabindex: "-1" }, h("th", { scope: "row" }, link(`/brokers/${id}`, String(id))),
-      ["role", "log directory", "size", "behind", "action"].map((each) => h("td", { "data-of": each, class: ["size", "behind"].includes(each) ? "n" : each === "log directory" ? "wrap" : null }, each === "action" ? h("button", { "aria-label": `Move the replica of broker ${id} to another directory` }, "Move to another directory") : null))), fill);
+      ["role", "log directory", "size", "behind", "action"].map((each) => h("td", { "data-of": each, class: ["size", "behind"].includes(each) ? "n" : each === "log directory" ? "wrap" : null }, each === "action" ? h("button", { "aria-label": `Move to another directory: replica of broker ${id}` }, "Move to another directory") : null))), fill);
     if (!history.length || !chart.clientWidth) return;
     const lanes = lanesOf(history), left = 80, width = chart.clientWidth, from = history[0].append_time_ms * 1000, to = Math.max(app.now() * 1000, from + 1e6);
     const times = [0.1, 0.5, 0.9].map((share) => [from + share * (to - from), (to - from > 36e8 * 24 ? moment : clock)((from + share * (to - from)) / 1000)]);

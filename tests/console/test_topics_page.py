@@ -153,7 +153,7 @@ def test_a_replica_moves_to_another_directory_and_an_unclean_election_is_typed(p
     expect(cell).to_contain_text(re.compile(r"d[01]$"))
     present = cell.inner_text()
     other = present[:-1] + ("1" if present.endswith("0") else "0")
-    page.get_by_role("button", name=re.compile("^Move the replica")).click()
+    page.get_by_role("button", name=re.compile("^Move to another directory")).click()
     expect(page.get_by_label("To log directory")).to_have_value(other)
     go_on(page)
     confirm(page, "Move dirs-0 of broker", "Move")
