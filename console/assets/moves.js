@@ -249,7 +249,7 @@ export default {
       const moves = app.state.moves, fault = app.parts.moves?.fault;
       none.hidden = false;
       if (!moves) { text(none, fault ? `The cluster has not told its moves: ${fault}` : "Asking the cluster …"); return; }
-      const rows = rowsOf(moves), brokers = new Set([...rows, ...moves.queued.map(queuedRow)].flatMap((each) => each.brokers));
+      const rows = rowsOf(moves), brokers = new Set([...(app.state.brokers?.brokers ?? []).map((each) => each.broker_id), ...[...rows, ...moves.queued.map(queuedRow)].flatMap((each) => each.brokers)]);
       if (app.parts.moves !== drawn) { drawn = app.parts.moves; notice(rows); }
       const all = rows.filter(holds), list = sorted([...all, ...[...ended.values()].filter(holds)]), queued = waiting();
       const isIn = (each) => plan === null || each.plan_id === plan;
