@@ -108,7 +108,7 @@ export default {
 
     // -- the frame ------------------------------------------------------------------------------------------------------
     const facts = Object.fromEntries(["running", "between directories", "queued", "bytes per second", "bytes left", "last one ends in"].map((name) => [name, h("dd", null, "?")]));
-    const note = h("p", { class: "note" }), planBox = h("div"), flows = h("div", { class: "flows", role: "img", "aria-label": "No bytes move" }), curveBox = h("div");
+    const note = h("p", { class: "note" }), planBox = h("div"), flows = h("div", { class: "flows", role: "group", "aria-label": "No bytes move" }), curveBox = h("div");
     const field = (name, label, node) => h("label", null, label, set(node, { "data-name": name }));
     const chosen = (name) => h("select", { onchange: (event) => { app.setQuery({ [name]: event.target.value }); redraw(); } });
     const topicInput = h("input", { value: filter("topic"), "data-filter": true, oninput: () => { app.setQuery({ topic: topicInput.value }); redraw(); } });
