@@ -108,7 +108,7 @@ export default {
 
     // -- the frame ------------------------------------------------------------------------------------------------------
     const facts = Object.fromEntries(["running", "between directories", "queued", "bytes per second", "bytes left", "last one ends in"].map((name) => [name, h("dd", null, "?")]));
-    const note = h("p", { class: "note" }), planBox = h("div"), flows = h("div", { class: "flows", role: "img", "aria-label": "No bytes move" }), curveBox = h("div");
+    const note = h("p", { class: "note" }), planBox = h("div"), flows = h("div", { class: "flows", role: "group", "aria-label": "No bytes move" }), curveBox = h("div");
     const field = (name, label, node) => h("label", null, label, set(node, { "data-name": name }));
     const chosen = (name) => h("select", { onchange: (event) => { app.setQuery({ [name]: event.target.value }); redraw(); } });
     const topicInput = h("input", { value: filter("topic"), "data-filter": true, oninput: () => { app.setQuery({ topic: topicInput.value }); redraw(); } });
@@ -249,7 +249,7 @@ export default {
       const moves = app.state.moves, fault = app.parts.moves?.fault;
       none.hidden = false;
       if (!moves) { text(none, fault ? `The cluster has not told its moves: ${fault}` : "Asking the cluster …"); return; }
-      const rows = rowsOf(moves), brokers = new Set([...rows, ...moves.queued.map(queuedRow)].flatMap((each) => each.brokers));
+      const rows = rowsOf(moves), brokers = new Set([...(app.state.brokers?.brokers ?? []).map((each) => each.broker_id), ...[...rows, ...moves.queued.map(queuedRow)].flatMap((each) => each.brokers)]);
       if (app.parts.moves !== drawn) { drawn = app.parts.moves; notice(rows); }
       const all = rows.filter(holds), list = sorted([...all, ...[...ended.values()].filter(holds)]), queued = waiting();
       const isIn = (each) => plan === null || each.plan_id === plan;
