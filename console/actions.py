@@ -433,7 +433,7 @@ def carry_out(name: str, order: Order, client: AdminClient, where: Command) -> t
         raise BadQuery(f"not a request of {action.request.__name__}: {error}") from None
     if action.at_node and order.node is None:
         raise BadQuery(f"{name} is the business of one node; give its id as `node`")
-    if order.log_dirs and action.file is None:
+    if order.log_dirs and name != "reassign":
         raise BadQuery(f"{name} takes no `log_dirs`")
     try:
         named = named_directories(request, order.log_dirs)

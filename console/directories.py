@@ -7,7 +7,6 @@ AlterPartitionReassignments, in the order of `kraftlab reassign-partitions`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient
@@ -18,17 +17,18 @@ from kraftlab.common.errors import ErrorCode
 from .rows import BadQuery
 
 TIMEOUT_MS = 20_000
+Request = pb.AlterPartitionReassignmentsRequest
 LogDirs = Mapping[str, tuple[str, ...]]
 """Log directory of each replica, by the partition's name."""
 Replica = tuple[str, int, int]
 """Topic, partition, broker."""
 
 
-def entries(request: Any) -> list[tuple[str, Any]]:
+def entries(request: Request) -> list[tuple[str, pb.ReassignablePartition]]:
     return [(topic.name, each) for topic in request.topics for each in topic.partitions]
 
 
-def named_directories(request: Any, log_dirs: LogDirs) -> dict[Replica, str]:
+def named_directories(request: Request, log_dirs: LogDirs) -> dict[Replica, str]:
     """Return the directories that a plan names, by replica. BadQuery."""
     found: dict[Replica, str] = {}
     for topic, each in entries(request) if log_dirs else ():
@@ -40,7 +40,7 @@ def named_directories(request: Any, log_dirs: LogDirs) -> dict[Replica, str]:
     return found
 
 
-def start_in(named: Mapping[Replica, str], request: Any, client: AdminClient) -> Any:
+def start_in(named: Mapping[Replica, str], request: Request, client: AdminClient) -> pb.AlterPartitionReassignmentsResponse:
     """Start moves into directories as `reassign-partitions --execute` does: brokers learn the directories of new replicas before
     the start, so that a wrong one ends it, and replicas that stay change directories after it.
     """

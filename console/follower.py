@@ -50,10 +50,8 @@ class Follower(threading.Thread):
         self._seeds = seeds
         self._streams = streams
         self._stopping = threading.Event()
-        self._failures = 0
-        """Nodes in a row that could not continue."""
-        self._is_lost = False
-        """One of them does not have the next batches."""
+        self._failures, self._is_lost = 0, False
+        """Nodes in a row that could not continue, and True if one of them does not have the next batches."""
 
     @property
     def image(self) -> MetadataImage | None:

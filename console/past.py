@@ -31,11 +31,12 @@ EVENTS_MAX = 500
 BATCH_EVENTS_MAX = 200
 """Events of one batch in an answer; a filter shows the others."""
 KINDS = ("quorum", "broker", "topic", "other")
-SPAN_OFFSETS = 2000
-SPANS_MAX = 3
+SPAN_OFFSETS = 10_000
+"""A node replays its log from the snapshot before, for each span; so spans are not small."""
+SPANS_MAX = 2
 """Spans that one request for events reads."""
-SPANS_KEPT = 12
-SPANS_MARKED = 10
+SPANS_KEPT = 4
+SPANS_MARKED = 2
 """Spans whose elections and changes are marked."""
 HISTORY_OFFSETS = 100_000
 

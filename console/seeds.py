@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from kraftlab.checking.mutant import planted
+from kraftlab.common.exit_codes import USAGE
 from kraftlab.simulation.consensus.faults import FAULTS
 from kraftlab.simulation.consensus.mutants import MUTANTS
 from kraftlab.simulation.consensus.options import SimulationOptions
@@ -69,7 +70,7 @@ def _check(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write the document of a seed to stdout: SEED, FAULTS separated by commas or "", and a MUTANT or "". Exit code 2 with the
+    """Write the document of a seed to stdout: SEED, FAULTS separated by commas or "", and a MUTANT or "". Exit code 64 with the
     reason for unknown names.
     """
     seed, faults, mutant = arguments
@@ -78,7 +79,7 @@ def main(arguments: Sequence[str]) -> None:
         document = seed_document(int(seed), names, mutant or None)
     except ValueError as error:
         sys.stderr.write(str(error))
-        sys.exit(2)
+        sys.exit(USAGE)
     sys.stdout.buffer.write(msgspec.json.encode(document))
 
 

@@ -17,7 +17,9 @@ const nameOf = (each) => `${each.topic}-${each.partition_index}`;
 const shareOf = (done, left) => (done === null || left === null ? null : done + left ? done / (done + left) : 1);
 const lastOf = (path) => path?.split("/").slice(-2).join("/") ?? "?";
 const total = (list, of) => list.reduce((sum, each) => sum + (of(each) ?? 0), 0);
-const unknownLast = (a, b) => (a === b ? 0 : a === null ? 1 : b === null ? -1 : a < b ? -1 : 1);
+const byName = new Intl.Collator("en", { numeric: true }).compare;
+// The order of two values, unknown ones last in both directions.
+const order = (a, b, sign) => (a === null || b === null ? (a === null) - (b === null) : sign * (typeof a === "string" ? byName(a, b) : a - b));
 
 // Rows of both kinds: reassignments, and moves between log directories of one broker.
 function rowsOf(moves) {
@@ -165,7 +167,7 @@ export default {
       if (held.known !== key) { held.known = key; held.replaceChildren(...(over || !each.stuck ? ["–"] : [blocked(each)])); }
       for (const button of acts.querySelectorAll("button")) button.hidden = Boolean(over);
       const list = progress.querySelector("ul");
-      if (list && !over) keyed(list, each.move.adding_replicas, (id) => id, (id) => h("li", null, link(`/brokers/${id}`, `broker ${id}`), meter(`${each.name} on broker ${id}`)), (item, id) => {
+      if (list?.parentNode.open && !over) keyed(list, each.move.adding_replicas, (id) => id, (id) => h("li", null, link(`/brokers/${id}`, `broker ${id}`), meter(`${each.name} on broker ${id}`)), (item, id) => {
         const found = each.move.progress.find((one) => one.broker_id === id), why = each.move.blockers.find((one) => one.broker_id === id);
         measure(item.lastChild, found ? shareOf(found.bytes_done, found.bytes_left) : why ? null : 1, found ? [`${bytes(found.bytes_left)} left`, found.bytes_per_second === null ? why?.text : rate(found.bytes_per_second), found.eta_ms ? `${span(found.eta_ms)} to go` : ""].filter(Boolean).join(", ") : why ? why.text : "in sync");
       });
@@ -196,7 +198,7 @@ export default {
       const key = sort().replace(/^-/, ""), of = SORTS[key] ?? SORTS.partition, sign = sort().startsWith("-") ? -1 : 1;
       for (const head of heads) set(head, { "aria-sort": key && head.dataset.keys.split("|").includes(key) ? (sign < 0 ? "descending" : "ascending") : null });
       for (const button of view.querySelectorAll(".sort")) text(button, button.textContent.replace(/ [▲▼]$/, "") + (button.textContent.startsWith(key) && key ? (sign < 0 ? " ▼" : " ▲") : ""));
-      return rows.toSorted((a, b) => (sign * unknownLast(of(a), of(b)) || a.name.localeCompare(b.name, "en", { numeric: true })));
+      return rows.toSorted((a, b) => order(of(a), of(b), sign) || byName(a.name, b.name));
     }
 
     function drawFlows(rows) {
@@ -244,8 +246,9 @@ export default {
     }
 
     function redraw() {
-      const moves = app.state.moves;
-      if (!moves) return;
+      const moves = app.state.moves, fault = app.parts.moves?.fault;
+      none.hidden = false;
+      if (!moves) { text(none, fault ? `The cluster has not told its moves: ${fault}` : "Asking the cluster …"); return; }
       const rows = rowsOf(moves), brokers = new Set([...rows, ...moves.queued.map(queuedRow)].flatMap((each) => each.brokers));
       if (app.parts.moves !== drawn) { drawn = app.parts.moves; notice(rows); }
       const all = rows.filter(holds), list = sorted([...all, ...[...ended.values()].filter(holds)]), queued = waiting();
@@ -259,7 +262,7 @@ export default {
       text(facts.running, count(all.length - inside.length)); text(facts["between directories"], count(inside.length)); text(facts.queued, count(queued.length));
       text(facts["bytes per second"], rate(total(all, (each) => each.rate))); text(facts["bytes left"], all.some((each) => each.left === null) ? `${bytes(total(all, (each) => each.left))}, and moves of unknown size` : bytes(total(all, (each) => each.left)));
       text(facts["last one ends in"], !all.length ? "–" : etas.includes(null) ? (all.every((each) => MOVING.includes(each.state)) ? "unknown" : "unknown: a move is held up") : span(Math.max(...etas)));
-      text(note, kafka ? "Apache Kafka does not tell the progress, limits, time to go and blockers of moves, and has no queue and no plans." : moves.has_progress ? "" : "The active controller, which alone knows the progress, does not answer.");
+      text(note, kafka ? "Apache Kafka does not tell the progress, limits, time to go and blockers of moves, and has no queue and no plans." : fault ? `Not renewed: ${fault}` : moves.has_progress ? "" : "The active controller, which alone knows the progress, does not answer.");
       const between = all.length - inside.length;
       text(throttleButton, hasFilter() ? `Throttle these ${between}` : "Throttle all"); text(cancelButton, hasFilter() ? `Cancel these ${between + queued.length}` : "Cancel all");
       throttleButton.disabled = !between || kafka; cancelButton.disabled = !between && !queued.length;
@@ -272,6 +275,6 @@ export default {
       if (growth && at !== newest) growth.push(at, [total(rows, (each) => (each.move ? each.rate : 0)), total(rows, (each) => (each.path ? each.rate : 0))]);
       newest = at;
     }
-    return { update() { if (app.parts.moves && app.parts.moves.as_of_ms !== newest) redraw(); }, close() { growth?.destroy(); } };
+    return { update() { if (!app.state.moves || app.parts.moves.as_of_ms !== newest) redraw(); }, close() { growth?.destroy(); } };
   },
 };

@@ -24,7 +24,7 @@ const shown = (value) => (value === null || value === undefined ? "nothing" : ty
 export default {
   title: "Time travel",
   open(view, app) {
-    let marks = { first: 0, newest: 0, since: 0, marks: [], elections: [] }, at = null, asked = 0, timer = 0, sliding = 0, drawn = "", read = 0;
+    let marks = { first: 0, newest: 0, since: 0, marks: [], elections: [] }, at = null, asked = 0, timer = 0, sliding = 0, drawn = "", read = 0, marking = false;
     const query = (name) => app.query.get(name) ?? "";
     const opened = new Set();
     const facts = Object.fromEntries(["offset", "epoch", "time"].map((name) => [name, h("dd", null, "?")]));
@@ -81,6 +81,7 @@ export default {
         ...elections.map((each) => svg("text", { x: place(each.offset), y: 12, "text-anchor": "middle" }, "▲", svg("title", null, `Controller ${each.leader} leads epoch ${each.epoch} at offset ${each.offset}, ${moment(each.at_ms)}`))));
       set(picture, { "aria-label": `${marks.marks.length} changes and ${elections.length} elections between offsets ${since} and ${newest}.` });
       set(slider, { min: first, max: newest });
+      slider.value = String(query("at") && at !== null ? at : newest);
     }
 
     // -- the tree, and the difference ----------------------------------------------------------------------------------------
@@ -167,16 +168,17 @@ export default {
       await older();
     }
 
+    // Read what is new. Marks of a long log take a while, and the tree does not wait for them.
     async function look() {
       read = performance.now();
-      try {
-        marks = await app.get("marks");
-        drawMarks();
-        if (!query("at") || query("to") === "now" || !fault.hidden) { if (!query("at")) slider.value = String(marks.newest); await load(); }
-      } catch (error) { fail(error); }
+      if (!query("at") || query("to") === "now" || !fault.hidden) load();
+      if (marking) return;
+      marking = true;
+      try { marks = await app.get("marks"); drawMarks(); } catch (error) { fail(error); } finally { marking = false; }
     }
     app.onChange = () => { timer ||= setTimeout(() => { timer = 0; look(); }, Math.max(0, read + LIVE_MS - performance.now())); };
-    look().then(() => { if (query("at") && query("to") !== "now") load(); });
+    if (query("at") && query("to") !== "now") load();
+    look();
     return { update() {}, close() { asked++; clearTimeout(timer); clearTimeout(sliding); app.onChange = null; } };
   },
 };

@@ -106,7 +106,7 @@ function openTopic(view, app, name) {
   const sizes = new Map(), list = partitionList(app, name, sizes), chosen = filters(app, ["state", "broker"], list);
   const facts = Object.fromEntries(["topic id", "partitions", "replicas", ...Object.keys(STATES)].map((each) => [each, h("dd", null, "?")]));
   const body = h("tbody"), note = h("p", { class: "note", role: "status" });
-  let topic = null;
+  let topic = null, leaves = false;
   const act = async (...request) => { if (await app.act(...request)) { read(); list.reload(); } };
   const number = async (action, title, label, field, value, button) => {
     const given = await form(title, [["value", label, value, { type: "number", min: 1, required: true }]]);
@@ -121,7 +121,11 @@ function openTopic(view, app, name) {
     const given = await form(`Change ${key}`, [["value", source === 1 ? "Value (empty: remove it from the topic)" : "Value", value ?? "", {}]]);
     if (given) act("configure", { resources: [{ resource_type: 2, resource_name: name, configs: [given.value === "" ? { name: key, config_operation: 1 } : { name: key, config_operation: 0, value: given.value }] }] }, { title: `Change ${key} of ${name}`, button: "Change" });
   }
-  async function remove() { if (await app.act("delete-topic", { topics: [{ name }] }, { title: `Delete topic ${name}`, button: "Delete" })) app.go("/topics"); }
+  async function remove() {
+    leaves = true;
+    if (await app.act("delete-topic", { topics: [{ name }] }, { title: `Delete topic ${name}`, button: "Delete" })) app.go("/topics");
+    else leaves = false;
+  }
   view.append(
     h("section", null, h("h2", null, link("/topics", "Topics"), " / ", name), h("dl", { class: "facts" }, Object.entries(facts).map(([each, node]) => fact(STATES[each]?.[1].slice(2) ?? each, node))),
       h("div", { class: "tools acts" }, h("button", { onclick: () => number("add-partitions", `Add partitions to ${name}`, "Partitions in all", "count", (topic?.partitions ?? 0) + 1, "Add") }, "Add partitions"),
@@ -147,7 +151,7 @@ function openTopic(view, app, name) {
     for (const [id, { log_dirs: found }] of Object.entries(brokers)) for (const { replicas } of found) for (const each of replicas) if (!each.is_future_key) sizes.set(`${each.partition_index} ${id}`, each.partition_size);
     list.redraw();
   }
-  const kept = follow(app, (each) => each === name, () => { read(); list.reload(); });
+  const kept = follow(app, (each) => each === name && !leaves, () => { read(); list.reload(); });
   read();
   return { close: kept.close, update() { chosen.update(); kept.update(); } };
 }
@@ -210,7 +214,7 @@ function openPartition(view, app, topic, index) {
   function draw() {
     if (!row) return;
     keyed(body, row.replica_nodes, (id) => id, (id) => h("tr", { "data-row": true, tabindex: "-1" }, h("th", { scope: "row" }, link(`/brokers/${id}`, String(id))),
-      ["role", "log directory", "size", "behind", "action"].map((each) => h("td", { "data-of": each, class: ["size", "behind"].includes(each) ? "n" : each === "log directory" ? "wrap" : null }, each === "action" ? h("button", { "aria-label": `Move the replica of broker ${id} to another directory` }, "Move to another directory") : null))), fill);
+      ["role", "log directory", "size", "behind", "action"].map((each) => h("td", { "data-of": each, class: ["size", "behind"].includes(each) ? "n" : each === "log directory" ? "wrap" : null }, each === "action" ? h("button", { "aria-label": `Move to another directory: replica of broker ${id}` }, "Move to another directory") : null))), fill);
     if (!history.length || !chart.clientWidth) return;
     const lanes = lanesOf(history), left = 80, width = chart.clientWidth, from = history[0].append_time_ms * 1000, to = Math.max(app.now() * 1000, from + 1e6);
     const times = [0.1, 0.5, 0.9].map((share) => [from + share * (to - from), (to - from > 36e8 * 24 ? moment : clock)((from + share * (to - from)) / 1000)]);

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from kraftlab.admin.v1 import admin_pb2 as pb
@@ -99,7 +99,10 @@ class ScriptedClient:
             raise ClusterUnreachable(f"{endpoint} does not answer; start it")
         if request.header.min_offset > node.end:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT)
-        answers = {pb.ListSnapshotsResponse: self._snapshots, pb.DescribeImageResponse: self._image}
+        answers: dict[Any, Callable[[ScriptedNode, Any], Any]] = {
+            pb.ListSnapshotsResponse: self._snapshots,
+            pb.DescribeImageResponse: self._image,
+        }
         response = answers.get(answer, self._records)(node, request)
         response.header.metadata_offset = node.end
         return response
