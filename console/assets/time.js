@@ -154,7 +154,7 @@ export default {
       const groups = Map.groupBy(found.changes.slice(0, SHOWN_MAX), (each) => each.path.split("/").slice(0, 2).join("/"));
       tree.replaceChildren(...[...groups].flatMap(([name, changes]) => [h("h3", null, name, h("small", null, ` ${changes.length}`)), h("ul", { class: "plain diff" }, changes.map((each) => h("li", null,
         h("b", { class: SIGNS[each.change][1] }, `${SIGNS[each.change][0]} ${each.change}`), " ", h("code", null, each.path),
-        h("ul", { class: "plain" }, Object.entries(each.fields).map(([field_, { before, after }]) => h("li", null, `${field_}: `, each.change === "added" ? null : h("del", null, shown(before)), each.change === "changed" ? " → " : "", each.change === "removed" ? null : h("ins", null, shown(after))))))))]));
+        h("ul", { class: "plain" }, Object.entries(each.fields).filter(([, { before, after }]) => each.change === "changed" || (before ?? after)?.length !== 0).map(([field_, { before, after }]) => h("li", null, `${field_}: `, each.change === "added" ? null : h("del", null, shown(before)), each.change === "changed" ? " → " : "", each.change === "removed" ? null : h("ins", null, shown(after))))))))]));
       const [low, high] = [found.from.offset, found.to.offset].sort((a, b) => a - b);
       const list = eventTable("Records in between"), more = h("button", { onclick: () => older() }, "Show older");
       let events = [], before = high;
