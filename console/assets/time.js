@@ -100,8 +100,8 @@ export default {
           if (opened.has(here) && box.children.length > 1) return;
           opened.add(here);
           try { box.append((await branch(here, moment, "")).list); } catch (error) { fail(error); }
-        } }, h("summary", { "data-path": here }, each.name, " ", h("a", { href: address(here.slice(1)), "aria-label": `Only ${each.name}`, title: "This part alone, as a link" }, "↗")), inner[place]?.list);
-        return h("li", null, box);
+        } }, h("summary", { "data-path": here }, each.name), inner[place]?.list);
+        return h("li", { class: "branch" }, box, h("a", { href: address(here.slice(1)), "aria-label": `Only ${each.name}`, title: "This part alone, as a link" }, "↗"));
       }), answer.total > answer.entries.length ? h("li", { class: "note" }, `${count(answer.entries.length)} of ${count(answer.total)} names; filter to see others.`) : null, answer.total ? null : h("li", { class: "note" }, filter ? "No name has that in it." : "Nothing is here."));
       return { list, answer };
     }
