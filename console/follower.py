@@ -75,7 +75,7 @@ class Follower(threading.Thread):
         except (ApiError, ClusterUnreachable) as error:
             self._failures += 1
             self._is_lost |= isinstance(error, ApiError) and error.code is ErrorCode.OFFSET_OUT_OF_RANGE
-            if self._is_lost and self._failures >= len(self._nodes()):
+            if self._is_lost and self._failures >= len(self.nodes()):
                 self._forget()
             self._streams.put("log", None, str(error))
             self.endpoint = self._next_node()
@@ -142,7 +142,7 @@ class Follower(threading.Thread):
         at = image.provenance
         self._streams.put("log", {"offset": at.offset, "epoch": at.epoch, "node": str(self.endpoint)})
 
-    def _nodes(self) -> list[Endpoint]:
+    def nodes(self) -> list[Endpoint]:
         """Return the nodes that are known: the named ones, then brokers and controllers of the image."""
         known = dict.fromkeys(self._seeds)
         if self.image is not None:
@@ -153,5 +153,5 @@ class Follower(threading.Thread):
         return [*known]
 
     def _next_node(self) -> Endpoint:
-        nodes = self._nodes()
+        nodes = self.nodes()
         return nodes[(nodes.index(self.endpoint) + 1) % len(nodes)] if self.endpoint in nodes else nodes[0]

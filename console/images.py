@@ -10,11 +10,12 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
+from typing import TypeVar
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.client import AdminClient
+from kraftlab.client import AdminClient, ClusterUnreachable
 from kraftlab.client.time_travel import image_at
 from kraftlab.common.endpoint import Endpoint
 from kraftlab.common.errors import ApiError, ErrorCode
@@ -28,6 +29,7 @@ from .follower import Follower
 from .known import Known
 from .rows import BadQuery
 
+T = TypeVar("T")
 IMAGES_KEPT = 8
 CHANGES_MAX = 1000
 ENTRIES_MAX = 500
@@ -43,10 +45,13 @@ class Images:
             lambda node, moment: image_at(client, node, offset=moment.offset, time_ms=moment.time_ms)
         )
 
-    @property
-    def node(self) -> Endpoint:
-        """The node that is asked."""
-        return self._follower.endpoint
+    def asked(self, ask: Callable[[Endpoint], T]) -> T:
+        """Ask the node that is followed, or the next one if that one has just died. ApiError, ClusterUnreachable."""
+        nodes = dict.fromkeys((self._follower.endpoint, *self._follower.nodes()))
+        for node in [*nodes][:-1]:
+            with suppress(ClusterUnreachable):
+                return ask(node)
+        return ask([*nodes][-1])
 
     def newest(self) -> tuple[Known, MetadataImage]:
         """Return what the follower knows, and its image. BadQuery before the first one."""
@@ -64,7 +69,7 @@ class Images:
             first = self.first() if error.code is ErrorCode.OFFSET_OUT_OF_RANGE else 0
             if not first:
                 raise
-            at_ms = self._image_of(self.node, Moment(offset=first)).provenance.append_time_ms
+            at_ms = self.asked(lambda node: self._image_of(node, Moment(offset=first))).provenance.append_time_ms
             if moment.reaches(first, at_ms):
                 raise
             since = f"{datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC):%Y-%m-%dT%H:%M:%SZ}"
@@ -73,7 +78,8 @@ class Images:
 
     def first(self) -> int:
         """Return the earliest offset with an image at the node that is asked."""
-        answer = self.client.call_at(self.node, pb.ListSnapshotsResponse, pb.ListSnapshotsRequest())
+        request = pb.ListSnapshotsRequest()
+        answer = self.asked(lambda node: self.client.call_at(node, pb.ListSnapshotsResponse, request))
         return answer.snapshots[0].end_offset if answer.snapshots and answer.log_start_offset else answer.log_start_offset
 
     def _kept(self, moment: Moment) -> MetadataImage | None:
@@ -89,7 +95,7 @@ class Images:
         newest = self.newest()[1].provenance.offset
         is_newest = moment.time_ms is None and (moment.offset is None or moment.offset > newest)
         with self.explained(moment):
-            return self._image_of(self.node, Moment(offset=newest) if is_newest else moment)
+            return self.asked(lambda node: self._image_of(node, Moment(offset=newest) if is_newest else moment))
 
     def image(self, moment: Moment) -> MetadataImage:
         """Return the image of a moment. BadQuery if the log no longer has it; ApiError, ClusterUnreachable."""

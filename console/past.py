@@ -72,7 +72,7 @@ class Past(Images):
         image = self.image(Moment(offset=start)) if start else EMPTY
         found: list[Told] = []
         with self.explained(Moment(offset=start)):
-            logged = list(batches(self.client, self.node, start, end))
+            logged = self.asked(lambda node: list(batches(self.client, node, start, end)))
         for batch in logged:
             found.append(Told(batch, image))
             delta = MetadataDelta(image)
@@ -150,8 +150,11 @@ class Past(Images):
         start = max(self.first(), end - HISTORY_OFFSETS)
         ring = known.between(start, end)
         with self.explained(Moment(offset=start)):
-            logged = batches(self.client, self.node, start, end)
-            found = list(logged) if ring is None else [told.batch for told in ring]
+            found = (
+                self.asked(lambda node: list(batches(self.client, node, start, end)))
+                if ring is None
+                else [told.batch for told in ring]
+            )
         begin = self.image(Moment(offset=start)) if start else EMPTY
         return subject_changes(Subject("topic", f"{topic}-{partition}"), begin, found)
 

@@ -7,7 +7,7 @@ const AROUND = 8, LISTED = 12;
 export function elections(app) {
   const list = h("ol", { class: "plain legend choice elections" }), none = h("p", { class: "note" }), panel = h("div", { id: "election", tabindex: "-1" });
   const node = h("div", null, h("h3", null, "Show an election"), list, none, panel);
-  let known = [], since = 0, read = null, tries = 0, asked = 0;
+  let known = [], since = 0, read = null, readAt = 0, tries = 0, asked = 0;
   const chosen = () => Number(app.query.get("election")) || null;
 
   function show(epoch) {
@@ -54,9 +54,10 @@ export function elections(app) {
   async function update() {
     const epoch = app.state.quorum?.leader_epoch, { log } = app.state;
     if (!log || app.about.speaks_kafka || epoch === undefined) return;
-    if (epoch === read && (tries <= 0 || known.at(-1)?.epoch >= epoch)) return; // its record may come a little later
+    if (epoch === read && (tries <= 0 || log.offset === readAt || known.at(-1)?.epoch >= epoch)) return; // its record may come a little later
     tries = epoch === read ? tries - 1 : 5;
     read = epoch;
+    readAt = log.offset;
     try { ({ elections: known, since } = await app.get("marks")); await draw(); } catch (error) { read = null; text(none, error.message); }
   }
   node.hidden = app.about.speaks_kafka === true;

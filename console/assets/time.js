@@ -100,8 +100,8 @@ export default {
           if (opened.has(here) && box.children.length > 1) return;
           opened.add(here);
           try { box.append((await branch(here, moment, "")).list); } catch (error) { fail(error); }
-        } }, h("summary", { "data-path": here }, each.name, " ", h("a", { href: address(here.slice(1)), "aria-label": `Only ${each.name}`, title: "This part alone, as a link" }, "↗")), inner[place]?.list);
-        return h("li", null, box);
+        } }, h("summary", { "data-path": here }, each.name), inner[place]?.list);
+        return h("li", { class: "branch" }, box, h("a", { href: address(here.slice(1)), "aria-label": `Only ${each.name}`, title: "This part alone, as a link" }, "↗"));
       }), answer.total > answer.entries.length ? h("li", { class: "note" }, `${count(answer.entries.length)} of ${count(answer.total)} names; filter to see others.`) : null, answer.total ? null : h("li", { class: "note" }, filter ? "No name has that in it." : "Nothing is here."));
       return { list, answer };
     }
@@ -154,7 +154,7 @@ export default {
       const groups = Map.groupBy(found.changes.slice(0, SHOWN_MAX), (each) => each.path.split("/").slice(0, 2).join("/"));
       tree.replaceChildren(...[...groups].flatMap(([name, changes]) => [h("h3", null, name, h("small", null, ` ${changes.length}`)), h("ul", { class: "plain diff" }, changes.map((each) => h("li", null,
         h("b", { class: SIGNS[each.change][1] }, `${SIGNS[each.change][0]} ${each.change}`), " ", h("code", null, each.path),
-        h("ul", { class: "plain" }, Object.entries(each.fields).map(([field_, { before, after }]) => h("li", null, `${field_}: `, each.change === "added" ? null : h("del", null, shown(before)), each.change === "changed" ? " → " : "", each.change === "removed" ? null : h("ins", null, shown(after))))))))]));
+        h("ul", { class: "plain" }, Object.entries(each.fields).filter(([, { before, after }]) => each.change === "changed" || (before ?? after)?.length !== 0).map(([field_, { before, after }]) => h("li", null, `${field_}: `, each.change === "added" ? null : h("del", null, shown(before)), each.change === "changed" ? " → " : "", each.change === "removed" ? null : h("ins", null, shown(after))))))))]));
       const [low, high] = [found.from.offset, found.to.offset].sort((a, b) => a - b);
       const list = eventTable("Records in between"), more = h("button", { onclick: () => older() }, "Show older");
       let events = [], before = high;
