@@ -221,6 +221,7 @@ def test_a_console_without_the_right_says_why(pages: Pages, browser_page: Browse
             page = browser_page()
             page.goto(f"{url}faults")
             expect(page.get_by_text(why)).to_be_visible()
+            page.goto("about:blank")
             assert (code, why in message) == (403, True)
 
 
