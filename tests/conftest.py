@@ -111,6 +111,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rounds", type=int, default=1, metavar="N", help="play every property test N times")
+    parser.addoption("--pictures", action="store_true", help="write the pictures of docs/console anew (make console)")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -50,11 +50,16 @@ def free_port(port: int, *, chosen: bool) -> int:
     return port
 
 
+def pages_of(directory: Path, port: int, *, allow_chaos: bool, more: tuple[str, ...] = ()) -> AbstractContextManager[str]:
+    """Serve the cluster on a directory, as `serving` does. `more` are further options."""
+    return serving(port, "--data", str(directory), *(["--allow-chaos"] if allow_chaos else []), *more)
+
+
 @contextmanager
-def pages_of(directory: Path, port: int, *, allow_chaos: bool, more: tuple[str, ...] = ()) -> Iterator[str]:
-    """Serve the cluster on a directory inside the `with` block, and yield the URL. `more` are further options. CommandFailed."""
-    command = [sys.executable, "-m", "kraftlab.cli.main", "console", "--data", str(directory), "--listen", f"127.0.0.1:{port}"]
-    command += ["--until-eof", "--json", *(["--allow-chaos"] if allow_chaos else []), *more]
+def serving(port: int, *options: str) -> Iterator[str]:
+    """Run `kraftlab console` with these options inside the `with` block, and yield the URL. CommandFailed."""
+    command = [sys.executable, "-m", "kraftlab.cli.main", "console", "--listen", f"127.0.0.1:{port}", "--until-eof", "--json"]
+    command += options
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
     assert child.stdin is not None and child.stdout is not None, "both are pipes"
     try:
