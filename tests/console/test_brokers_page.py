@@ -14,7 +14,7 @@ from kraftlab.lab.faults.orders import Order
 
 from .conftest import BrowserPages, Pages, assert_accessible
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.console]
 CLUSTER = (1, 4, 2)
 
 
@@ -69,7 +69,6 @@ def test_a_directory_is_cordoned_and_the_broker_is_found_by_that(cluster: LocalC
     assert brokers[2] == ()
 
 
-@pytest.mark.console
 def test_a_killed_broker_becomes_fenced_and_its_directories_are_not_asked_for(
     broken: LocalCluster, pages: Pages, page: Page
 ) -> None:
@@ -86,7 +85,6 @@ def test_a_killed_broker_becomes_fenced_and_its_directories_are_not_asked_for(
     expect(page.get_by_text("0 of 4 brokers")).to_be_visible()
 
 
-@pytest.mark.console
 def test_a_failed_directory_is_brought_online(broken: LocalCluster, pages: Pages, page: Page) -> None:
     path = str(broken.log_dirs(1)[1])
     page.goto(f"{pages.url}brokers/1")
@@ -104,7 +102,6 @@ def test_a_failed_directory_is_brought_online(broken: LocalCluster, pages: Pages
         assert [each.error_code for each in admin.describe_log_dirs(1, [])] == [0, 0]
 
 
-@pytest.mark.console
 def test_a_replica_moves_to_another_directory(cluster: LocalCluster, pages: Pages, page: Page) -> None:
     page.goto(f"{pages.url}brokers/2")
     row = page.get_by_role("row").filter(has_text=re.compile(r"orders-\d")).first
@@ -122,7 +119,6 @@ def test_a_replica_moves_to_another_directory(cluster: LocalCluster, pages: Page
     ] == [str(cluster.log_dirs(2)[int(after[-1])])]
 
 
-@pytest.mark.console
 def test_a_drained_broker_ends_without_replicas(cluster: LocalCluster, pages: Pages, page: Page) -> None:
     page.goto(f"{pages.url}brokers/0")
     page.get_by_role("button", name="Cordon all directories").click()
@@ -148,7 +144,6 @@ def test_a_drained_broker_ends_without_replicas(cluster: LocalCluster, pages: Pa
         assert [each.plan_id[:8] for each in admin.list_partition_reassignments().plans] == ["drain-0-"]
 
 
-@pytest.mark.console
 def test_a_broker_is_unregistered_by_typing_its_name(cluster: LocalCluster, pages: Pages, page: Page) -> None:
     page.goto(f"{pages.url}brokers/3")
     page.get_by_role("button", name="Unregister").click()
@@ -161,7 +156,6 @@ def test_a_broker_is_unregistered_by_typing_its_name(cluster: LocalCluster, page
     dialog.get_by_role("button", name="Cancel").click()
 
 
-@pytest.mark.console
 @pytest.mark.parametrize("color_scheme", ["light", "dark"])
 @pytest.mark.parametrize("path", ["brokers", "brokers/2"])
 def test_the_pages_are_accessible_and_fit_a_phone(

@@ -24,7 +24,7 @@ from .conftest import BrowserPages, Pages, assert_accessible
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.console]
 CLUSTER = (3, 2, 2)
 
 
@@ -71,7 +71,6 @@ def test_a_click_isolates_the_leader_and_another_leads_and_the_fault_is_a_lane(p
     assert leader_on(page) != old
 
 
-@pytest.mark.console
 def test_every_cell_breaks_what_it_names_and_heals_it_by_a_second_click(pages: Pages, browser_page: BrowserPages) -> None:
     page = browser_page()
     page.goto(f"{pages.url}faults?for=healed")
@@ -107,7 +106,6 @@ def test_every_cell_breaks_what_it_names_and_heals_it_by_a_second_click(pages: P
     assert main.run(["cluster", "restart", "broker-1", "--data", str(pages.cluster.directory)]) == 0
 
 
-@pytest.mark.console
 def test_the_keyboard_alone_breaks_and_escape_heals_after_a_question(pages: Pages, browser_page: BrowserPages) -> None:
     page = browser_page()
     page.goto(f"{pages.url}faults?for=healed")
@@ -129,7 +127,6 @@ def test_the_keyboard_alone_breaks_and_escape_heals_after_a_question(pages: Page
     assert status_of(pages).orders == ()
 
 
-@pytest.mark.console
 def test_a_killed_node_is_started_again_by_its_button(pages: Pages, browser_page: BrowserPages) -> None:
     page = browser_page()
     page.goto(f"{pages.url}faults?for=healed")
@@ -141,7 +138,6 @@ def test_a_killed_node_is_started_again_by_its_button(pages: Pages, browser_page
     assert pages.cluster.pid(0) is not None
 
 
-@pytest.mark.console
 def test_the_form_shows_the_command_that_does_what_its_button_does(pages: Pages, browser_page: BrowserPages) -> None:
     page = browser_page()
     page.goto(f"{pages.url}faults")
@@ -160,7 +156,6 @@ def test_the_form_shows_the_command_that_does_what_its_button_does(pages: Pages,
     assert (by_command.order, by_command.text, by_command.groups) == (by_page.order, by_page.text, by_page.groups)
 
 
-@pytest.mark.console
 def test_two_browsers_see_the_same_and_a_reload_keeps_the_lane(pages: Pages, browser_page: BrowserPages) -> None:
     first, second = browser_page(), browser_page()
     first.goto(f"{pages.url}faults?for=healed")
@@ -173,7 +168,6 @@ def test_two_browsers_see_the_same_and_a_reload_keeps_the_lane(pages: Pages, bro
     assert [order.order for order in status_of(pages).past][-1] == "lossy"
 
 
-@pytest.mark.console
 @pytest.mark.parametrize("color_scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1300])
 def test_the_page_is_accessible_and_fits(pages: Pages, browser_page: BrowserPages, color_scheme: str, width: int) -> None:
@@ -185,7 +179,6 @@ def test_the_page_is_accessible_and_fits(pages: Pages, browser_page: BrowserPage
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-@pytest.mark.console
 def test_forged_orders_are_refused_in_words_and_do_nothing(pages: Pages) -> None:
     answers = [
         post(pages, body)
@@ -210,7 +203,6 @@ def test_forged_orders_are_refused_in_words_and_do_nothing(pages: Pages) -> None
     assert status_of(pages).orders == ()
 
 
-@pytest.mark.console
 def test_a_console_without_the_right_says_why(pages: Pages, browser_page: BrowserPages) -> None:
     for options, why in (
         ((False, ()), "start it with kraftlab up --allow-chaos"),
@@ -225,7 +217,6 @@ def test_a_console_without_the_right_says_why(pages: Pages, browser_page: Browse
             assert (code, why in message) == (403, True)
 
 
-@pytest.mark.console
 def test_a_stopped_cluster_is_named_as_such(starts_clusters: None, tmp_path: Path) -> None:
     with LocalCluster(tmp_path, 1, 1, 1) as cluster, pages_of(cluster.directory, 0, allow_chaos=True) as url:
         code, message = post(Pages(cluster, url), b'{"order":"heal"}')

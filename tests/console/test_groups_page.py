@@ -15,7 +15,7 @@ from kraftlab.lab.faults.orders import Order
 
 from .conftest import BrowserPages, Pages, assert_accessible
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.console]
 CLUSTER = (1, 3, 1)
 PARTITIONS, RECORDS, READ = 3, 300, 10
 
@@ -75,7 +75,6 @@ def test_groups_have_their_lag_and_a_group_its_members(cluster: LocalCluster, pa
     assert page.url.endswith("/groups/billing")
 
 
-@pytest.mark.console
 def test_groups_are_filtered_and_sorted_by_the_url(cluster: LocalCluster, pages: Pages, browser_page: BrowserPages) -> None:
     page = browser_page()
     page.goto(f"{pages.url}groups?internal=1&sort=-members")
@@ -86,7 +85,6 @@ def test_groups_are_filtered_and_sorted_by_the_url(cluster: LocalCluster, pages:
     assert page.url.endswith("groups?internal=1&sort=-members&q=no+such")
 
 
-@pytest.mark.console
 def test_a_broker_that_hangs_is_named_and_its_lag_is_unknown(
     cluster: LocalCluster, pages: Pages, browser_page: BrowserPages
 ) -> None:
@@ -106,7 +104,6 @@ def test_a_broker_that_hangs_is_named_and_its_lag_is_unknown(
     expect(page.get_by_role("alert").filter(has_text="does not answer")).to_have_count(0)
 
 
-@pytest.mark.console
 def test_a_group_that_nobody_has_is_said(cluster: LocalCluster, pages: Pages, browser_page: BrowserPages) -> None:
     browser_page.expect_console("status of 400")
     page = browser_page()
@@ -115,7 +112,6 @@ def test_a_group_that_nobody_has_is_said(cluster: LocalCluster, pages: Pages, br
     assert page.get_by_role("heading", level=2).first.inner_text() == "Group nobody"
 
 
-@pytest.mark.console
 @pytest.mark.parametrize("color_scheme", ["light", "dark"])
 @pytest.mark.parametrize("path", ["groups", "groups/billing"])
 def test_the_pages_are_accessible_and_fit_a_phone(

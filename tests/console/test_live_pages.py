@@ -27,7 +27,7 @@ from .conftest import BrowserPages, Pages
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Route
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.console]
 CLUSTER = (3, 2, 1)
 GONE = r"ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE"
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -136,7 +136,6 @@ def test_a_console_with_open_streams_ends_soon_and_well(pages: Pages, end: str) 
         assert served.process.wait(20) == 0
 
 
-@pytest.mark.console
 def test_a_killed_leader_and_a_killed_broker_are_seen(pages: Pages, browser_page: BrowserPages) -> None:
     page = browser_page()
     page.goto(f"{pages.url}quorum")
@@ -156,7 +155,6 @@ def test_a_killed_leader_and_a_killed_broker_are_seen(pages: Pages, browser_page
     expect(page.get_by_text("broker 1 is fenced")).to_be_hidden(timeout=SLOW_MS)
 
 
-@pytest.mark.console
 def test_a_hidden_page_ends_its_stream_and_asks_nothing(pages: Pages, browser_page: BrowserPages) -> None:
     page = browser_page()
     ended: list[str] = []
@@ -173,7 +171,6 @@ def test_a_hidden_page_ends_its_stream_and_asks_nothing(pages: Pages, browser_pa
     assert f"{pages.url}api/v1/events" in asked
 
 
-@pytest.mark.console
 def test_seven_tabs_work_while_the_others_are_hidden(pages: Pages, browser_page: BrowserPages) -> None:
     """A browser has six connections for each host, and each visible page holds one."""
     first = browser_page()
@@ -187,7 +184,6 @@ def test_seven_tabs_work_while_the_others_are_hidden(pages: Pages, browser_page:
         is_live(tab)
 
 
-@pytest.mark.console
 def test_names_are_text_on_every_page(pages: Pages, browser_page: BrowserPages) -> None:
     """Kafka refuses such a name, so the answers to the browser are changed on their way."""
     marker = "marked-topic"
@@ -216,7 +212,6 @@ def test_names_are_text_on_every_page(pages: Pages, browser_page: BrowserPages) 
     assert dialogs == []
 
 
-@pytest.mark.console
 def test_the_oddest_names_that_kafka_allows_have_pages(pages: Pages, browser_page: BrowserPages) -> None:
     with pages.cluster.admin() as admin:
         for name in ODD_NAMES:
@@ -231,7 +226,6 @@ def test_the_oddest_names_that_kafka_allows_have_pages(pages: Pages, browser_pag
         expect(page.get_by_text("This page failed")).to_have_count(0)
 
 
-@pytest.mark.console
 def test_a_console_that_is_read_only_shows_a_change_and_does_not_make_it(pages: Pages, browser_page: BrowserPages) -> None:
     page = browser_page()
     with console(*data_of(pages), "--read-only") as served:
@@ -249,7 +243,6 @@ def test_a_console_that_is_read_only_shows_a_change_and_does_not_make_it(pages: 
     assert refused == 403
 
 
-@pytest.mark.console
 def test_https_with_a_certificate_of_the_own_authority(pages: Pages, browser: Browser, tmp_path: Path) -> None:
     paths = throw_away(tmp_path, ["broker-0"], hosts=["127.0.0.1"])
     pem = str(paths["broker-0"])
@@ -263,7 +256,6 @@ def test_https_with_a_certificate_of_the_own_authority(pages: Pages, browser: Br
     assert served.url.startswith("https://")
 
 
-@pytest.mark.console
 def test_a_cluster_that_speaks_the_kafka_protocol_shows_what_it_can_tell(pages: Pages, browser_page: BrowserPages) -> None:
     page = browser_page()
     kafka = pages.cluster.node(0).kafka
@@ -279,7 +271,6 @@ def test_a_cluster_that_speaks_the_kafka_protocol_shows_what_it_can_tell(pages: 
     assert "Events" not in sections
 
 
-@pytest.mark.console
 def test_a_login_that_has_ended_leads_to_the_login_and_back(
     starts_clusters: None, browser_page: BrowserPages, tmp_path: Path
 ) -> None:
@@ -309,8 +300,6 @@ def test_a_login_that_has_ended_leads_to_the_login_and_back(
     assert user
 
 
-@pytest.mark.console
-@pytest.mark.nightly
 def test_ten_thousand_partitions_are_a_window_of_rows(pages: Pages, browser_page: BrowserPages) -> None:
     with pages.cluster.admin(timeout_ms=120_000) as admin:
         for number in range(10):

@@ -20,7 +20,7 @@ from .conftest import BrowserPages, Pages, assert_accessible
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.console]
 SLOW = MoveOptions(throttle=20_000)
 """Two megabytes take more than a minute."""
 
@@ -95,7 +95,6 @@ def test_a_throttled_move_starts_from_the_form_shows_its_progress_and_is_cancell
     assert not admin.list_partition_reassignments().running
 
 
-@pytest.mark.console
 def test_queued_moves_wait_in_order_and_their_plan_is_rolled_back(
     pages: Pages, admin: AdminClient, browser_page: BrowserPages
 ) -> None:
@@ -131,7 +130,6 @@ def test_queued_moves_wait_in_order_and_their_plan_is_rolled_back(
     assert admin.list_partition_reassignments().plans == ()
 
 
-@pytest.mark.console
 def test_a_throttle_is_changed_while_the_move_runs(pages: Pages, admin: AdminClient, browser_page: BrowserPages) -> None:
     filled(pages, admin, "throttled", [0, 1])
     admin.alter_partition_reassignments({("throttled", 0): [0, 2]}, options=SLOW)
@@ -147,7 +145,6 @@ def test_a_throttle_is_changed_while_the_move_runs(pages: Pages, admin: AdminCli
     assert admin.list_partition_reassignments().running[0].throttle == 30_000
 
 
-@pytest.mark.console
 def test_a_stale_page_overwrites_nothing(pages: Pages, admin: AdminClient, browser_page: BrowserPages) -> None:
     filled(pages, admin, "stale", [0, 1], count=1)
     browser_page.expect_console("status of 409")
@@ -163,7 +160,6 @@ def test_a_stale_page_overwrites_nothing(pages: Pages, admin: AdminClient, brows
     assert admin.describe_topics(["stale"])["stale"].partitions[0].replica_nodes == (1, 0)
 
 
-@pytest.mark.console
 def test_300_moves_are_cut_at_200_and_accessible_at_every_width(
     pages: Pages, admin: AdminClient, browser_page: BrowserPages
 ) -> None:
@@ -189,7 +185,6 @@ def test_300_moves_are_cut_at_200_and_accessible_at_every_width(
         assert_accessible(page)
 
 
-@pytest.mark.console
 def test_a_killed_target_is_named_as_what_holds_the_move_up(pages: Pages, admin: AdminClient, browser_page: BrowserPages) -> None:
     filled(pages, admin, "blocked", [0, 1])
     admin.alter_partition_reassignments({("blocked", 0): [0, 2]}, options=SLOW)

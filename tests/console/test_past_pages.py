@@ -15,7 +15,7 @@ from tests.helpers.waiting import wait_until
 
 from .conftest import BrowserPages, Pages, assert_accessible
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.console]
 
 _numbers = count()
 
@@ -54,7 +54,6 @@ def test_an_event_appears_by_itself_and_leads_to_the_moment_before_it(pages: Pag
     expect(page.locator(".tree")).not_to_contain_text(name)
 
 
-@pytest.mark.console
 def test_filters_survive_a_reload_and_an_object_leads_to_its_page(pages: Pages, browser_page: BrowserPages) -> None:
     name, _ = new_topic(pages)
     page = browser_page()
@@ -69,7 +68,6 @@ def test_filters_survive_a_reload_and_an_object_leads_to_its_page(pages: Pages, 
     assert page.get_by_role("link", name=f"{name}-0").first.get_attribute("href") == f"/topics/{name}/0"
 
 
-@pytest.mark.console
 def test_a_reader_who_has_scrolled_down_is_not_disturbed(pages: Pages, browser_page: BrowserPages) -> None:
     page = browser_page(height=300)
     page.goto(f"{pages.url}events")
@@ -84,7 +82,6 @@ def test_a_reader_who_has_scrolled_down_is_not_disturbed(pages: Pages, browser_p
     expect(rows(page, f"topic {name} is created")).to_have_count(1)
 
 
-@pytest.mark.console
 def test_a_topic_is_there_after_its_creation_and_not_before(pages: Pages, browser_page: BrowserPages) -> None:
     name, before = new_topic(pages)
     page = browser_page()
@@ -108,7 +105,6 @@ def test_a_topic_is_there_after_its_creation_and_not_before(pages: Pages, browse
     expect(page.get_by_role("alert").filter(has_text="is no moment")).to_be_visible()
 
 
-@pytest.mark.console
 def test_the_difference_of_two_moments_shows_a_moved_partition(pages: Pages, browser_page: BrowserPages) -> None:
     name, _ = new_topic(pages)
     before = newest(pages)
@@ -126,7 +122,6 @@ def test_the_difference_of_two_moments_shows_a_moved_partition(pages: Pages, bro
     expect(page.get_by_text(re.compile(rf"kraftlab metadata diff --from {before} --to \d+ --records"))).to_be_visible()
 
 
-@pytest.mark.console
 def test_an_election_is_shown_after_the_leader_was_killed(pages: Pages, browser_page: BrowserPages) -> None:
     with pages.cluster.admin() as admin:
         leader, epoch = admin.describe_quorum().leader_id, admin.describe_quorum().leader_epoch
@@ -147,7 +142,6 @@ def test_an_election_is_shown_after_the_leader_was_killed(pages: Pages, browser_
     expect(panel.get_by_role("heading", name=f"The election of epoch {epoch + 1}")).to_be_visible()
 
 
-@pytest.mark.console
 @pytest.mark.parametrize("path", ["events", "time", "time?at=5&to=now", "quorum?election=1"])
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 360)])
 def test_the_pages_are_accessible_and_fit(

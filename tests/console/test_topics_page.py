@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable
 from typing import Literal
 
 import pytest
@@ -14,19 +12,9 @@ from kraftlab.client import MoveOptions
 
 from .conftest import BrowserPages, Pages, assert_accessible
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.console]
 
 SLOW_MS = 60_000
-
-
-def wait_until(holds: Callable[[], bool]) -> bool:
-    """Return True once the condition holds, False after a minute."""
-    deadline = time.monotonic() + SLOW_MS / 1000
-    while not holds():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True
 
 
 def create(pages: Pages, name: str, partitions: int = 3, replicas: int = 3) -> None:
@@ -79,7 +67,6 @@ def test_a_topic_is_created_and_found_by_a_filter_that_survives_a_reload(pages: 
     assert_accessible(page)
 
 
-@pytest.mark.console
 def test_every_action_of_a_topic(pages: Pages, browser_page: BrowserPages) -> None:
     create(pages, "acts", 2, 2)
     page = opened(browser_page(), pages, "topics/acts")
@@ -104,7 +91,6 @@ def test_every_action_of_a_topic(pages: Pages, browser_page: BrowserPages) -> No
     expect(row(page, "acts")).to_have_count(0)
 
 
-@pytest.mark.console
 def test_leaders_return_to_the_preferred_replica_and_the_page_shows_it(pages: Pages, browser_page: BrowserPages) -> None:
     create(pages, "led", 2)
     page = opened(browser_page(), pages, "topics/led")
@@ -119,7 +105,6 @@ def test_leaders_return_to_the_preferred_replica_and_the_page_shows_it(pages: Pa
     expect(row(page, "led-0").get_by_role("cell").nth(2)).to_have_text(str(leader))
 
 
-@pytest.mark.console
 def test_a_partition_tells_its_history_of_leaders_and_moves(pages: Pages, browser_page: BrowserPages) -> None:
     create(pages, "told", 1, 2)
     page = opened(browser_page(), pages, "topics/told/0")
@@ -145,7 +130,6 @@ def test_a_partition_tells_its_history_of_leaders_and_moves(pages: Pages, browse
     expect(page).to_have_url(f"{pages.url}moves?start=told-0")
 
 
-@pytest.mark.console
 def test_a_replica_moves_to_another_directory_and_an_unclean_election_is_typed(pages: Pages, browser_page: BrowserPages) -> None:
     create(pages, "dirs", 1, 1)
     page = opened(browser_page(), pages, "topics/dirs/0")
@@ -165,7 +149,6 @@ def test_a_replica_moves_to_another_directory_and_an_unclean_election_is_typed(p
     expect(dialog.get_by_role("button", name="Elect")).to_be_disabled()
 
 
-@pytest.mark.console
 def test_thousands_of_partitions_are_a_window_that_keys_walk_and_changes_reach(pages: Pages, browser_page: BrowserPages) -> None:
     create(pages, "wide", 2000, 1)
     page = opened(browser_page(), pages, "topics/wide")
@@ -191,7 +174,6 @@ def test_thousands_of_partitions_are_a_window_that_keys_walk_and_changes_reach(p
     expect(page).to_have_url(f"{pages.url}topics/wide/{name.removeprefix('wide-')}")
 
 
-@pytest.mark.console
 def test_a_count_leads_to_its_partitions_and_an_order_is_in_the_url(pages: Pages, browser_page: BrowserPages) -> None:
     create(pages, "sorted", 3, 1)
     page = opened(browser_page(), pages, "topics")
@@ -209,7 +191,6 @@ def test_a_count_leads_to_its_partitions_and_an_order_is_in_the_url(pages: Pages
     expect(leaders).to_have_text(["1"])
 
 
-@pytest.mark.console
 @pytest.mark.parametrize("color_scheme", ["light", "dark"])
 def test_pages_fit_a_phone_and_are_accessible(
     pages: Pages, browser_page: BrowserPages, color_scheme: Literal["light", "dark"]
