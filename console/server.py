@@ -29,7 +29,8 @@ from kraftlab.client.security import ClientSecurity
 from kraftlab.common.audit import AuditLog
 from kraftlab.common.endpoint import Endpoint
 
-from .app import Console, Guard, Page, Settings, application
+from .app import Guard, Page, application
+from .core import Console, Settings
 from .follower import Follower
 from .streams import Streams
 from .visitors import Visitors

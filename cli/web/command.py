@@ -104,7 +104,7 @@ def console(
     try:
         import trio
 
-        from kraftlab.console.app import Settings
+        from kraftlab.console.core import Settings
         from kraftlab.console.server import listen, run
     except ModuleNotFoundError as error:
         if error.name not in PACKAGES:

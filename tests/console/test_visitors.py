@@ -16,7 +16,8 @@ from kraftlab.client.security import ClientSecurity
 from kraftlab.common.audit import AuditLog
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.console import visitors
-from kraftlab.console.app import Guard, Settings, application
+from kraftlab.console.app import Guard, application
+from kraftlab.console.core import Settings
 from kraftlab.console.visitors import HEADERS, Refused, Visitor, Visitors, check_host, check_write
 from kraftlab.metadata.acls import Operation
 

@@ -20,7 +20,8 @@ from jepsen_lite.store import RunDirectory
 from jepsen_lite.verdicts import SAFETY, Verdict
 from kraftlab.cli import main
 from kraftlab.cli.output import CommandFailed
-from kraftlab.console.app import Guard, Settings, application
+from kraftlab.console.app import Guard, application
+from kraftlab.console.core import Settings
 
 OPS = [
     Op(index=0, process=0, f="get", outcome="ok", invoked_ns=0, ended_ns=5),
