@@ -302,7 +302,6 @@ def test_the_file_of_a_move_is_a_plan_that_the_command_reads(topic: dict[str, An
         ("replication-factor", {"topics": [{"name": "t", "replication_factor": 2}], "reason": "x"}, "without reason"),
         ("create-topic", {"topics": [{"name": "t", "assignments": [{"partition_index": 0}]}]}, "no `assignments`"),
         ("add-partitions", {"topics": [{"name": "t", "count": 2, "assignments": {}}]}, "no `assignments`"),
-        ("elect", {"topic_partitions": {"values": [{"topic": "t", "partitions": [0, 1]}]}}, "about one thing"),
         ("configure", {"resources": [{"resource_type": 8, "configs": [{"name": "k"}]}]}, "a topic .2. or a broker .4."),
         ("configure", {"resources": [{"resource_type": 2, "configs": [{"name": "k", "config_operation": 2}]}]}, "is set .0."),
         ("move-directory", {"dirs": [{"path": "any", "topics": [{"name": "t", "partitions": [0]}]}]}, "ends a move"),

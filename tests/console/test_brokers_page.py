@@ -113,7 +113,7 @@ def test_a_replica_moves_to_another_directory(cluster: LocalCluster, pages: Page
     expect(moved.get_by_role("cell").first).to_have_text(after)
     expect(moved).to_have_count(1)
     with cluster.admin() as admin:
-        found = {dirs.log_dir: dirs.replicas for dirs in admin.describe_log_dirs(2, [])}
+        found = {dirs.log_dir: dirs.replicas for dirs in admin.describe_log_dirs(2)}
     assert [
         path for path, replicas in found.items() if any(f"{each.topic}-{each.partition_index}" == name for each in replicas)
     ] == [str(cluster.log_dirs(2)[int(after[-1])])]
