@@ -142,6 +142,8 @@ def test_a_drained_broker_ends_without_replicas(cluster: LocalCluster, pages: Pa
     expect(page.get_by_text("has no replicas, and none is on its way")).to_be_visible()
     with cluster.admin() as admin:
         assert [each.plan_id[:8] for each in admin.list_partition_reassignments().plans] == ["drain-0-"]
+    page.get_by_role("button", name="Uncordon all").click()
+    confirm(page, "Uncordon", command="--delete-config cordoned.log.dirs")
 
 
 def test_a_broker_is_unregistered_by_typing_its_name(cluster: LocalCluster, pages: Pages, page: Page) -> None:

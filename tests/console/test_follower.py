@@ -92,7 +92,7 @@ def test_after_any_answers_and_changes_of_nodes_the_image_is_that_of_the_log(act
 
 
 async def _received(followed: Followed, last_id: int | None, meanwhile: Callable[[], None]) -> tuple[bool, list[int]]:
-    """Open a stream that names an id, let things happen, and return if it was reset, and the ids of its batches without doubles."""
+    """Open a stream that names an id, let things happen, and return if it was reset, and the ids of its batches."""
     async with (
         trio.open_nursery() as nursery,
         aclosing(followed.streams.open(lambda: followed.follower.known.missed(last_id))) as stream,

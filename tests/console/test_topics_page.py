@@ -202,6 +202,6 @@ def test_pages_fit_a_phone_and_are_accessible(
         for page in (narrow, wide):
             opened(page, pages, path)
             expect(page.locator("[data-row]").first).to_be_visible()
-            expect(page.get_by_text(re.compile(r"^\d+ (topic|partition|record)s?$"))).to_be_visible()
+            expect(page.get_by_text(re.compile(r"^[\d\u202f]+ (topic|partition|record)s?$"))).to_be_visible()
             assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), path
             assert_accessible(page)
