@@ -154,6 +154,8 @@ def _move_command(request: Any, node: int | None) -> Command:
 
 
 def _cancel_words(request: Any, node: int | None) -> Iterator[str]:
+    if request.HasField("topics") and not request.topics.names:
+        raise BadQuery("`topics` names no topic; leave it out for all reassignments")
     names = f"of {', '.join(request.topics.names)}" if request.HasField("topics") else "of the cluster"
     yield f"Every running and queued reassignment {names} is cancelled; replicas that were being added are removed"
     if request.force:
@@ -274,6 +276,8 @@ def _directory_command(request: Any, node: int | None) -> Command:
 
 
 def _election_words(request: Any, node: int | None) -> Iterator[str]:
+    if request.election_type not in (0, 1):
+        raise BadQuery(f"election_type is {request.election_type}; 0 elects preferred leaders, 1 unclean ones")
     named = [f"{each.topic}-{index}" for each in request.topic_partitions.values for index in each.partitions]
     which = ", ".join(named) if request.HasField("topic_partitions") else "every partition that needs one"
     kind = "The preferred replica becomes the leader of" if request.election_type == 0 else "An unclean leader is elected for"
@@ -418,6 +422,21 @@ ACTIONS: dict[str, _Action] = {
 }
 
 
+REFUSED = ("header", "validate_only", "initiator", "topic_names", "topic_id")
+"""Fields that no page needs: a preview is asked for by `preview`, and topics are named as the words name them."""
+
+
+def _check_fields(document: object, descriptor: Any) -> None:
+    """Refuse a request with other fields than those of docs/reference/calls.md, or with one of REFUSED. BadQuery."""
+    for each in document if isinstance(document, list) else [document]:
+        for name, value in each.items() if isinstance(each, dict) else ():
+            field = descriptor.fields_by_name.get(name)
+            if field is None or name in REFUSED:
+                raise BadQuery(f"a request of the console has no field {name!r} in {descriptor.name}")
+            if field.message_type is not None:
+                _check_fields(value, field.message_type)
+
+
 def carry_out(name: str, order: Order, client: AdminClient, where: Command) -> tuple[Shown, str]:
     """Check or carry out an action, and return what the dialog shows, and what a person types to confirm. `where` names the
     cluster in commands. Blocks. BadQuery, ApiError, ClusterUnreachable.
@@ -425,8 +444,7 @@ def carry_out(name: str, order: Order, client: AdminClient, where: Command) -> t
     action = ACTIONS.get(name)
     if action is None:
         raise BadQuery(f"there is no action {name!r}; there are {', '.join(ACTIONS)}")
-    if "header" in order.request or "validate_only" in order.request:
-        raise BadQuery("a request has neither `header` nor `validate_only`; give `preview`")
+    _check_fields(order.request, action.request.DESCRIPTOR)
     try:
         request = json_format.ParseDict(order.request, action.request())
     except json_format.ParseError as error:

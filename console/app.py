@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import trio
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
@@ -91,7 +92,7 @@ def application(console: Console | None, others: Mapping[str, Page], settings: S
         async def endpoint(request: Request) -> Response:
             try:
                 return await answer(request)
-            except (Refused, ApiError, ClusterUnreachable, ClusterError, ValueError, LookupError) as error:
+            except (Refused, ApiError, ClusterUnreachable, ClusterError, OSError, RuntimeError, ValueError, LookupError) as error:
                 return failure(request, error)
 
         return endpoint
@@ -107,7 +108,12 @@ def application(console: Console | None, others: Mapping[str, Page], settings: S
     async def seed(request: Request) -> Response:
         if console is not None:
             await console.visitor(request)
-        return answered(request, await plays.document(request.query_params))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_until_left, request, nursery.cancel_scope)
+            document = await plays.document(request.query_params)
+            nursery.cancel_scope.cancel()
+            return answered(request, document)
+        raise ClientDisconnect
 
     plays = Plays()
     routes = [Route(path, page(made), methods=["GET"]) for path, made in others.items()]
@@ -147,6 +153,13 @@ def _routes(console: Console, answering: Callable[[Endpoint], Endpoint]) -> list
     ]
 
 
+async def _until_left(request: Request, work: trio.CancelScope) -> None:
+    """Cancel work that nobody waits for any more."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    work.cancel()
+
+
 class Guard:
     """Puts the headers on every answer, and refuses requests to other names before anything else."""
 
@@ -165,9 +178,11 @@ class Guard:
                 message = {**message, "headers": [*message["headers"], *self._headers]}
             await send(message)
 
-        host = next((value.decode("latin-1") for name, value in scope["headers"] if name in (b"host", b":authority")), "")
+        headers = Headers(scope=scope)
         try:
-            check_host(host, self._names)
+            check_host(headers.get("host", headers.get(":authority", "")), self._names)
+            if scope["path"].startswith("/api/") and headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+                raise Refused(403, "a page of another site asks; only pages of this console may")
         except Refused as refusal:
             await Response(f"{refusal}\n", refusal.status, media_type="text/plain")(scope, receive, send_with_headers)
             return

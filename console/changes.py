@@ -32,11 +32,12 @@ class Login(msgspec.Struct, forbid_unknown_fields=True):
 async def log_in(console: Console, request: Request) -> Response:
     given = await console.body(request, Login)
     host = request.client.host if request.client else ""
-    try:
-        key = await console.in_thread(lambda: console.visitors.log_in(given.user, given.password, host))
-    except Refused:
-        await trio.sleep(1)
-        raise
+    async with console.logging_in:
+        try:
+            key = await trio.to_thread.run_sync(console.visitors.log_in, given.user, given.password, host)
+        except Refused:
+            await trio.sleep(1)
+            raise
     answer = answered(request, {"user": given.user})
     answer.set_cookie(COOKIE, key, max_age=SESSION_S, httponly=True, samesite="strict", secure=console.settings.secure)
     return answer

@@ -77,6 +77,8 @@ class Console:
         self._polling = threading.Lock()
         self.questions = Questions(client, streams, self.rows, settings.data, settings.allow_chaos)
         self.threads = trio.CapacityLimiter(THREADS)
+        self.logging_in = trio.CapacityLimiter(2)
+        """Logins at a time, each with a wait after a wrong password: so guessing is slow, and takes no thread from the pages."""
         self.breaking = trio.CapacityLimiter(1)
         """A cluster carries out one order at a time; those that wait take no thread from the pages."""
 
@@ -93,7 +95,7 @@ class Console:
     def wait(self) -> None:
         """Wait until the newest image is known, after a rest. Blocks."""
         if self._follower is not None:
-            self._follower.has_image.wait(IMAGE_S)
+            self._follower.is_current.wait(IMAGE_S)
 
     def start(self) -> None:
         for thread in self._all_threads():

@@ -44,7 +44,9 @@ class Follower(threading.Thread):
     def __init__(self, client: AdminClient, seeds: tuple[Endpoint, ...], streams: Streams) -> None:
         super().__init__(name="follower", daemon=True)
         self.known = Known()
-        self.has_image = threading.Event()
+        self.is_current = threading.Event()
+        self.generation = 0
+        """Number of times that all was forgotten, because the nodes have another log."""
         self.endpoint = seeds[0]
         self._client = client
         self._seeds = seeds
@@ -62,6 +64,8 @@ class Follower(threading.Thread):
 
     def run(self) -> None:
         while not self._stopping.is_set():
+            if not self._streams.watched.is_set():
+                self.is_current.clear()  # nobody looks, and what is known grows old
             if self._streams.watched.wait(PAUSE_S):
                 self._stopping.wait(self.step())
 
@@ -90,16 +94,17 @@ class Follower(threading.Thread):
     def _begin(self) -> MetadataImage:
         image = image_at(self._client, self.endpoint)
         self.known = Known(image)
-        self.has_image.set()
+        self.is_current.set()
         self._note(image)
         return image
 
     def _look(self, image: MetadataImage) -> None:
         start = image.provenance.offset
-        end = self._end_after(start)
+        end = self._end_after(start) if self.is_current.is_set() else self._end(start, pb.RequestHeader())
         if end > start:
             for batch in batches(self._client, self.endpoint, start, end):
                 image = self._replay(image, batch)
+        self.is_current.set()
         self._note(image)
 
     def _end_after(self, offset: int) -> int:
@@ -133,7 +138,8 @@ class Follower(threading.Thread):
         return image
 
     def _forget(self) -> None:
-        self.has_image.clear()
+        self.is_current.clear()
+        self.generation += 1
         self.known = Known()
         self._failures, self._is_lost = 0, False
         self._streams.send(RESET)

@@ -41,9 +41,12 @@ class Images:
     def __init__(self, client: AdminClient, follower: Follower) -> None:
         self.client = client
         self._follower = follower
-        self._image_of: Callable[[Endpoint, Moment], MetadataImage] = lru_cache(IMAGES_KEPT)(
-            lambda node, moment: image_at(client, node, offset=moment.offset, time_ms=moment.time_ms)
+        self._images = lru_cache(IMAGES_KEPT)(
+            lambda node, moment, generation: image_at(client, node, offset=moment.offset, time_ms=moment.time_ms)
         )
+
+    def _image_of(self, node: Endpoint, moment: Moment) -> MetadataImage:
+        return self._images(node, moment, self._follower.generation)
 
     def asked(self, ask: Callable[[Endpoint], T]) -> T:
         """Ask the node that is followed, or the next one if that one has just died. ApiError, ClusterUnreachable."""
@@ -101,11 +104,18 @@ class Images:
         """Return the image of a moment. BadQuery if the log no longer has it; ApiError, ClusterUnreachable."""
         return self._kept(moment) or self._asked(moment)
 
+    def _reached(self, moment: Moment) -> Moment:
+        """Return a moment that is not after the end of the log. BadQuery."""
+        newest = self.newest()[1].provenance.offset
+        if moment.offset is not None and moment.offset > newest:
+            raise BadQuery(f"the log ends at offset {newest}, and {moment.offset} is not written yet")
+        return moment
+
     def tree(self, at: str, path: str, text: str) -> dict[str, object]:
         """Return one directory of the tree of an image: its names with `text` in them, and the values of those that are no
         directories; or the value at the path. BadQuery.
         """
-        image = self.image(moment_of(at))
+        image = self.image(self._reached(moment_of(at)))
         node: Node = image_tree(image, is_secret)
         parts = [each for each in path.split("/") if each]
         for name in parts:
@@ -124,7 +134,7 @@ class Images:
 
     def difference(self, start: str, end: str, text: str) -> dict[str, object]:
         """Return what differs between two moments, where the path has `text`. BadQuery, ApiError."""
-        moments = [moment_of(start), moment_of(end)]
+        moments = [self._reached(moment_of(start)), self._reached(moment_of(end))]
         kept = [self._kept(each) for each in moments]
         before, after = (
             image if image is not None and None not in kept else self._asked(moment)

@@ -68,7 +68,7 @@ class Past(Images):
         super().__init__(client, follower)
         self._told = lru_cache(SPANS_KEPT)(self._tell)
 
-    def _tell(self, start: int, end: int) -> list[Told]:
+    def _tell(self, start: int, end: int, generation: int) -> list[Told]:
         image = self.image(Moment(offset=start)) if start else EMPTY
         found: list[Told] = []
         with self.explained(Moment(offset=start)):
@@ -96,7 +96,7 @@ class Past(Images):
             edge = (end - 1) // SPAN_OFFSETS * SPAN_OFFSETS
             start = max(edge, stop, 0 if is_older else begin)
             span = max(edge, first or 0), min(edge + SPAN_OFFSETS, begin)
-            told = self._told(*span) if is_older else known.between(start, end) or []
+            told = self._told(*span, self._follower.generation) if is_older else known.between(start, end) or []
             yield start, [each for each in told if start < each.end <= end]
             end = start
 
@@ -106,15 +106,20 @@ class Past(Images):
         """
         if kind not in ("", *KINDS):
             raise BadQuery(f"there is no kind {kind!r}; there are {', '.join(KINDS)}")
-        newest = self.newest()[1].provenance.offset
+        known, image = self.newest()
+        newest = image.provenance.offset
         found: list[ObjectChange] = []
         matches = _matching(about)
+        end = newest if before is None else min(before, newest)
+        whole = next((told.end for told in known.ring if told.batch.base_offset < end < told.end), end)
         answer = {"offset": newest, "events": found, "next": None}
-        spans = self._spans(min(newest if before is None else before, newest), after)
+        spans = self._spans(whole, after)
         for start, span in islice(spans, SPANS_MAX):
             for told in reversed(span):
-                some = [each for each in batch_changes(told.before, told.batch) if kind in ("", each.kind)]
-                found += reversed(_cut([each for each in some if matches(each.about)]))
+                some = [
+                    each for each in batch_changes(told.before, told.batch) if each.change.offset < end and matches(each.about)
+                ]
+                found += reversed(_cut([each for each in some if kind in ("", each.kind)]))
                 if len(found) >= min(limit, EVENTS_MAX):
                     return answer | {"next": told.batch.base_offset}
             before = start

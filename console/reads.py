@@ -105,7 +105,7 @@ def _disks(console: Console, request: Request) -> object:
 
 def _broker_configs(console: Console, request: Request) -> object:
     """Return the configs of a broker that are not defaults. The broker itself is asked."""
-    resource = (4, str(request.path_params["broker"]))
+    resource = (4, str(number(request.path_params, "broker", None)))
     described = console.client.describe_configs([resource], timeout_ms=5000)
     return [each for each in described.get(resource, ()) if each.config_source != Source.DEFAULT]
 
@@ -151,6 +151,8 @@ async def stream(console: Console, request: Request) -> Response:
         checked_at = trio.current_time()
         async with aclosing(console.streams.open(lambda: [] if follower is None else follower.known.missed(last_id))) as found:
             async for message in found:
+                if not console.visitors.knows(key):
+                    return
                 yield message
                 if trio.current_time() - checked_at > 60:
                     checked_at = trio.current_time()
@@ -207,8 +209,10 @@ READS: dict[str, Handler] = {
     "diff": reading(_diff),
     "faults": reading(_orders),
     "faults/command": reading(_fault_command),
-    "brokers/{broker:int}/configs": reading(_broker_configs),
-    "brokers/{broker:int}/drain": reading(lambda console, request: drain(console.known_image(), request.path_params["broker"])),
+    "brokers/{broker}/configs": reading(_broker_configs),
+    "brokers/{broker}/drain": reading(
+        lambda console, request: drain(console.known_image(), number(request.path_params, "broker", None) or 0)
+    ),
     "groups": reading(_groups),
     "groups/{group:path}": reading(lambda console, request: console.groups.one(request.path_params["group"])),
     "marks": reading(lambda console, request: console.known_past().marks()),

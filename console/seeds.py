@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterable, Sequence
 
@@ -17,6 +18,7 @@ from kraftlab.simulation.consensus.steps import Step, StepRecorder
 from kraftlab.simulation.rules import RULES
 
 STEPS_MAX = 20_000
+PLAY_S = 60
 
 
 class SeedDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +75,7 @@ def main(arguments: Sequence[str]) -> None:
     """Write the document of a seed to stdout: SEED, FAULTS separated by commas or "", and a MUTANT or "". Exit code 64 with the
     reason for unknown names.
     """
+    signal.alarm(PLAY_S)  # ends a bug that plays for ever, also when nobody waits any more
     seed, faults, mutant = arguments
     names = None if not faults else () if faults == "none" else faults.split(",")
     try:

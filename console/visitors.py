@@ -175,6 +175,10 @@ class Visitors:
                 self._silent_at = time.monotonic()
         return visitor
 
+    def knows(self, key: str) -> bool:
+        """Return whether a session goes on; always True where nobody logs in."""
+        return not self.must_log_in or key in self._sessions
+
     def close(self) -> None:
         for key in [*self._sessions]:
             self.log_out(key)

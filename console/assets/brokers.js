@@ -49,7 +49,7 @@ function card(app, id, actions = () => []) {
     text(cells.epoch, broker.broker_epoch ?? "?");
     for (const [name, words, drawn] of shares) {
       const key = name === "leaders" ? "leads" : "replicas", fair = broker.fair[key], away = broker[key] - fair;
-      text(words, `${count(broker[key])} (fair share${Math.abs(away) < 0.5 ? "" : ` ${away > 0 ? "+" : "−"}${count(Math.abs(Math.round(away)))}`})`);
+      text(words, `${count(broker[key])} (fair share${Math.round(Math.abs(away)) === 0 ? "" : ` ${away > 0 ? "+" : "−"}${count(Math.abs(Math.round(away)))}`})`);
       bar(drawn, `${name}: ${broker[key]}, fair share ${fair.toFixed(1)}`, [[broker[key] / (2 * fair || 1), "used"]]).classList.add("fair");
     }
     text(cells["moves in"], app.state.moves ? rate(broker.in) : "?");

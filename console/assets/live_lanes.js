@@ -17,6 +17,9 @@ export const faultBands = (app) => (app.state.faults?.lanes ?? []).flatMap(({ sp
   from_ms: each.begin_us / 1000, to_ms: each.end_us === null ? null : each.end_us / 1000, about: `${each.about} ${each.short}`, colour: faultColour(each.about) })));
 
 // `seconds` returns the length of the window. Click or Enter on a lane shows the election in force there: `onElection(epoch)`.
+// A span after a gap began when somebody looked again, and says nothing of an election.
+const withElections = (lane) => ({ ...lane, spans: lane.spans.map((each, at) => ({ ...each, elected: each.text.startsWith("leads") && at > 0 && lane.spans[at - 1].end_us === each.begin_us })) });
+
 export function lanes(app, seconds, onElection = () => {}) {
   const drawing = svg("svg", { role: "img", "aria-label": "Lanes of the quorum: nothing is known yet" });
   const tip = h("p", { class: "note", "aria-live": "off" }, "\u00a0");
@@ -26,7 +29,7 @@ export function lanes(app, seconds, onElection = () => {}) {
   function collect() {
     const since = (app.now() - seconds() * 1000) * 1000;
     const faults = (app.state.faults?.lanes ?? []).filter(({ spans }) => spans.some((each) => each.end_us === null || each.end_us > since));
-    return [...faults.map((lane) => ({ ...lane, spans: lane.spans.map((each) => ({ ...each, fault: true })) })), ...(app.state.lanes ?? [])];
+    return [...faults.map((lane) => ({ ...lane, spans: lane.spans.map((each) => ({ ...each, fault: true })) })), ...(app.state.lanes ?? []).map(withElections)];
   }
 
   function draw() {
@@ -41,7 +44,7 @@ export function lanes(app, seconds, onElection = () => {}) {
     options = {
       from, to, left, width: width - left - 4, height: HEIGHT, end, times,
       look: (each) => each.fault ? { fill: `var(--${faultColour(each.about)})`, opacity: 0.75, hatched: true, words: [each.text, each.short] }
-        : { fill: colourOf(each.about, nodes), opacity: each.text.startsWith("leads") ? 1 : 0.55, elected: each.text.startsWith("leads"), pale: !each.text.startsWith("leads"), hatched: each.about === "down", words: [each.text, each.short] },
+        : { fill: colourOf(each.about, nodes), opacity: each.text.startsWith("leads") ? 1 : 0.55, elected: each.elected, pale: !each.text.startsWith("leads"), hatched: each.about === "down", words: [each.text, each.short] },
     };
     drawLanes(drawing, shown, options);
     const height = heightOf(shown, options) + 20;

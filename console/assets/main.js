@@ -67,8 +67,9 @@ function drawHeading() {
   const absent = { faults: !app.about.allow_chaos, time: app.about.speaks_kafka, events: app.about.speaks_kafka, runs: !app.about.runs };
   keyed(nav, PAGES.filter(([name]) => !absent[name] && (!app.about.no_cluster || OWN_DATA.includes(name))),
     ([name]) => name, ([name, title]) => link(name === "runs" ? "/runs/" : `/${name}`, title), (node, [name]) => set(node, { "aria-current": name === app.page ? "page" : null }));
-  untold.hidden = !app.about.missing?.length;
-  text(untold, untold.hidden ? "" : `This cluster does not tell ${app.about.missing.join("; ")}`);
+  const notes = [app.about.read_only && "Read only: this console changes nothing", app.about.missing?.length && `This cluster does not tell ${app.about.missing.join("; ")}`].filter(Boolean);
+  untold.hidden = !notes.length;
+  text(untold, notes.join(". "));
   const leader = quorum?.leader_id;
   const facts = quorum && [leader === null ? "no leader" : `leader ${leader}`, `epoch ${quorum.leader_epoch}`, log && `offset ${count(log.offset)}`].filter(Boolean).join(" · ");
   const newest = Math.max(0, ...Object.values(app.parts).map((part) => part.as_of_ms));
@@ -162,6 +163,7 @@ async function route() {
   Object.assign(app, { page, path: path.map(decodeURIComponent), query: new URLSearchParams(location.search) });
   const view = document.getElementById("main");
   let found;
+  if (app.about.no_cluster && !OWN_DATA.includes(page)) { view.replaceChildren(h("section", null, h("h2", null, "This console shows no cluster"), h("p", null, "Start one with kraftlab up, and this console again."))); drawHeading(); return; }
   try { found = (await import(`./${page}.js`)).default; } catch (error) { console.error(error); view.replaceChildren(h("section", null, h("h2", null, "There is no such page"))); return; }
   if (app.page !== page) return;
   document.title = `${[...app.path].reverse().concat(found.title).join(" · ")} – kraftlab`;
@@ -192,7 +194,7 @@ document.addEventListener("keydown", (event) => {
   const was = prefix;
   prefix = "";
   const rows = [...document.querySelectorAll("#main [data-row]")], at = rows.indexOf(document.activeElement?.closest?.("[data-row]"));
-  if (was === "g") { const page = PAGES.find(([, , key]) => key === event.key); if (page) app.go(`/${page[0]}`); }
+  if (was === "g") { const page = PAGES.find(([, , key]) => key === event.key); if (page) [...nav.children].find((each) => each.textContent === page[1])?.click(); }
   else if (event.key === "g") prefix = "g";
   else if (event.key === "?") help.showModal();
   else if (event.key === "/" && document.querySelector("#main [data-filter]")) { document.querySelector("#main [data-filter]").focus(); event.preventDefault(); }

@@ -59,9 +59,9 @@ export default {
       const words = each.role === "leader" ? "★ leads" : silent === null || silent > 10_000 ? "✕ silent" : each.end - each.log_end_offset > 1000 ? "… behind" : "✓ follows";
       text(state, words);
       state.className = words[0] === "✕" ? "bad" : words[0] === "…" ? "unknown" : "good";
-      text(end, count(each.log_end_offset));
+      text(end, each.log_end_offset < 0 ? "?" : count(each.log_end_offset));
       text(behind, each.log_end_offset < 0 ? "?" : count(each.end - each.log_end_offset));
-      text(fetched, each.role === "leader" ? "–" : silent === null ? "never" : silent < 2000 ? "now" : `${span(silent)} ago`);
+      text(fetched, each.role === "leader" ? "–" : silent === null ? "not in this epoch" : silent < 2000 ? "now" : `${span(silent)} ago`);
       text(endpoint, each.endpoints.map((at) => `${at.name}://${at.host}:${at.port}`).join(" ") || "–");
       text(directory, each.replica_directory_id || "–");
       const isBroker = app.state.brokers?.brokers.some((broker) => broker.broker_id === each.replica_id) ?? true;
@@ -78,6 +78,7 @@ export default {
       let before = null;
       const add = ([at, high, ends]) => {
         if (before && at > before[0]) growth.push(at, [at - before[0] > 5000 ? null : Math.max(0, (high - before[1]) / ((at - before[0]) / 1000))]);
+        if (before && at - before[0] > 5000) lags.push(at - 1, ids.map(() => null));
         before = [at, high];
         const top = Math.max(...Object.values(ends), 0);
         lags.push(at, ids.map((id) => (ends[id] === undefined || ends[id] < 0 ? null : top - ends[id])));

@@ -232,3 +232,15 @@ def test_the_image_is_published_before_pages_are_told() -> None:
         assert seen == [True]
 
     on_trio(check)
+
+
+def test_after_a_rest_what_is_known_is_not_current_until_a_node_has_answered() -> None:
+    async def check(followed: Followed) -> None:
+        followed.catch_up()
+        assert followed.follower.is_current.is_set()
+        followed.follower.is_current.clear()
+        followed.log.append(NoOp(0))
+        followed.follower.step()
+        assert (followed.follower.is_current.is_set(), followed.follower.image) == (True, followed.log.images[-1])
+
+    on_trio(check)

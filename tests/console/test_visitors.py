@@ -187,3 +187,19 @@ def test_every_answer_has_the_headers(path: str) -> None:
         answer = client.get(path, headers={"Host": host})
         assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS
         assert (answer.status_code == 403) == (host == "evil.example")
+
+
+@pytest.mark.parametrize(("site", "status"), [("cross-site", 403), ("same-site", 403), ("none", 200), ("same-origin", 200)])
+def test_pages_of_other_sites_cannot_ask(site: str, status: int) -> None:
+    settings = Settings(False, False, None, (), frozenset(), secure=False, runs=False)
+    client = TestClient(Guard(application(None, {}, settings), settings), "http://127.0.0.1:8090", backend="trio")
+    assert client.get("/api/v1/about", headers={"Sec-Fetch-Site": site}).status_code == status
+    assert client.get("/quorum", headers={"Sec-Fetch-Site": site}).status_code == 200
+
+
+def test_a_session_that_has_ended_is_not_known() -> None:
+    sessions = made()
+    key = sessions.log_in("reader", "word", "127.0.0.1")
+    assert (sessions.knows(key), sessions.knows("other")) == (True, False)
+    sessions.log_out(key)
+    assert not sessions.knows(key)

@@ -14,7 +14,7 @@ const kraftlab = (() => {
   // --- elements ---------------------------------------------------------------------------------------------------------
   const draw = (name, attributes = {}, text = null) => {
     const element = document.createElementNS("http://www.w3.org/2000/svg", name);
-    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    for (const [key, value] of Object.entries(attributes)) if (key === "style") element.style.cssText = value; else element.setAttribute(key, value);
     if (text !== null) element.textContent = text;
     return element;
   };
