@@ -378,7 +378,7 @@ ACTIONS: dict[str, _Action] = {
     "online": _Action(
         pb.OnlineLogDirRequest,
         pb.OnlineLogDirResponse,
-        _says("Broker {node} opens {r.log_dir} again; repair and mount the disk before"),
+        _says("Broker {node} opens {r.log_dir} again; repair and mount the disk first"),
         lambda r, node: ("log-dirs", "--online", r.log_dir, "--broker", str(node)),
         at_node=True,
     ),

@@ -37,7 +37,7 @@ export function elections(app) {
     const facts = {
       leader: `controller ${each.leader}`, "elected at": moment(each.at_ms), "granted by": each.granted.join(", ") || "?",
       "did not vote for it": each.voters.filter((id) => !each.granted.includes(id)).join(", ") || "none",
-      "without a new record": each.silent_ms === null ? "?" : `${span(each.silent_ms)} before it`, "knew no leader": unknownTo(each) || "nobody was seen so",
+      "time without a record before": each.silent_ms === null ? "?" : span(each.silent_ms), "controllers without a leader meanwhile": unknownTo(each) || "none was seen",
       "records in the epoch before": place ? count(each.offset - known[place - 1].offset) : `at least ${count(each.offset - since)}`,
       "records in this epoch": `${count((end ?? app.state.log?.offset ?? each.offset) - each.offset)}${end === null ? " so far" : ""}`,
     };

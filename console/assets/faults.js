@@ -49,7 +49,7 @@ export default {
     function healAll() {
       if (document.querySelector("dialog[open]")) return;
       const box = h("dialog", { class: "action", "aria-labelledby": "heal-title" }, h("h2", { id: "heal-title" }, "Heal everything?"),
-        h("p", null, `${inForce().length} faults are in force. Killed nodes start, paused ones go on, and cut links deliver their waiting messages.`), command(`kraftlab cluster heal ${app.about.where}`),
+        h("p", null, `${inForce().length} ${inForce().length === 1 ? "fault is" : "faults are"} in force. Killed nodes start, paused ones go on, and cut links deliver their waiting messages.`), command(`kraftlab cluster heal ${app.about.where}`),
         h("div", { class: "tools" }, h("button", { class: "primary", onclick: async () => { box.close(); await give({ order: "heal" }); } }, "Heal everything"), h("button", { onclick: () => box.close() }, "Cancel")));
       box.addEventListener("close", () => box.remove());
       document.body.append(box);

@@ -38,7 +38,7 @@ export function lanes(app, seconds, onElection = () => {}) {
     const part = app.parts.lanes, end = part && !part.fault ? to : (part?.as_of_ms ?? 0) * 1000;
     const nodes = (app.state.brokers?.controllers ?? []).map((each) => String(each.controller_id));
     shown = collect().map((lane) => (width < 600 ? { ...lane, label: lane.label.replace("controller ", "") } : lane));
-    const step = seconds() <= 60 ? 15 : seconds() <= 300 ? 60 : 180;
+    const step = (seconds() <= 60 ? 15 : seconds() <= 300 ? 60 : 180) * (width < 600 ? 2 : 1);
     const times = [];
     for (let at = Math.ceil(from / 1e6 / step) * step; at * 1e6 <= to; at += step) times.push([at * 1e6, clock(at * 1000)]);
     options = {

@@ -264,12 +264,12 @@ export default {
       text(facts["last one ends in"], !all.length ? "–" : etas.includes(null) ? (all.every((each) => MOVING.includes(each.state)) ? "unknown" : "unknown: a move is held up") : span(Math.max(...etas)));
       text(note, kafka ? "Apache Kafka does not tell the progress, limits, time to go and blockers of moves, and has no queue and no plans." : fault ? `Not renewed: ${fault}` : moves.has_progress ? "" : "The active controller, which alone knows the progress, does not answer.");
       const between = all.length - inside.length;
-      text(throttleButton, hasFilter() ? `Throttle these ${between}` : "Throttle all"); text(cancelButton, hasFilter() ? `Cancel these ${between + queued.length}` : "Cancel all");
+      text(throttleButton, hasFilter() ? `Throttle ${between} shown` : "Throttle all"); text(cancelButton, hasFilter() ? `Cancel ${between + queued.length} shown` : "Cancel all");
       throttleButton.disabled = !between || kafka; cancelButton.disabled = !between && !queued.length;
       drawFlows(all); drawQueue(queued); drawPlans(moves.plans.filter(isIn));
       if (plan !== null) {
         const known = moves.plans.some(isIn);
-        if (planBox.known !== known) { planBox.known = known; planBox.replaceChildren(h("h2", null, `Plan ${plan} `), h("p", null, known ? "These are its moves; the rest of it has arrived. " : "It is not among the plans that can be rolled back. ", link("/moves", "All moves"))); }
+        if (planBox.known !== known) { planBox.known = known; planBox.replaceChildren(h("h2", null, `Plan ${plan} `), h("p", null, known ? "Partitions of the plan that are not listed here have no move now. " : "It is not among the plans that can be rolled back. ", link("/moves", "All moves"))); }
       }
       const at = app.parts.moves.as_of_ms;
       if (growth && at !== newest) growth.push(at, [total(rows, (each) => (each.move ? each.rate : 0)), total(rows, (each) => (each.path ? each.rate : 0))]);

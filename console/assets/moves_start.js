@@ -38,7 +38,7 @@ export function startForm(box, app, done) {
   const kafka = app.about.speaks_kafka === true, first = app.query.get("start") ?? "";
   const names = h("textarea", { rows: 2, value: first === "?" ? "" : first, placeholder: "orders-3, orders-5   or   {\"partitions\":[{\"topic\":\"orders\",\"partition\":3,\"replicas\":[1,2]}]}" });
   const input = (label, attributes = {}) => { const node = h("input", { autocomplete: "off", ...attributes }); return [node, h("label", null, label, node)]; };
-  const [throttle, throttleLabel] = input("throttle into each broker, ends with the move", { placeholder: "10 MB" }), [planId, planLabel] = input("plan, to roll back by"), [reason, reasonLabel] = input("reason");
+  const [throttle, throttleLabel] = input("throttle into each broker, ends with the move", { placeholder: "10 MB" }), [planId, planLabel] = input("plan name, for a rollback"), [reason, reasonLabel] = input("reason");
   const [priority, priorityLabel] = input("priority", { type: "number", value: "0" }), [queued, queuedLabel] = input("wait in the queue for free slots", { type: "checkbox" });
   const [factorTopic, factorTopicLabel] = input("topic"), [factor, factorLabel] = input("replicas of each partition", { type: "number", min: "1", value: "3" });
   const wrong = h("p", { class: "bad", role: "alert" }), rows = h("div"), rest = h("p"), preview = h("div", { "aria-live": "polite" });

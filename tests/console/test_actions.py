@@ -148,7 +148,7 @@ CASES: list[tuple[str, dict[str, Any], int | None, str, str]] = [
         "online",
         {"log_dir": "/data/d1"},
         1,
-        "Broker 1 opens /data/d1 again; repair and mount the disk before",
+        "Broker 1 opens /data/d1 again; repair and mount the disk first",
         "log-dirs --online /data/d1 --broker 1",
     ),
     (

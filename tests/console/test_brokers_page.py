@@ -132,7 +132,7 @@ def test_a_drained_broker_ends_without_replicas(cluster: LocalCluster, pages: Pa
     )
     page.get_by_role("button", name="Drain", exact=True).click()
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("The cluster has checked this and would do it.")
+    expect(dialog).to_contain_text("The cluster has checked this change and would accept it.")
     expect(dialog).to_contain_text("--queue --plan-id drain-0-")
     dialog.get_by_role("button", name="Drain").click()
     expect(page.get_by_role("link", name="Watch or cancel them")).to_be_visible()

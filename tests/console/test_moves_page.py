@@ -112,7 +112,7 @@ def test_queued_moves_wait_in_order_and_their_plan_is_rolled_back(
     page.get_by_role("button", name="Choose replicas").click()
     page.get_by_label("throttle into each broker").fill("20 kB")
     page.get_by_label("wait in the queue").check()
-    page.get_by_label("plan, to roll back by").fill("friday")
+    page.get_by_label("plan name, for a rollback").fill("friday")
     page.get_by_role("button", name="Start", exact=True).click()
     confirm(page, "Start", "--queue --plan-id friday")
     expect(page).to_have_url(re.compile("/moves/friday$"))
