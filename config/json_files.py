@@ -38,9 +38,8 @@ def decode_json(data: bytes, kind: type[T]) -> T:
         raise BadJson(str(error)) from None
     except msgspec.ValidationError as error:
         raise BadJson(f"not of the expected shape: {error}") from None
-    except msgspec.DecodeError as error:
-        raise BadJson(f"not valid JSON: {error}") from None
-    except UnicodeDecodeError:
-        raise BadJson("not UTF-8 text") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        is_text = not isinstance(error, UnicodeDecodeError) and "UTF-8" not in str(error)
+        raise BadJson(f"not valid JSON: {error}" if is_text else "not UTF-8 text") from None
     except RecursionError:
         raise BadJson("not usable: arrays or objects are nested too deeply") from None

@@ -15,7 +15,7 @@ from kraftlab.cli.command_groups import Endings
         ("topicz", "No such command 'topicz'. Did you mean 'topics' or 'top'?\nSee: kraftlab --help"),
         ("Topics", "No such command 'Topics'. Did you mean 'topics' or 'top'?\nSee: kraftlab --help"),
         ("reassign", "No such command 'reassign'. Did you mean 'reassign-partitions'?\nSee: kraftlab --help"),
-        ("console", "No such command 'console'. Did you mean 'console-producer' or 'console-consumer'?\nSee: kraftlab --help"),
+        ("console-", "No such command 'console-'. Did you mean 'console-producer' or 'console-consumer'?\nSee: kraftlab --help"),
         ("xyzzy", "No such command 'xyzzy'.\nSee: kraftlab --help"),
         ("mutant", "No such command 'mutant'. Did you mean 'mutants'?\nSee: kraftlab --help"),
         ("storage formt", "No such command 'formt'. Did you mean 'format'?\nSee: kraftlab storage --help"),

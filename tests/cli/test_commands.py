@@ -147,7 +147,7 @@ def test_up_prints_a_table_or_json(as_json: bool, tmp_path: Path, capsys: pytest
         bootstrap_servers="127.0.0.1:9093",
         kafka_bootstrap_servers="127.0.0.1:9092",
     )
-    up.announce(cluster, 1.5, tmp_path / "control", as_json)
+    up.announce(cluster, 1.5, tmp_path / "control", "http://127.0.0.1:8090/", as_json)
     told = capsys.readouterr()
     assert told.err == ""
     if as_json:
@@ -157,10 +157,12 @@ def test_up_prints_a_table_or_json(as_json: bool, tmp_path: Path, capsys: pytest
             "disk_faults": cluster.disk_faults,
             "in_doubt": ["t-0 has no leader"],
             "control_socket": f"{tmp_path}/control",
+            "console": "http://127.0.0.1:8090/",
         }
     else:
         assert told.out.startswith("Kafka clients: 127.0.0.1:9092\nadmin API (gRPC): 127.0.0.1:9093\n")
         assert "\nbroker-0  rack-0  127.0.0.1:9092  127.0.0.1:9093" in told.out
+        assert "\nconsole: http://127.0.0.1:8090/\n" in told.out
         assert "try: kraftlab topics --list" in told.out
         assert "\nt-0 has no leader\n" in told.out
         assert "{" not in told.out

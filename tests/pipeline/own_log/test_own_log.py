@@ -76,12 +76,12 @@ def test_defaults_are_left_out_and_ids_are_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("odd", "reason"), [(b"\xa1\xff", "can't decode byte 0xff"), (b"\x91" * 5000 + b"\x90", "recursion")], ids=["text", "depth"]
+    ("odd", "reason"), [(b"\xa1\xff", "utf-8"), (b"\x91" * 5000 + b"\x90", "recursion")], ids=["text", "depth"]
 )
 def test_a_record_whose_text_is_none_or_that_is_too_deep_is_kept(odd: bytes, reason: str) -> None:
     raw = b"\x94\x02\x00" + odd + b"\xc4\x10" + ID
     found = decode_body(b"\x92" + msgpack.packb([20, 0]) + raw, 10, 2, 5, False)
-    assert reason in found[-1].error  # type: ignore[union-attr]
+    assert reason in found[-1].error.lower()  # type: ignore[union-attr]
     for known in (False, True):
         found = decode_body(b"\x91" + raw, 10, 1, 5, known)
         assert all(isinstance(each, UndecodedRecord) for each in found)
