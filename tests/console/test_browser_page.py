@@ -8,6 +8,8 @@ import pytest
 
 from .conftest import BrowserPages, assert_accessible, open_alone
 
+pytestmark = pytest.mark.console
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 

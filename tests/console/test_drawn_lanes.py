@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from .conftest import BrowserPages, open_alone
+
+pytestmark = pytest.mark.console
 
 LANES = """
 import "./lanes.js";

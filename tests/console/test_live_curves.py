@@ -8,6 +8,8 @@ import pytest
 
 from .conftest import BrowserPages, assert_accessible, open_alone
 
+pytestmark = pytest.mark.console
+
 CURVE = """
 import { curve } from "./curves.js";
 const section = document.createElement("section");

@@ -150,6 +150,7 @@ def test_a_connection_ends_whose_reader_does_not_read(monkeypatch: pytest.Monkey
     assert trio.run(play)
 
 
+@pytest.mark.console
 def test_connections_beyond_the_limit_are_closed_and_later_ones_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "CONNECTIONS_MAX", 2)
 
@@ -177,6 +178,7 @@ def test_connections_beyond_the_limit_are_closed_and_later_ones_are_served(monke
     assert (refused, answer.endswith(b"hello")) == (b"", True)
 
 
+@pytest.mark.console
 def test_a_request_that_is_sent_slowly_is_given_up() -> None:
     async def play() -> bytes:
         config_s = Config().keep_alive_timeout
