@@ -108,7 +108,7 @@ class Questions:
         """Newest counts of commits up to each duration, of the leader that gave them."""
         self._pool = ThreadPoolExecutor(8, "who-leads")
         asked: list[tuple[str, float, Callable[[], object]]] = [
-            ("quorum", 0.5, self._quorum),
+            ("quorum", 1.0, self._quorum),
             ("brokers", 2.0, self._brokers),
             ("topics", 1.0, self._topics),
             ("moves", 1.0, self._reassignments),
