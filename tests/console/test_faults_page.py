@@ -116,7 +116,7 @@ def test_the_keyboard_alone_breaks_and_escape_heals_after_a_question(pages: Page
     page.keyboard.press("Enter")
     expect(page.get_by_role("row").filter(has_text="‖ paused").get_by_role("rowheader")).to_have_text("controller-3001")
     page.keyboard.press("Escape")
-    expect(page.get_by_role("dialog")).to_contain_text("1 faults are in force")
+    expect(page.get_by_role("dialog")).to_contain_text("1 fault is in force")
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
     assert [order.order for order in status_of(pages).orders] == ["pause"]
