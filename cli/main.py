@@ -179,7 +179,9 @@ def known_failure(error: Exception) -> str | None:
         return f"{number} is out of range for this field; give a number closer to 0"
     if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
         return f"{error.object!r} is not UTF-8; give names and texts in UTF-8"
-    if isinstance(error, BadInput | ConfigError | StorageError) or any(kind.__name__ in _EXPECTED for kind in type(error).__mro__):
+    if isinstance(error, BadInput | ConfigError | StorageError) or any(
+        kind.__name__ in _EXPECTED for kind in type(error).__mro__
+    ):
         return str(error)
     return None
 

@@ -32,7 +32,7 @@ Command = tuple[str, ...]
 
 
 class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a page sends: the request, `preview` for the check alone, and the node where the call is one node's business.
+    """Order of a page: the request, `preview` for the check alone, and the node where the call is one node's business.
     `log_dirs`, of `reassign`: by partition the log directory of each replica, as in a plan; "any" is the broker's choice.
     """
 
@@ -43,7 +43,7 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """What a dialog shows. `answer`: what the cluster said, None where it was not asked."""
+    """Contents of a dialog. `answer`: the cluster's answer, None where the cluster was not asked."""
 
     words: list[str]
     command: str

@@ -1,4 +1,4 @@
-"""What visitors change: logins, actions and faults. Each change is a line of the audit log.
+"""Changes by visitors: logins, actions and faults. Each change is a line of the audit log.
 
 Every handler checks that the request comes from a page of the console (`Console.body`).
 """

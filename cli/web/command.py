@@ -26,6 +26,7 @@ from ..output import CommandFailed, WrongUse, json_option, print_json
 from .child import PACKAGES
 
 if TYPE_CHECKING:
+    from kraftlab.client.security import ClientSecurity
     from kraftlab.common.endpoint import Endpoint
 
 LISTEN = "127.0.0.1:8090"
@@ -122,13 +123,7 @@ def console(
     settings = Settings(
         read_only, allow_chaos, data, where, frozenset(name.lower() for name in (*names, at.host)), bool(key), runs is not None
     )
-    security = client_security()
-    by_certificate = security.tls is not None and security.tls.settings.has_keystore and not security.has_sasl
-    if by_certificate and not insecure:
-        raise WrongUse(
-            "Error: this cluster knows users by certificates, so every visitor would act as the user of this command; add "
-            "--insecure if that is meant, and --read-only if they shall only look"
-        )
+    security = _security(insecure)
     try:
         listening = listen(at)
     except OSError as error:
@@ -168,6 +163,18 @@ def _check_certificate(certificate: Path | None, key: Path | None) -> None:
     except (OSError, ValueError) as error:
         what = f"Error: cannot serve https with {certificate} and {key}: {error}"
         raise CommandFailed(f"{what}; give a PEM certificate and its own key, without a password") from None
+
+
+def _security(insecure: bool) -> ClientSecurity:
+    """Return the security of the console's own user. WrongUse if visitors cannot log in, unless that is meant."""
+    security = client_security()
+    by_certificate = security.tls is not None and security.tls.settings.has_keystore and not security.has_sasl
+    if by_certificate and not insecure:
+        raise WrongUse(
+            "Error: this cluster knows users by certificates, so every visitor would act as the user of this command; add "
+            "--insecure if that is meant, and --read-only if visitors may only look"
+        )
+    return security
 
 
 def _is_loopback(host: str) -> bool:
