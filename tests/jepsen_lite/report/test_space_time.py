@@ -7,11 +7,11 @@ from typing import Any
 
 from jepsen_lite.history import Op
 from jepsen_lite.report import content, page
-from jepsen_lite.report.messages import AGAIN, BOOT, COMMIT, SENT, STATE, Event, from_logs, from_trace
-from jepsen_lite.report.space_time import BEFORE_VIOLATION, LEADERS, Diagram, space_time
 from jepsen_lite.store import RunDirectory
 from jepsen_lite.verdicts import Verdict
 from kraftlab.checking.facts import Strike
+from kraftlab.console.messages import AGAIN, BOOT, COMMIT, SENT, STATE, Event, from_logs, from_trace
+from kraftlab.console.space_time import BEFORE_VIOLATION, LEADERS, Diagram, space_time
 
 NAMES = {3000: "controller-3000", 3001: "controller-3001", 0: "broker-0"}
 
@@ -162,7 +162,7 @@ def test_faults_and_named_operations_span_the_diagram() -> None:
         Strike(kind="pause", begin_ns=3_000, end_ns=3_500, error="there was none"),
     )
     op = Op(index=7, process=1, f="get", key="x", outcome="ok", result=1, invoked_ns=3_000, ended_ns=5_000)
-    (wrong,) = drawn(event(1, 3000), event(6, 3000), violation_us=6, strikes=strikes, named=(op,))
+    (wrong,) = drawn(event(1, 3000), event(6, 3000), violation_us=6, strikes=strikes, operations=content.operation_rows(op))
     assert [(mark.look, mark.text) for mark in wrong.marks[1:-1]] == [
         ("fault", "kill 3000"),
         ("operation", "operation 7, process 1 begins: get x"),

@@ -3,7 +3,7 @@
 Pure. Time is compressed: every recorded event has a row of its own, so nothing overlaps and the order is readable; the time is in
 the margin. A diagram shows the events from `messages.py`, with faults that began or ended meanwhile and operations that the
 verdict names, and nothing invented. A moment is either a violation with all events before it, or the election of a leader with
-its messages.
+its messages. Reports of jepsen-lite have diagrams of a run; the console has one election.
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from kraftlab.checking.facts import Strike
-from kraftlab.console.lanes import text_of
 
-from ..history import Op
-from . import words
+from .lanes import text_of
 from .messages import AGAIN, COMMIT, LEADER, SENT, STATE, Event
 
 BEFORE_VIOLATION = 200
@@ -92,7 +90,7 @@ def space_time(
     *,
     has_both_ends: bool,
     violation_us: int | None = None,
-    named: Sequence[Op] = (),
+    operations: Iterable[Event] = (),
     strikes: Iterable[Strike] = (),
 ) -> SpaceTime:
     """Draw the violation, if there is one, then elections: the last ones before a violation, or the first ones since the clients
@@ -103,9 +101,8 @@ def space_time(
     if violation_us is not None:
         before = [each for each in events if each.at_us <= violation_us]
         if before:
-            request = [row for op in named for row in _request_rows(op)]
             drawn = before[-BEFORE_VIOLATION:]
-            extra = [row for row in (*struck, *request) if drawn[0].at_us <= row.at_us <= violation_us]
+            extra = [row for row in (*struck, *operations) if drawn[0].at_us <= row.at_us <= violation_us]
             diagrams.append(
                 _diagram(
                     f"Before the violation at {violation_us / 1e6:.3f} s", drawn, extra, names, len(before), violation_us, True
@@ -142,12 +139,6 @@ def _faults(strikes: Iterable[Strike]) -> list[Event]:
             if strike.end_ns is not None and strike.end_ns > strike.begin_ns:
                 rows.append(Event(at_us=strike.end_ns // 1000, node=-1, kind=FAULT, text=f"over: {text}"))
     return rows
-
-
-def _request_rows(op: Op) -> Iterable[Event]:
-    name = f"operation {op.index}, process {op.process}"
-    yield Event(at_us=op.invoked_ns // 1000, node=-1, kind=OPERATION, text=f"{name} begins: {words.request(op)}")
-    yield Event(at_us=op.ended_ns // 1000, node=-1, kind=OPERATION, text=f"{name} ends: {words.operation(op)}")
 
 
 def _diagram(
@@ -210,22 +201,26 @@ def _arrow(each: Event, x_of: dict[int, int], y: int, arrives_y: int | None) -> 
     if arrives_y is None:
         stub = 46 if target < 0 or x_of[target] >= x else -46
         look, came = ("lost", "no record of its arrival") if each.arrived_us is None else ("later", "arrives later")
-        return Arrow(x, y, x + stub, y + 12, words.cut(each.text, LABEL), f"node {each.node} to {to}: {each.text}; {came}", look)
+        return Arrow(x, y, x + stub, y + 12, _cut(each.text, LABEL), f"node {each.node} to {to}: {each.text}; {came}", look)
     assert each.arrived_us is not None
-    whole = f"node {each.node} to {to}: {each.text}; {words.seconds((each.arrived_us - each.at_us) * 1000)} in transit"
-    return Arrow(x, y, x_of[target], arrives_y, words.cut(each.text, LABEL), whole, "sent")
+    whole = f"node {each.node} to {to}: {each.text}; {(each.arrived_us - each.at_us) / 1000:.1f} ms in transit"
+    return Arrow(x, y, x_of[target], arrives_y, _cut(each.text, LABEL), whole, "sent")
 
 
 def _mark(each: Event, x_of: dict[int, int], y: int) -> Mark:
     if each.kind in (FAULT, OPERATION):
-        return Mark(GUTTER, y, words.cut(each.text, 90), each.text, each.kind)
+        return Mark(GUTTER, y, _cut(each.text, 90), each.text, each.kind)
     look = LEADER if each.kind == STATE and each.state == LEADER else each.kind
     text = f"again from {each.peer}: {each.text}" if each.kind == AGAIN else each.text
     return Mark(
         x_of[each.node],
         y,
-        words.cut(text, LABEL + (6 if each.kind == COMMIT else 0)),
+        _cut(text, LABEL + (6 if each.kind == COMMIT else 0)),
         f"node {each.node}: {text}",
         look,
         each.peer >= 0 and each.kind == STATE,
     )
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"
