@@ -19,14 +19,17 @@ from .messages import AGAIN, COMMIT, LEADER, SENT, STATE, Event
 
 BEFORE_VIOLATION = 200
 """Events in the diagram of a violation."""
-BEFORE_LEADER, AFTER_LEADER = 40, 14
+BEFORE_LEADER, AFTER_LEADER = 80, 40
 LEADERS = 6
 """Elections that are drawn."""
 LEADER_FROM_US, LEADER_UNTIL_US = 2_000_000, 500_000
+STANDING_FROM_US = 300_000
+"""Time before the first node stood for election."""
 GUTTER, LANE, ROW, TOP, RIGHT = 92, 190, 20, 0, 60
 LABEL = 29
 """Characters that fit between two lanes."""
 OPERATION, FAULT = "operation", "fault"
+STANDING = ("prospective", "candidate", "resigned")
 CONTROLLER = "controller"
 """Nodes with this prefix, and nodes without a name, are on the left."""
 
@@ -60,14 +63,12 @@ class Arrow(msgspec.Struct, frozen=True):
 
 
 class Diagram(msgspec.Struct, frozen=True, kw_only=True):
-    """One moment, drawn. `lanes` are names with their x, `times` the times in the margin with their y. The diagram shows `shown`
-    of `total` events.
-    """
+    """One moment, drawn. `lanes` are (x, name), `times` in the margin (y, µs). The diagram shows `shown` of `total` events."""
 
     title: str
     is_of_violation: bool
     lanes: tuple[tuple[int, str], ...]
-    times: tuple[tuple[int, str], ...]
+    times: tuple[tuple[int, int], ...]
     marks: tuple[Mark, ...]
     arrows: tuple[Arrow, ...]
     width: int
@@ -110,7 +111,7 @@ def space_time(
             )
     elected = [each for each in events if each.kind == STATE and each.state == LEADER]
     chosen = _chosen(elected, violation_us)
-    diagrams += [_election(leader, events, struck, names) for leader in chosen]
+    diagrams += [election(leader, events, names, struck=struck) for leader in chosen]
     return SpaceTime(tuple(diagrams), has_both_ends, len(elected))
 
 
@@ -120,14 +121,42 @@ def _chosen(elected: Sequence[Event], violation_us: int | None) -> Sequence[Even
     return ([each for each in elected if each.at_us >= 0] or elected)[:LEADERS]
 
 
-def _election(leader: Event, events: Sequence[Event], struck: Sequence[Event], names: dict[int, str]) -> Diagram:
-    near = [each for each in events if each.is_of_an_election and -LEADER_FROM_US <= each.at_us - leader.at_us <= LEADER_UNTIL_US]
+def election(
+    leader: Event, events: Sequence[Event], names: dict[int, str], *, struck: Sequence[Event] = (), lanes: Iterable[int] = ()
+) -> Diagram:
+    """Draw the messages that made a node the leader, and those between controllers until its first records were committed.
+    `lanes` are nodes that have a lane in any case.
+    """
+    begin_us, end_us = _begin_us(leader, events), leader.at_us + LEADER_UNTIL_US
+    around = [each for each in events if begin_us <= each.at_us <= end_us]
+    own = [each for each in around if each.epoch == leader.epoch and each.at_us >= leader.at_us]
+    first = next((each for each in own if each.kind == COMMIT and each.node == leader.node), None)
+    until_us = leader.at_us if first is None else first.at_us
+    copied = [each for each in own if each.at_us <= until_us and each.message.startswith("Fetch") and _is_of_voters(each, names)]
+    shown = {id(each) for each in (first, *copied)}
+    near = [each for each in around if each.is_of_an_election or id(each) in shown]
     place = next(place for place, each in enumerate(near) if each is leader)
     drawn = near[max(place - BEFORE_LEADER, 0) : place + 1 + AFTER_LEADER]
     extra = [row for row in struck if drawn[0].at_us <= row.at_us <= drawn[-1].at_us]
     who = names.get(leader.node, f"node {leader.node}")
     title = f"{who} leads epoch {leader.epoch} at {leader.at_us / 1e6:.3f} s"
-    return _diagram(title, drawn, extra, names, len(near), drawn[-1].at_us + LEADER_UNTIL_US)
+    return _diagram(title, drawn, extra, names, len(near), drawn[-1].at_us + LEADER_UNTIL_US, lanes=lanes)
+
+
+def _begin_us(leader: Event, events: Sequence[Event]) -> int:
+    """Return where the diagram of an election begins: a little before a node stood for it, or a leader resigned."""
+    begin_us, stood_us = leader.at_us - LEADER_FROM_US, None
+    for each in events:
+        if each.kind == STATE and begin_us <= each.at_us < leader.at_us:
+            if each.state == LEADER:
+                stood_us = None
+            elif each.state in STANDING and stood_us is None:
+                stood_us = each.at_us
+    return begin_us if stood_us is None else max(begin_us, stood_us - STANDING_FROM_US)
+
+
+def _is_of_voters(each: Event, names: dict[int, str]) -> bool:
+    return all(names.get(node, CONTROLLER).startswith(CONTROLLER) for node in (each.node, each.peer, each.target))
 
 
 def _faults(strikes: Iterable[Strike]) -> list[Event]:
@@ -149,6 +178,7 @@ def _diagram(
     total: int,
     until_us: int,
     is_of_violation: bool = False,
+    lanes: Iterable[int] = (),
 ) -> Diagram:
     """Draw a row for each event and for each arrival until `until_us`, by time. At equal times the earlier event comes first."""
     rows = sorted([*drawn, *extra], key=lambda each: each.at_us)
@@ -160,7 +190,7 @@ def _diagram(
     ]
     moments.sort()
     y_of = {(place, is_arrival): TOP + ROW * (number + 1) for number, (_, is_arrival, place) in enumerate(moments)}
-    found = {node for each in rows for node in (each.node, each.peer, each.target) if node >= 0}
+    found = {node for each in rows for node in (each.node, each.peer, each.target) if node >= 0} | set(lanes)
     nodes = sorted(found, key=lambda node: (not names.get(node, CONTROLLER).startswith(CONTROLLER), node))
     x_of = {node: GUTTER + 20 + LANE * place for place, node in enumerate(nodes)}
     marks: list[Mark] = []
@@ -179,7 +209,7 @@ def _diagram(
         title=title,
         is_of_violation=is_of_violation,
         lanes=tuple((x_of[node], names.get(node, f"node {node}")) for node in nodes),
-        times=tuple((y_of[place, is_arrival], f"{at_us / 1e6:.4f} s") for at_us, is_arrival, place in _without_repeats(moments)),
+        times=tuple((y_of[place, is_arrival], at_us) for at_us, is_arrival, place in _without_repeats(moments)),
         marks=tuple(marks),
         arrows=tuple(arrows),
         width=GUTTER + 20 + LANE * max(len(nodes), 1) + RIGHT,

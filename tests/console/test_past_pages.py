@@ -16,6 +16,7 @@ from tests.helpers.waiting import wait_until
 from .conftest import BrowserPages, Pages, assert_accessible
 
 pytestmark = [pytest.mark.cluster, pytest.mark.console]
+HAS_TRACES = True
 
 _numbers = count()
 
@@ -35,7 +36,7 @@ def newest(pages: Pages) -> int:
         return admin.describe_quorum().high_watermark
 
 
-def rows(page: Page, words: str) -> Any:
+def rows(page: Page, words: str | re.Pattern[str]) -> Any:
     return page.locator("tbody tr").filter(has_text=words)
 
 
@@ -136,6 +137,11 @@ def test_an_election_is_shown_after_the_leader_was_killed(pages: Pages, browser_
     expect(panel.get_by_role("heading", name=f"The election of epoch {epoch + 1}")).to_be_visible()
     expect(panel).to_contain_text("granted by")
     expect(panel.locator("dd").filter(has_text=str(leader)).first).to_be_visible()
+    for node in pages.cluster.controller_ids:
+        expect(panel.locator(".lane-name").filter(has_text=f"controller-{node}")).to_be_visible()
+    expect(panel.locator("g.sent .note").filter(has_text=re.compile(r"^Vote\(e\d+ log=")).first).to_be_visible()
+    panel.get_by_text("The same as a table").click()
+    expect(rows(page, re.compile(r"VoteReply\(yes e\d+.*in transit")).first).to_be_visible()
     expect(page).to_have_url(re.compile(rf"election={epoch + 1}"))
     pages.cluster.start_node(leader)
     page.reload()

@@ -112,7 +112,7 @@ def test_every_happening_and_every_arrival_has_a_row_of_its_own_in_order_of_time
     assert (arrow.look, elected.look) == ("sent", "leader")
     assert {before.x, elected.x, arrow.x1} == {diagram.lanes[0][0]}
     assert {between.x, arrow.x2} == {diagram.lanes[1][0]}
-    assert [text for _, text in diagram.times] == ["0.0000 s", "0.0000 s", "0.0000 s", "0.0000 s", "0.0001 s"]
+    assert [at_us for _, at_us in diagram.times] == [10, 20, 30, 40, 50]
 
 
 def test_controllers_are_left_of_brokers() -> None:
@@ -154,6 +154,26 @@ def test_the_elections_that_are_drawn_are_the_first_or_the_last_before_a_violati
     assert "epoch 0 at 0.000 s" in found.diagrams[0].title
     _, *before = drawn(*elections, violation_us=155_000_000)
     assert [diagram.title.split()[3] for diagram in before] == ["10", "11", "12", "13", "14", "15"]
+
+
+def test_an_election_begins_when_a_node_stood_after_the_leader_before() -> None:
+    def stands(at_us: int, node: int) -> Event:
+        return event(at_us, node, STATE, state="candidate", text=f"stands at {at_us}")
+
+    first = [stands(1_000_000, 3000), leader(1_100_000, 3000, 1)]
+    second = [event(1_200_000, 3001, STATE), stands(1_600_000, 3001), event(1_650_000, 3000, STATE), leader(1_700_000, 3001, 2)]
+    before, after = drawn(*first, *second)
+    assert [at_us for _, at_us in before.times] == [1_000_000, 1_100_000, 1_200_000, 1_600_000]
+    assert [at_us for _, at_us in after.times] == [1_600_000, 1_650_000, 1_700_000]
+
+
+def test_an_election_ends_with_the_first_commit_and_shows_fetches_of_controllers_alone() -> None:
+    def fetches(at_us: int, node: int) -> Event:
+        return event(at_us, node, SENT, message="FetchRequest", peer=3001, target=3001, arrived_us=at_us + 1, epoch=2)
+
+    commits = [event(50, 3000, epoch=2), event(60, 3001, epoch=2), event(90, 3001, epoch=2)]
+    (diagram,) = drawn(leader(10, 3001, 2), fetches(20, 3000), fetches(30, 0), *commits, fetches(70, 3000))
+    assert [at_us for _, at_us in diagram.times] == [10, 20, 21, 60]
 
 
 def test_faults_and_named_operations_span_the_diagram() -> None:
