@@ -59,12 +59,12 @@ async def act(console: Console, request: Request) -> Response:
         raise Refused(403, "this console was started with --read-only")
     outcome = "failed"
     try:
-        found, typed = await console.in_thread(lambda: actions.carry_out(name, order, visitor.client, console.settings.where))
+        done = await console.in_thread(lambda: actions.perform(name, order, visitor.client, console.settings.where))
         outcome = "done"
     finally:
         if not order.preview:
             _audit(request, visitor, name, msgspec.json.encode(order.request).decode(), outcome)
-    return answered(request, {**msgspec.to_builtins(found), "typed": typed})
+    return answered(request, done)
 
 
 async def fault(console: Console, request: Request) -> Response:
