@@ -12,13 +12,14 @@ from starlette.datastructures import Headers
 from starlette.testclient import TestClient
 
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.client import ClusterUnreachable
 from kraftlab.client.security import ClientSecurity
 from kraftlab.common.audit import AuditLog
 from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.console import visitors
 from kraftlab.console.app import Guard, application
 from kraftlab.console.core import Settings
-from kraftlab.console.visitors import HEADERS, Refused, Visitor, Visitors, check_host, check_write
+from kraftlab.console.visitors import HEADERS, Refusal, Visitor, Visitors, check_host, check_write
 from kraftlab.metadata.acls import Operation
 
 PASSWORDS = {"admin": "secret", "reader": "word", "stranger": "none"}
@@ -74,7 +75,7 @@ def test_known_names_are_hosts(host: str) -> None:
     "host", ["", "evil.example", "127.0.0.1.evil.example:8090", "localhost.evil.example", "a b", "[::1", "\x00"]
 )
 def test_foreign_and_odd_names_are_refused(host: str) -> None:
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(Refusal) as refusal:
         check_host(host, {"lab.example"})
     assert refusal.value.status == 403
 
@@ -95,6 +96,9 @@ GOOD = {"host": "127.0.0.1:8090", "sec-fetch-site": "same-origin", "x-kraftlab":
         ({"sec-fetch-site": None}, 403),
         ({"sec-fetch-site": None, "origin": "null"}, 403),
         ({"sec-fetch-site": None, "origin": "http://127.0.0.1:9999"}, 403),
+        ({"sec-fetch-site": None, "origin": "https://127.0.0.1:8090"}, 403),
+        ({"sec-fetch-site": None, "origin": "//127.0.0.1:8090"}, 403),
+        ({"sec-fetch-site": "same-origin", "origin": "https://lab.example"}, None),
         ({"x-kraftlab": None}, 403),
         ({"content-type": "text/plain"}, 415),
         ({"content-type": None}, 415),
@@ -106,11 +110,19 @@ def test_a_change_must_come_from_a_page_of_the_console(change: dict[str, str | N
     def refusal(call: Callable[[], None]) -> int | None:
         try:
             call()
-        except Refused as error:
+        except Refusal as error:
             return error.status
         return None
 
-    assert refusal(lambda: check_write(headers)) == status
+    assert refusal(lambda: check_write(headers, "http")) == status
+
+
+def test_an_origin_must_have_the_scheme_of_the_console() -> None:
+    headers = Headers({**GOOD, "origin": "https://127.0.0.1:8090"})
+    del (bare := headers.mutablecopy())["sec-fetch-site"]
+    check_write(bare, "https")
+    with pytest.raises(Refusal, match=r"Origin: http://127\.0\.0\.1:8090 and x-kraftlab: 1"):
+        check_write(bare, "http")
 
 
 def test_a_visitor_is_the_user_that_logged_in() -> None:
@@ -121,14 +133,14 @@ def test_a_visitor_is_the_user_that_logged_in() -> None:
     assert (visitor.user, visitor.may(Operation.DESCRIBE), visitor.may(Operation.ALTER)) == ("reader", True, False)
     assert clients[0].security.user == "reader"
     sessions.log_out(key)
-    with pytest.raises(Refused, match="log in"):
+    with pytest.raises(Refusal, match="log in"):
         sessions.of(key)
     assert clients[0].is_closed
 
 
 def test_a_wrong_password_is_refused_and_in_the_audit_log(caplog: pytest.LogCaptureFixture) -> None:
     clients: list[Client] = []
-    with caplog.at_level(logging.WARNING, "kraftlab.audit"), pytest.raises(Refused) as refusal:
+    with caplog.at_level(logging.WARNING, "kraftlab.audit"), pytest.raises(Refusal) as refusal:
         made(clients=clients).log_in("admin", "guess", "192.0.2.7")
     assert (refusal.value.status, clients[0].is_closed) == (401, True)
     assert "login failed: listener CONSOLE, 192.0.2.7" in caplog.text
@@ -136,7 +148,7 @@ def test_a_wrong_password_is_refused_and_in_the_audit_log(caplog: pytest.LogCapt
 
 
 def test_a_user_without_describe_learns_which_rule_is_missing() -> None:
-    with pytest.raises(Refused, match="--allow-principal User:stranger --operation describe --cluster") as refusal:
+    with pytest.raises(Refusal, match="--allow-principal User:stranger --operation describe --cluster") as refusal:
         made().log_in("stranger", "none", "127.0.0.1")
     assert refusal.value.status == 403
 
@@ -149,12 +161,32 @@ def test_rights_are_asked_for_again_and_a_session_ends(monkeypatch: pytest.Monke
     monkeypatch.setitem(RIGHTS, "reader", set())
     assert sessions.of(key).user == "reader"
     now += visitors.CHECK_S
-    with pytest.raises(Refused, match="no right to DESCRIBE"):
+    with pytest.raises(Refusal, match="no right to DESCRIBE"):
         sessions.of(key)
     monkeypatch.setitem(RIGHTS, "reader", {Operation.DESCRIBE})
     now += visitors.SESSION_S
-    with pytest.raises(Refused, match="log in"):
+    with pytest.raises(Refusal, match="log in"):
         sessions.of(key)
+
+
+def test_a_change_is_judged_by_the_rights_of_this_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions = made()
+    key = sessions.log_in("admin", "secret", "127.0.0.1")
+    monkeypatch.setitem(RIGHTS, "admin", {Operation.DESCRIBE})
+    assert sessions.of(key).may(Operation.ALTER)
+    assert not sessions.of(key, now=True).may(Operation.ALTER)
+
+
+def test_a_cluster_that_does_not_answer_can_still_be_healed(monkeypatch: pytest.MonkeyPatch) -> None:
+    clients: list[Client] = []
+    sessions = made(clients=clients)
+    key = sessions.log_in("admin", "secret", "127.0.0.1")
+
+    def silent(*asked: object, **options: object) -> None:
+        raise ClusterUnreachable("nobody answers")
+
+    monkeypatch.setattr(clients[0], "call", silent)
+    assert sessions.of(key, now=True).may(Operation.ALTER)
 
 
 def test_old_sessions_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
