@@ -1,8 +1,8 @@
 """DescribeImage and ListMetadataRecords: past metadata, from one node's disk.
 
 Files are read in a worker thread, one request at a time. An answer holds at most `ANSWER_BYTES`; longer ones are fetched in
-parts. An answer never holds anything that this node has not published. The image of the last request is kept until the next one
-needs another, so that its parts are not made again.
+parts. An answer never holds anything that this node has not published. Where the last answer ended is kept until the next request,
+so that the parts of an image are not made again, and those of the log are not replayed from a snapshot each.
 
 Secrets are replaced by a keyed digest. The key is made when the process starts and never leaves it. Two digests show if the
 values are equal, and nothing else about them.
@@ -14,6 +14,7 @@ import hashlib
 import hmac
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from typing import TypeVar
 
@@ -33,7 +34,7 @@ from kraftlab.quorum.storage.file_system import FileReader
 from kraftlab.quorum.storage.identity import partition_directory
 from kraftlab.rpc.methods import LocalCall
 
-from .history import NEWEST, History, Moment, NoHistory, while_files_vanish
+from .history import NEWEST, History, Moment, NoHistory, Step, while_files_vanish
 
 T = TypeVar("T")
 
@@ -60,6 +61,8 @@ class TimeTravel:
         self._records: Iterator[AnyRecord] = iter(())
         self._next_record = 0
         """Number of the next record in `_records`, which are those of `_image`."""
+        self._rest: tuple[int, int, Iterator[Step | str]] | None = None
+        """Batches of the log that come next, between these offsets."""
 
     def calls(self) -> Mapping[str, LocalCall]:
         """Return the calls by method of the Admin service."""
@@ -144,9 +147,16 @@ class TimeTravel:
         return found.image
 
     def _list(self, start: int, end: int) -> admin_pb2.ListMetadataRecordsResponse:
+        rest, self._rest = self._rest, None
+        if rest is not None and rest[:2] == (start, end):
+            with suppress(NoHistory, FileNotFoundError):  # the files are others by now
+                return self._part(start, end, rest[2], is_rest=True)
+        return self._part(start, end, self._history.steps(Moment(offset=start), Moment(offset=end)), is_rest=False)
+
+    def _part(self, start: int, end: int, steps: Iterator[Step | str], *, is_rest: bool) -> admin_pb2.ListMetadataRecordsResponse:
         response = admin_pb2.ListMetadataRecordsResponse(node_id=self._node_id, next_offset=end)
         size_bytes, reached = 0, start
-        for step in self._history.steps(Moment(offset=start), Moment(offset=end)):
+        for step in steps:
             if isinstance(step, str):
                 raise NoHistory(step)
             header, reached = step.header, step.header.end_offset
@@ -165,7 +175,10 @@ class TimeTravel:
             size_bytes += len(body)
             if size_bytes >= ANSWER_BYTES and header.end_offset < end:
                 response.next_offset = header.end_offset
+                self._rest = header.end_offset, end, steps
                 return response
+        if is_rest and reached < end:
+            raise NoHistory("the log was read before it had more")
         self._raise_if_behind(reached, end)
         return response
 

@@ -25,6 +25,8 @@ from kraftlab.quorum.driver.disk_threads import DiskThreads
 from kraftlab.quorum.storage import MetadataStore, RealFileSystem, StorageFull
 from kraftlab.quorum.storage.committed_mark import store_committed
 from kraftlab.quorum.storage.file_system import RealFile, RealFileReader
+from kraftlab.quorum.storage.recovery import scan_positions
+from kraftlab.quorum.storage.segment import HEADER_PAGE_BYTES
 from kraftlab.quorum.storage.survey import metadata_partition, segments_in, snapshots_in
 
 BATCHES = 30
@@ -254,6 +256,68 @@ async def test_the_records_between_offsets_are_listed_in_parts(lab: Lab, monkeyp
     assert codec.decode(answer.batches[0].body) == lab.records[5]
     answer = await travel_of(lab).list_records(pb.ListMetadataRecordsRequest(from_offset=12, to_offset=14))
     assert answer.next_offset == 14
+
+
+class CountingReader(RealFileSystem):
+    def __init__(self) -> None:
+        self.reads = 0
+
+    def read(self, path: str) -> bytes:
+        self.reads += 1
+        return super().read(path)
+
+
+async def listed(travel: TimeTravel, start: int, end: int) -> list[list[AnyRecord]]:
+    """Return all records between two offsets, over as many answers as they take."""
+    found: list[list[AnyRecord]] = []
+    while start < end:
+        answer = await travel.list_records(pb.ListMetadataRecordsRequest(from_offset=start, to_offset=end))
+        found += [codec.decode(each.body) for each in answer.batches]
+        start = answer.next_offset
+    return found
+
+
+async def test_a_walk_over_the_parts_of_the_log_reads_each_file_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_travel, "ANSWER_BYTES", 10)
+    files = CountingReader()
+    travel = TimeTravel(1, str(Path(lab.partition).parent), lambda: 2 * BATCHES, DiskThreads(), files)
+    assert await listed(travel, 0, 2 * BATCHES) == lab.records
+    assert files.reads == len(segments_in(lab.partition))
+
+
+async def test_a_walk_goes_on_after_other_requests_and_on_other_files(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_travel, "ANSWER_BYTES", 10)
+    travel = travel_of(lab)
+    first = await travel.list_records(pb.ListMetadataRecordsRequest(from_offset=42, to_offset=60))
+    assert first.next_offset == 44
+    assert await listed(travel, 50, 60) == lab.records[25:]
+    await travel.list_records(pb.ListMetadataRecordsRequest(from_offset=42, to_offset=60))
+    for _, path in segments_in(lab.partition)[:2]:
+        os.unlink(path)
+    assert await listed(travel, 44, 60) == lab.records[22:]
+
+
+async def test_a_walk_that_was_begun_before_the_disk_had_all_goes_on_when_it_has(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time_travel, "ANSWER_BYTES", 10)
+    start, newest = segments_in(lab.partition)[-1]
+
+    class Growing(RealFileSystem):
+        """The newest segment has two batches when it is read first."""
+
+        is_whole = False
+
+        def read(self, path: str) -> bytes:
+            data = super().read(path)
+            if path != newest or self.is_whole:
+                return data
+            self.is_whole = True
+            end = [at for at, _ in scan_positions(data, HEADER_PAGE_BYTES)][2]
+            return data[:end] + bytes(len(data) - end)
+
+    travel = TimeTravel(1, str(Path(lab.partition).parent), lambda: 2 * BATCHES, DiskThreads(), Growing())
+    assert await listed(travel, start, 2 * BATCHES) == lab.records[start // 2 :]
 
 
 async def test_a_node_that_cleans_its_log_while_the_records_are_read_looks_again(lab: Lab) -> None:
