@@ -11,6 +11,7 @@ from functools import partial
 import trio
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
@@ -115,8 +116,15 @@ def application(console: Console | None, others: Mapping[str, Page], settings: S
             Route("/assets/{hash}/{name}", assets.answer),
             Route("/", lambda request: RedirectResponse("/sim" if console is None else "/quorum")),
             *(Route(f"/{name}{rest}", assets.document) for name in PAGES for rest in ("", "/{rest:path}")),
-        ]
+        ],
+        exception_handlers={HTTPException: _nothing},
     )
+
+
+def _nothing(request: Request, error: Exception) -> Response:
+    """Answer a request that has no route, or not with its method."""
+    status = error.status_code if isinstance(error, HTTPException) else 404
+    return failure(request, Refusal(status, f"there is no {request.method} {request.url.path}; see /quorum, or docs/console.md"))
 
 
 async def _in_thread(page: Page, request: Request) -> Response:
