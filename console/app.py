@@ -1,6 +1,6 @@
 """The routes of a console, its assets, and the headers of every answer.
 
-Every page is the same document, whose script draws the page that the URL names.
+Every page is the same document. Its script draws the page that the URL names.
 """
 
 import gzip

@@ -77,7 +77,7 @@ class Console:
         self.logging_in = trio.CapacityLimiter(2)
         """Logins at a time, each with a wait after a wrong password: so guessing is slow, and takes no thread from the pages."""
         self.breaking = trio.CapacityLimiter(1)
-        """A cluster carries out one order at a time; those that wait take no thread from the pages."""
+        """A cluster takes one order at a time; those that wait take no thread from the pages."""
 
     def rows(self) -> Rows | None:
         """Return the newest topics. Blocks for a cluster of Apache Kafka, which is asked."""
