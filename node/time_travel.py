@@ -1,8 +1,8 @@
 """DescribeImage and ListMetadataRecords: past metadata, from one node's disk.
 
 Files are read in a worker thread, one request at a time. An answer holds at most `ANSWER_BYTES`; longer ones are fetched in
-parts. An answer never holds anything that this node has not published. Where the last answer ended is kept until the next request,
-so that the parts of an image are not made again, and those of the log are not replayed from a snapshot each.
+parts. An answer never holds anything that this node has not published. The place where the last answer ended is kept until the
+next request, so that the parts of an image are not made again, and those of the log are not replayed from a snapshot each.
 
 Secrets are replaced by a keyed digest. The key is made when the process starts and never leaves it. Two digests show if the
 values are equal, and nothing else about them.
