@@ -295,7 +295,7 @@ def _named(name: str, action: _Action, r: Any, node: int | None) -> dict[str, An
     for field in filter(None, action.one.split(".")):
         values = getattr(value, field)
         if len(values) != 1:
-            raise BadQuery(f"{name} is about one thing in one request: `{field}` has {_count(len(values), 'value')}")
+            raise BadQuery(f"{name} is about one thing in one request: `{field}` has {_count(len(values), 'value')}; send one")
         names[field.removesuffix("s")] = value = values[0]
     if "topic" in names:  # `kraftlab topics` reads a regular expression
         names["pattern"] = names["topic"].name.replace(".", r"\.")
@@ -345,11 +345,11 @@ def _parsed(name: str, action: _Action, order: Order) -> Any:
     try:
         request = json_format.ParseDict(order.request, kind())
     except json_format.ParseError as error:
-        raise BadQuery(f"not a request of {action.api}: {error}") from None
+        raise BadQuery(f"not a request of {action.api}: {error}; its fields are in docs/reference/calls.md") from None
     if CALLS[action.api].place in (LOG_DIRS, NODE) and order.node is None:
         raise BadQuery(f"{name} is the business of one node; give its id as `node`")
     if order.log_dirs and name != "reassign":
-        raise BadQuery(f"{name} takes no `log_dirs`")
+        raise BadQuery(f"{name} takes no `log_dirs`; leave it out")
     for each in getattr(request, "dirs", ()):
         if not each.path.startswith("/"):
             raise BadQuery("`path` is that of a log directory; the present one ends a move")

@@ -47,7 +47,7 @@ class Assets:
         """Return a script or a style."""
         name = request.path_params["name"]
         if name not in self.plain or request.path_params["hash"] != self.hash:
-            return Response("no such file\n", 404, media_type="text/plain")
+            return Response("no such file; reload the page\n", 404, media_type="text/plain")
         headers = {"Cache-Control": "public, max-age=31536000, immutable"}
         if "gzip" not in request.headers.get("accept-encoding", ""):
             return Response(self.plain[name], 200, headers, TYPES[name.rpartition(".")[2]])

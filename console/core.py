@@ -156,9 +156,9 @@ class Console:
             async for part in request.stream():
                 data += part
                 if len(data) > BODY_BYTES_MAX:
-                    raise Refusal(413, f"a request has at most {BODY_BYTES_MAX} bytes")
+                    raise Refusal(413, f"a request has at most {BODY_BYTES_MAX} bytes; send several")
         if reading.cancelled_caught:
-            raise Refusal(408, f"the request has not ended within {BODY_S:g} s")
+            raise Refusal(408, f"the request has not ended within {BODY_S:g} s; send it again")
         try:
             return msgspec.json.decode(bytes(data), type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

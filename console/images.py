@@ -122,7 +122,7 @@ class Images:
         parts = [each for each in path.split("/") if each]
         for name in parts:
             if not isinstance(node, Directory) or name not in node:
-                raise BadQuery(f"there is no {path!r} at offset {image.provenance.offset}")
+                raise BadQuery(f"there is no {path!r} at offset {image.provenance.offset}; look at the directory above")
             node = node.get(name)
         found: dict[str, object] = {"path": parts, **_place(image)}
         if not isinstance(node, Directory):

@@ -144,7 +144,7 @@ class Visitors:
             client.close()
             if isinstance(error, ApiError) and error.code is ErrorCode.SASL_AUTHENTICATION_FAILED:
                 self._audit.login_failed("CONSOLE", host, "wrong user or password")
-                raise Refusal(401, "the cluster does not know this user with this password") from None
+                raise Refusal(401, "the cluster does not know this user with this password; check both") from None
             raise
         key = secrets.token_urlsafe(32)
         with self._lock:
