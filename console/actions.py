@@ -308,7 +308,7 @@ def _election_file(request: Any, log_dirs: LogDirs) -> str:
 
 
 def _says(text: str) -> Callable[[Any, int | None], Iterator[str]]:
-    """Return the words of an action whose sentence is a format of the request and the node."""
+    """Return the words of an action with a sentence that is a format of the request and the node."""
     return lambda request, node: iter([text.format(r=request, node=node)])
 
 
@@ -438,7 +438,7 @@ def _check_fields(document: object, descriptor: Any) -> None:
 
 
 def carry_out(name: str, order: Order, client: AdminClient, where: Command) -> tuple[Shown, str]:
-    """Check or carry out an action, and return what the dialog shows, and what a person types to confirm. `where` names the
+    """Check or execute an action, and return what the dialog shows, and what a person types to confirm. `where` names the
     cluster in commands. Blocks. BadQuery, ApiError, ClusterUnreachable.
     """
     action = ACTIONS.get(name)

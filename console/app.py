@@ -1,6 +1,6 @@
 """The routes of a console, its assets, and the headers of every answer.
 
-Every page is the same document, whose script draws the page that the URL names.
+Every page is the same document; its script draws the page that the URL names.
 """
 
 import gzip
@@ -25,7 +25,7 @@ from .changes import act, fault, log_in, log_out
 from .core import Console, Handler, Settings, answered, failure
 from .plays import Plays
 from .reads import READS
-from .visitors import HEADERS, Refused, check_host
+from .visitors import HEADERS, Refusal, check_host
 
 logger = logging.getLogger("kraftlab.console")
 audit = logging.getLogger("kraftlab.audit")
@@ -92,7 +92,7 @@ def application(console: Console | None, others: Mapping[str, Page], settings: S
         async def endpoint(request: Request) -> Response:
             try:
                 return await answer(request)
-            except (Refused, ApiError, ClusterUnreachable, ClusterError, OSError, RuntimeError, ValueError, LookupError) as error:
+            except (Refusal, ApiError, ClusterUnreachable, ClusterError, OSError, RuntimeError, ValueError, LookupError) as error:
                 return failure(request, error)
 
         return endpoint
@@ -154,7 +154,7 @@ def _routes(console: Console, answering: Callable[[Endpoint], Endpoint]) -> list
 
 
 async def _until_left(request: Request, work: trio.CancelScope) -> None:
-    """Cancel work that nobody waits for any more."""
+    """Cancel work that nobody waits for."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
     work.cancel()
@@ -182,8 +182,8 @@ class Guard:
         try:
             check_host(headers.get("host", headers.get(":authority", "")), self._names)
             if scope["path"].startswith("/api/") and headers.get("sec-fetch-site") in ("cross-site", "same-site"):
-                raise Refused(403, "a page of another site asks; only pages of this console may")
-        except Refused as refusal:
+                raise Refusal(403, "a page of another site asks; only pages of this console may")
+        except Refusal as refusal:
             await Response(f"{refusal}\n", refusal.status, media_type="text/plain")(scope, receive, send_with_headers)
             return
         try:

@@ -18,7 +18,7 @@ from kraftlab.lab.faults.orders import Order as FaultOrder
 
 from . import actions
 from .core import Console, answered
-from .visitors import COOKIE, SESSION_S, Refused, Visitor, check_write
+from .visitors import COOKIE, SESSION_S, Refusal, Visitor, check_write
 
 logger = logging.getLogger("kraftlab.console")
 audit = logging.getLogger("kraftlab.audit")
@@ -35,7 +35,7 @@ async def log_in(console: Console, request: Request) -> Response:
     async with console.logging_in:
         try:
             key = await trio.to_thread.run_sync(console.visitors.log_in, given.user, given.password, host)
-        except Refused:
+        except Refusal:
             await trio.sleep(1)
             raise
     answer = answered(request, {"user": given.user})
@@ -56,7 +56,7 @@ async def act(console: Console, request: Request) -> Response:
     order = await console.body(request, actions.Order)
     name = request.path_params["name"]
     if console.settings.read_only and not order.preview:
-        raise Refused(403, "this console was started with --read-only")
+        raise Refusal(403, "this console was started with --read-only")
     outcome = "failed"
     try:
         found, typed = await console.in_thread(lambda: actions.carry_out(name, order, visitor.client, console.settings.where))
@@ -74,8 +74,8 @@ async def fault(console: Console, request: Request) -> Response:
     data, why, outcome = console.settings.data, console.why_no_faults(visitor), "refused"
     try:
         if why or data is None:
-            raise Refused(403, why)
-        outcome = "unknown"  # the order may be carried out although nobody waits any more
+            raise Refusal(403, why)
+        outcome = "unknown"  # the cluster may execute the order although nobody waits for it
         done = await trio.to_thread.run_sync(give, data, order, limiter=console.breaking, abandon_on_cancel=True)
         outcome = "done"
     except (ClusterError, OSError):

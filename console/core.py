@@ -29,7 +29,7 @@ from .past import Past
 from .questions import Questions
 from .rows import BadQuery, ImageRows, Rows
 from .streams import Streams, encode
-from .visitors import COOKIE, Refused, Visitor, Visitors, check_write
+from .visitors import COOKIE, Refusal, Visitor, Visitors, check_write
 
 logger = logging.getLogger("kraftlab.console")
 audit = logging.getLogger("kraftlab.audit")
@@ -80,7 +80,7 @@ class Console:
         self.logging_in = trio.CapacityLimiter(2)
         """Logins at a time, each with a wait after a wrong password: so guessing is slow, and takes no thread from the pages."""
         self.breaking = trio.CapacityLimiter(1)
-        """A cluster carries out one order at a time; those that wait take no thread from the pages."""
+        """A cluster executes one order at a time; those that wait take no thread from the pages."""
 
     def rows(self) -> Rows | None:
         """Return the newest topics. Blocks for a cluster of Apache Kafka, which is asked."""
@@ -151,16 +151,16 @@ class Console:
         return await self.in_thread(lambda: self.visitors.of(key))
 
     async def body(self, request: Request, kind: type[T]) -> T:
-        """Return the JSON of a request. BadQuery, Refused."""
+        """Return the JSON of a request. BadQuery, Refusal."""
         check_write(request.headers)
         data = bytearray()
         with trio.move_on_after(BODY_S) as reading:
             async for part in request.stream():
                 data += part
                 if len(data) > BODY_BYTES_MAX:
-                    raise Refused(413, f"a request has at most {BODY_BYTES_MAX} bytes")
+                    raise Refusal(413, f"a request has at most {BODY_BYTES_MAX} bytes")
         if reading.cancelled_caught:
-            raise Refused(408, f"the request has not ended within {BODY_S:g} s")
+            raise Refusal(408, f"the request has not ended within {BODY_S:g} s")
         try:
             return msgspec.json.decode(bytes(data), type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -201,7 +201,7 @@ def answered(request: Request, document: object, status: int = 200) -> Response:
 def failure(request: Request, error: Exception) -> Response:
     """Return the answer for an error that a visitor can act on."""
     match error:
-        case Refused():
+        case Refusal():
             return answered(request, {"error": {"name": "REFUSED", "message": str(error)}}, error.status)
         case ApiError():
             document = {"name": error.code.name, "code": error.code.value, "message": error.message or error.code.message}

@@ -17,7 +17,7 @@ from kraftlab.controller.reassignment.factors import plan, replica_counts, waiti
 from kraftlab.metadata.image import MetadataImage
 
 
-class Replaced(msgspec.Struct, frozen=True):
+class Replacement(msgspec.Struct, frozen=True):
     """A partition of the plan: the replicas that it has or was to get, and those of the plan. `to`: the broker that is new."""
 
     topic: str
@@ -30,7 +30,7 @@ class Replaced(msgspec.Struct, frozen=True):
 class Drain(msgspec.Struct, frozen=True):
     """A plan. `before`, `after`: number of replicas of each broker."""
 
-    partitions: tuple[Replaced, ...]
+    partitions: tuple[Replacement, ...]
     before: dict[int, int]
     after: dict[int, int]
 
@@ -52,6 +52,6 @@ def drain(image: MetadataImage, broker_id: int) -> Drain:
             to = plan({number: resting}, len(replicas), others, counts)[number][-1]
             counts[broker_id] -= 1
             after = tuple(to if each == broker_id else each for each in replicas)
-            found.append(Replaced(topic.name, number, replicas, after, to))
+            found.append(Replacement(topic.name, number, replicas, after, to))
     brokers = sorted({*image.cluster.brokers, *before})
     return Drain(tuple(found), {each: before[each] for each in brokers}, {each: counts[each] for each in brokers})

@@ -6,10 +6,10 @@ idle log gets a NoOp record now and then, so a node without news may be cut off.
 with the image before it, so that a change can be told with the state it changed.
 
 A node that does not answer, is behind, or no longer has the batches is left for the next one; the offset goes on. If none of the
-nodes can continue, or the batches do not fit, the follower begins again with an image, and pages are told. It rests while nobody
-looks.
+nodes can continue, or the batches do not fit, the follower begins again with an image, and pages get `reset`. It rests while
+nobody looks.
 
-The follower alone replaces `known`, whose value never changes, so that readers need no lock.
+The follower alone replaces `known`, an immutable value, so that readers need no lock.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.image import MetadataImage, Provenance
 from kraftlab.node.history import LoggedBatch
 
-from .known import Known, Told, message_about
+from .known import Known, KnownBatch, message_about
 from .streams import RESET, Streams
 
 logger = logging.getLogger("kraftlab.console")
@@ -133,7 +133,7 @@ class Follower(threading.Thread):
         delta.replay_all(batch.records, batch.base_offset)
         image = delta.apply(Provenance(end, batch.epoch, batch.append_time_ms))
         message = message_about(batch, before, image, delta.changes().partitions)
-        self.known = self.known.after(Told(batch, before, message), image)
+        self.known = self.known.after(KnownBatch(batch, before, message), image)
         self._streams.send(message)
         return image
 

@@ -65,7 +65,7 @@ class Groups:
             return self._found
 
     def some(self, text: str, topic: str, sort: str, internal: bool, start: int, limit: int) -> dict[str, object]:
-        """Return some groups whose name has the text, and which have offsets in the topic. `lag` counts what is known."""
+        """Return some groups with the text in their name, and with offsets in the topic. `lag` counts what is known."""
         offsets = self.newest()
         found = [
             (name, group, _lags(offsets, group.committed, topic))
@@ -119,7 +119,7 @@ def _lag(offsets: ClusterOffsets, key: TopicPartition, committed: int | None) ->
     if end is not None:
         unknown = "the group has not committed here yet"
     elif log is None:
-        unknown = "the partition does not exist any more"
+        unknown = "the partition no longer exists"
     elif log.leader < 0:
         unknown = "the partition has no leader"
     else:

@@ -112,8 +112,8 @@ class Images:
         return moment
 
     def tree(self, at: str, path: str, text: str) -> dict[str, object]:
-        """Return one directory of the tree of an image: its names with `text` in them, and the values of those that are no
-        directories; or the value at the path. BadQuery.
+        """Return one directory of the tree of an image: its names with `text` in them, and the values of those that hold
+        no others; or the value at the path. BadQuery.
         """
         image = self.image(self._reached(moment_of(at)))
         node: Node = image_tree(image, is_secret)
@@ -163,4 +163,6 @@ def moment_of(text: str) -> Moment:
         return Moment(time_ms=round(moment.replace(tzinfo=moment.tzinfo or datetime.UTC).timestamp() * 1000))
     except (ValueError, OverflowError):
         shown = text[:40]
-        raise BadQuery(f"{shown!r} is no moment; give an offset, now, a time as 2026-11-21T17:06:35Z, or @MILLISECONDS") from None
+        raise BadQuery(
+            f"{shown!r} does not name a moment; give an offset, now, a time as 2026-11-21T17:06:35Z, or @MILLISECONDS"
+        ) from None

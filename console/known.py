@@ -24,7 +24,7 @@ NAMED_MAX = 20
 """Topics that a message names; a page that needs more asks again anyway."""
 
 
-class Told(NamedTuple):
+class KnownBatch(NamedTuple):
     """A batch with the image before it, and the message to pages about it."""
 
     batch: LoggedBatch
@@ -40,10 +40,10 @@ class Known(NamedTuple):
     """All that is known at one moment. `image` is None before the first answer of a node. `records`: number in the ring."""
 
     image: MetadataImage | None = None
-    ring: tuple[Told, ...] = ()
+    ring: tuple[KnownBatch, ...] = ()
     records: int = 0
 
-    def after(self, told: Told, image: MetadataImage) -> Known:
+    def after(self, told: KnownBatch, image: MetadataImage) -> Known:
         """Return what is known after one more batch, which led to `image`."""
         ring, first, records = (*self.ring, told), 0, self.records + told.batch.record_count
         while first < len(ring) - 1 and (len(ring) - first > RING_BATCHES or records > RING_RECORDS):
@@ -70,7 +70,7 @@ class Known(NamedTuple):
             return None
         return next((told.before for told in self.ring if told.batch.append_time_ms > time_ms), self.image)
 
-    def between(self, start: int, end: int) -> list[Told] | None:
+    def between(self, start: int, end: int) -> list[KnownBatch] | None:
         """Return the batches that end after `start` and not after `end`; None if the ring begins later."""
         if self.begin is None or self.begin > start:
             return None

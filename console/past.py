@@ -24,7 +24,7 @@ from kraftlab.quorum.core.batch import LeaderChange
 
 from .follower import Follower
 from .images import Images
-from .known import Told
+from .known import KnownBatch
 from .rows import BadQuery
 
 EVENTS_MAX = 500
@@ -37,7 +37,7 @@ SPANS_MAX = 2
 """Spans that one request for events reads."""
 SPANS_KEPT = 4
 SPANS_MARKED = 2
-"""Spans whose elections and changes are marked."""
+"""Spans with marks for elections and changes."""
 HISTORY_OFFSETS = 100_000
 
 
@@ -68,19 +68,19 @@ class Past(Images):
         super().__init__(client, follower)
         self._told = lru_cache(SPANS_KEPT)(self._tell)
 
-    def _tell(self, start: int, end: int, generation: int) -> list[Told]:
+    def _tell(self, start: int, end: int, generation: int) -> list[KnownBatch]:
         image = self.image(Moment(offset=start)) if start else EMPTY
-        found: list[Told] = []
+        found: list[KnownBatch] = []
         with self.explained(Moment(offset=start)):
             logged = self.asked(lambda node: list(batches(self.client, node, start, end)))
         for batch in logged:
-            found.append(Told(batch, image))
+            found.append(KnownBatch(batch, image))
             delta = MetadataDelta(image)
             delta.replay_all(batch.records, batch.base_offset)
             image = delta.apply(Provenance(found[-1].end, batch.epoch, batch.append_time_ms))
         return found
 
-    def _spans(self, end: int, stop: int) -> Iterator[tuple[int, list[Told]]]:
+    def _spans(self, end: int, stop: int) -> Iterator[tuple[int, list[KnownBatch]]]:
         """Yield (start, batches that end before `end`) of spans down to `stop` or the earliest moment, the newest span first. A
         span is in the ring or older, never both.
         """

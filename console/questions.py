@@ -89,7 +89,7 @@ class Question(threading.Thread):
 
 
 class Questions:
-    """All questions about one cluster. `rows` returns the newest partitions. `data`: directory of a local cluster, whose control
+    """All questions about one cluster. `rows` returns the newest partitions. `data`: directory of a local cluster; its control
     socket is asked about faults.
     """
 
@@ -131,7 +131,7 @@ class Questions:
         return quorum
 
     def _who_leads(self) -> object:
-        """Ask every controller whom it follows: one that is cut off still names a former leader."""
+        """Ask every controller for its leader: a controller that is cut off still names a former leader."""
         if self.cluster is None:
             self._brokers()
         assert self.cluster is not None, "it was described"

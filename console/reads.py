@@ -24,8 +24,8 @@ from kraftlab.lab.node_disks import has_own_disks
 
 from .core import Console, Handler, answered
 from .drain import drain
-from .rows import ROWS_MAX, BadQuery, Wanted
-from .visitors import COOKIE, Refused
+from .rows import ROWS_MAX, BadQuery, RowFilter
+from .visitors import COOKIE, Refusal
 
 logger = logging.getLogger("kraftlab.console")
 audit = logging.getLogger("kraftlab.audit")
@@ -65,10 +65,10 @@ def reading(read: Callable[[Console, Request], object]) -> Handler:
     return handler
 
 
-def _page(query: Mapping[str, str]) -> tuple[Wanted, str, int, int]:
+def _page(query: Mapping[str, str]) -> tuple[RowFilter, str, int, int]:
     """Return filters, order, start and length of the rows that a query wants; `internal=0` leaves internal topics out."""
     name, text, state = (query.get(name, "") for name in ("topic", "q", "state"))
-    wanted = Wanted(name, text, query.get("internal") != "0", number(query, "broker", None), state)
+    wanted = RowFilter(name, text, query.get("internal") != "0", number(query, "broker", None), state)
     return wanted, query.get("sort", ""), number(query, "from", 0) or 0, number(query, "limit", 50, ROWS_MAX) or 0
 
 
@@ -142,7 +142,7 @@ def _diff(console: Console, request: Request) -> object:
 async def stream(console: Console, request: Request) -> Response:
     """Stream what happens; the rights of the visitor are asked for again now and then."""
     if console.streams.count >= STREAMS_MAX:
-        raise Refused(503, f"{STREAMS_MAX} pages are open already; close some")
+        raise Refusal(503, f"{STREAMS_MAX} pages are open already; close some")
     key, last = request.cookies.get(COOKIE, ""), request.headers.get("last-event-id", "")
     follower = console._follower
     last_id = int(last) if last.isascii() and last.isdigit() and len(last) <= 100 else None
@@ -158,7 +158,7 @@ async def stream(console: Console, request: Request) -> Response:
                     checked_at = trio.current_time()
                     try:
                         await console.in_thread(lambda: console.visitors.of(key))
-                    except Refused:
+                    except Refusal:
                         return
                     except (ApiError, ClusterUnreachable):
                         continue

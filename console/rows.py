@@ -34,7 +34,7 @@ def _is_skewed(partition: Partition) -> bool:
     return bool(partition.replica_nodes) and partition.leader_id not in (None, partition.replica_nodes[0])
 
 
-class Wanted(NamedTuple):
+class RowFilter(NamedTuple):
     """Filters of rows; the defaults want every row. `topic` is a whole name, `text` a part of a name, `broker` has a replica."""
 
     topic: str = ""
@@ -124,14 +124,14 @@ class Rows:
         tally = self._tallies.get(name)
         return None if tally is None else tally.row
 
-    def topic_page(self, wanted: Wanted, sort: str, start: int, limit: int) -> dict[str, object]:
+    def topic_page(self, wanted: RowFilter, sort: str, start: int, limit: int) -> dict[str, object]:
         """Return some of the topics with a wanted partition, by name or by another field of a row. BadQuery."""
         found = [self._tallies[topic.name].row for topic, partitions in self._chosen(wanted) if partitions]
         fields = ("name", "topic_id", "is_internal", "partitions", "replication_factor", *self.states)
         _sort(found, sort, {name: operator.itemgetter(name) for name in fields})
         return self._page(found, start, limit, lambda row: row)
 
-    def partition_page(self, wanted: Wanted, sort: str, start: int, limit: int) -> dict[str, object]:
+    def partition_page(self, wanted: RowFilter, sort: str, start: int, limit: int) -> dict[str, object]:
         """Return some of the wanted partitions, by name or by another field of a row. BadQuery."""
         found = [(topic, each) for topic, partitions in self._chosen(wanted) for each in partitions]
         fields = {name: _of_partition(name) for name in Partition.__struct_fields__}
@@ -142,7 +142,7 @@ class Rows:
         states = [name for name, holds in self.states.items() if holds(*pair)]
         return {"topic": pair[0].name, "states": states, **msgspec.structs.asdict(pair[1])}
 
-    def _chosen(self, wanted: Wanted) -> Iterator[tuple[Topic, Sequence[Partition]]]:
+    def _chosen(self, wanted: RowFilter) -> Iterator[tuple[Topic, Sequence[Partition]]]:
         """Yield the topics with a wanted name, in its order, with their wanted partitions. BadQuery for an unknown state."""
         if wanted.state and wanted.state not in self.states:
             raise BadQuery(f"there is no state {wanted.state!r}; there are {', '.join(self.states)}")

@@ -2,7 +2,7 @@
 
 Hypercorn runs on trio in this process, which does nothing else: nodes and other commands never import it. It speaks HTTP on each
 connection; accepting and ending them is done here. So a connection that fails ends alone, there are at most CONNECTIONS_MAX, and
-a reader that does not read can neither stay for ever nor hold up the end of the process.
+a reader that does not read can neither stay forever nor hold up the end of the process.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ logger = logging.getLogger("kraftlab.console")
 GRACE_S = 1.0
 CONNECTIONS_MAX = 500
 UNREAD_MS = 20_000
-"""Time after which a connection ends whose reader does not read."""
+"""Time after which the connection of a reader that does not read ends."""
 Stream = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 Connect = Callable[[ClientSecurity | None], AdminClient]
 """Makes a client of a security; without one, of the console's own user."""

@@ -1,9 +1,9 @@
 """Streams of server-sent events: what threads find out reaches every open page.
 
 Theory of operation. The state of a page is a set of named parts. `put` keeps a part's newest value and, if the value is new,
-sends it to every stream; a new stream begins with all parts at once. `send` sends one batch of the metadata log, whose event id
-is the offset after it: a browser that comes back names the last id, and gets the batches since from the ring of the follower, or
-`reset` if the ring begins later.
+sends it to every stream; a new stream begins with all parts at once. `send` sends one batch of the metadata log, with the
+offset after it as event id: a browser that comes back names the last id, and gets the batches since from the ring of the
+follower, or `reset` if the ring begins later.
 
 The first message goes out at once, and what comes within GATHER_S after it goes out together: each value is encoded once for all
 streams, and a stream costs a few writes a second however much happens. A reader that is QUEUE_CHUNKS behind loses its stream, and

@@ -48,7 +48,7 @@ HEADERS = {
 }
 
 
-class Refused(Exception):
+class Refusal(Exception):
     """A request that the console does not take: a status of HTTP, and the reason with the next step."""
 
     def __init__(self, status: int, reason: str) -> None:
@@ -64,7 +64,7 @@ def check_host(host: str, names: Collection[str]) -> None:
     except ValueError:
         name = host.rpartition(":")[0] or host
         if name.lower() not in {"localhost", *names}:
-            raise Refused(
+            raise Refusal(
                 403, f"this console is not called {name!r}; start it with --host-name {name or 'NAME'} if it is"
             ) from None
 
@@ -74,9 +74,9 @@ def check_write(headers: Mapping[str, str]) -> None:
     site, origin = headers.get("sec-fetch-site"), headers.get("origin", "")
     same = site == "same-origin" or (site is None and bool(origin) and urlsplit(origin).netloc == headers.get("host"))
     if not same or "x-kraftlab" not in headers:
-        raise Refused(403, "a change must come from a page of this console, or with its Origin and the header x-kraftlab: 1")
+        raise Refusal(403, "a change must come from a page of this console, or with its Origin and the header x-kraftlab: 1")
     if headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        raise Refused(415, "a change is JSON; send content-type: application/json")
+        raise Refusal(415, "a change is JSON; send content-type: application/json")
 
 
 class Visitor:
@@ -95,7 +95,7 @@ class Visitor:
         return operation in self.operations
 
     def check(self) -> None:
-        """Ask for the visitor's rights on the cluster, if the last answer is old. Blocks. Refused without DESCRIBE."""
+        """Ask for the visitor's rights on the cluster, if the last answer is old. Blocks. Refusal without DESCRIBE."""
         if time.monotonic() - self._checked_at < CHECK_S:
             return
         if self.client.speaks_kafka:  # a broker of Apache Kafka decides on each call by itself
@@ -106,7 +106,7 @@ class Visitor:
         bits = self.client.call(pb.DescribeClusterResponse, request, timeout_ms=CALL_MS).cluster_authorized_operations
         self.operations = frozenset(each for each in Operation if bits >= 0 and bits >> each & 1)
         if not self.may(Operation.DESCRIBE):
-            raise Refused(
+            raise Refusal(
                 403,
                 f"user {self.user} has no right to DESCRIBE the cluster, which every page shows; "
                 f"kraftlab acls --add --allow-principal User:{self.user} --operation describe --cluster gives it",
@@ -130,7 +130,7 @@ class Visitors:
         self._lock = threading.Lock()
 
     def log_in(self, user: str, password: str, host: str) -> str:
-        """Return the cookie of a new session. Blocks. Refused, ApiError."""
+        """Return the cookie of a new session. Blocks. Refusal, ApiError."""
         changes: dict[str, object] = {"user": user, "password": password, "token": "", "token_file": ""}
         if self._security.mechanism == "OAUTHBEARER":
             changes["mechanism"] = "PLAIN"
@@ -142,7 +142,7 @@ class Visitors:
             client.close()
             if isinstance(error, ApiError) and error.code is ErrorCode.SASL_AUTHENTICATION_FAILED:
                 self._audit.login_failed("CONSOLE", host, "wrong user or password")
-                raise Refused(401, "the cluster does not know this user with this password") from None
+                raise Refusal(401, "the cluster does not know this user with this password") from None
             raise
         key = secrets.token_urlsafe(32)
         with self._lock:
@@ -158,7 +158,7 @@ class Visitors:
             visitor.client.close()
 
     def of(self, key: str) -> Visitor:
-        """Return the visitor of a cookie, with rights that are not old. Blocks. Refused without a session, ApiError."""
+        """Return the visitor of a cookie, with rights that are not old. Blocks. Refusal without a session, ApiError."""
         if not self.must_log_in:
             visitor = self._everybody
         else:
@@ -166,7 +166,7 @@ class Visitors:
                 found = self._sessions.get(key)
             if found is None or time.monotonic() - found.since > SESSION_S:
                 self.log_out(key)
-                raise Refused(401, "log in as a user of the cluster")
+                raise Refusal(401, "log in as a user of the cluster")
             visitor = found
         if time.monotonic() - self._silent_at > SILENT_S:
             try:

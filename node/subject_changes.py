@@ -64,8 +64,8 @@ class SubjectChange(msgspec.Struct, frozen=True):
 
 
 class ObjectChange(msgspec.Struct, frozen=True):
-    """A change of any object. `kind`: quorum, broker, topic or other. `about`: name of the object, for example orders-3 for a
-    partition, whose number is `partition`.
+    """A change of any object. `kind`: quorum, broker, topic or other. `about`: name of the object, for example orders-3 for
+    partition 3 (`partition`) of topic orders.
     """
 
     kind: str
@@ -97,7 +97,7 @@ def subject_changes(subject: Subject, before: MetadataImage, batches: Iterable[L
 def batch_changes(before: MetadataImage, batch: LoggedBatch) -> list[ObjectChange]:
     """Return the changes of all objects by a batch, in the order of their offsets. `before` is the image before the batch.
 
-    Records of a metadata transaction are told with the batch in which the transaction ends, since they do not count before.
+    Records of a metadata transaction belong to the batch in which the transaction ends, since they do not count before.
     """
     records = list(_records_that_count(before, batch))
     found = [ObjectChange("quorum", "quorum", None, each) for each in _quorum_changes(batch)]
@@ -229,7 +229,7 @@ _State = dict[TopicPartition, dict[str, object]]
 _Moves = dict[TopicPartition, _Why | None]
 
 
-class _Told(NamedTuple):
+class _TopicChange(NamedTuple):
     """A change of the topic `name`, or of one of its partitions."""
 
     name: str
@@ -283,9 +283,9 @@ class _TopicHistory:
         self.numbers: set[int] = set()
         """Partitions that a record changed."""
 
-    def told(self, batches: Iterable[tuple[LoggedBatch, list[tuple[int, r.AnyRecord]]]]) -> list[_Told]:
+    def told(self, batches: Iterable[tuple[LoggedBatch, list[tuple[int, r.AnyRecord]]]]) -> list[_TopicChange]:
         """Return the changes by the records of some batches, which are given with their offsets."""
-        found: list[_Told] = []
+        found: list[_TopicChange] = []
         held: tuple[int, _State, _Moves] | None = None
         for batch, records in batches:
             registrations = r.RegisterBroker | r.UnregisterBroker | r.BrokerRegistrationChange
@@ -303,11 +303,11 @@ class _TopicHistory:
                     count, self._state, self._moves = held
                     del found[count:]
                 for name, partition, text, why in self._texts(record, _Why(reason=causes) if causes else _Why()):
-                    found.append(_Told(name, partition, _change(batch, offset, record, text, why)))
+                    found.append(_TopicChange(name, partition, _change(batch, offset, record, text, why)))
         return found
 
     def _name_of(self, topic_id: Uuid) -> str | None:
-        """Return the name of a topic that is told about, otherwise None."""
+        """Return the name of a topic that these changes concern, otherwise None."""
         known = self._before.topics.by_id.get(topic_id)
         name = self._new.get(topic_id) if known is None else known.name
         return name if self._name in (None, name) else None
@@ -355,7 +355,7 @@ class _TopicHistory:
             yield name, None, f"topic {name} {text}", _Why()
 
     def _of(self, keys: Iterable[TopicPartition], text: str, why: _Why) -> Iterator[_Text]:
-        """Yield the text for those of the partitions that are told about."""
+        """Yield the text for each partition that these changes concern."""
         for topic_id, number in keys:
             name = self._name_of(topic_id)
             if name is not None and self._partition in (None, number):

@@ -83,7 +83,7 @@ class _Conversation(socketserver.StreamRequestHandler):
             while line := self.rfile.readline(_LINE_BYTES_MAX):
                 self.wfile.write(_encode(self._answer(line)) + b"\n")
                 if not line.endswith(b"\n"):
-                    return  # the rest of a line that is too long is no order
+                    return  # the rest of a line that is too long does not count as an order
 
     def _answer(self, line: bytes) -> Done | OrderRefused:
         if len(line) == _LINE_BYTES_MAX and not line.endswith(b"\n"):

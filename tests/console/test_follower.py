@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftlab.console.follower import Follower
-from kraftlab.console.known import RING_BATCHES, Known, Told
+from kraftlab.console.known import RING_BATCHES, Known, KnownBatch
 from kraftlab.console.streams import RESET, Streams
 from kraftlab.metadata.image import EMPTY
 from kraftlab.metadata.records import NoOp, Topic
@@ -209,10 +209,10 @@ def test_the_ring_has_a_limit_of_batches_and_of_records() -> None:
     log, known = ScriptedLog(), Known(EMPTY)
     batch = log.append(NoOp(0))
     for number in range(RING_BATCHES + 10):
-        known = known.after(Told(batch._replace(base_offset=number), EMPTY), EMPTY)
+        known = known.after(KnownBatch(batch._replace(base_offset=number), EMPTY), EMPTY)
     assert (len(known.ring), known.begin) == (RING_BATCHES, 10)
     large = batch._replace(base_offset=RING_BATCHES + 10, record_count=200_000)
-    assert known.after(Told(large, EMPTY), EMPTY).begin == large.base_offset
+    assert known.after(KnownBatch(large, EMPTY), EMPTY).begin == large.base_offset
 
 
 def test_the_image_is_published_before_pages_are_told() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftlab.client.results import Partition, Topic
-from kraftlab.console.rows import ROWS_MAX, BadQuery, Rows, Wanted
+from kraftlab.console.rows import ROWS_MAX, BadQuery, RowFilter, Rows
 
 BROKERS = range(5)
 STATES = ("offline", "urp", "under-min-isr", "moving", "skewed")
@@ -41,7 +41,7 @@ min_isrs = st.dictionaries(NAMES, st.integers(1, 3), max_size=4)
 orders = st.sampled_from(["", "-"])
 slices = st.tuples(st.integers(0, 12), st.integers(0, 12))
 wanteds = st.builds(
-    Wanted,
+    RowFilter,
     topic=st.just("") | NAMES,
     text=st.sampled_from(["", "a", "."]),
     internal=st.booleans(),
@@ -65,7 +65,7 @@ def holds(state: str, topic: Topic, each: Partition, min_isr: dict[str, int]) ->
             return each.leader_id is not None and each.leader_id != each.replica_nodes[0]
 
 
-def wanted_of(found: dict[str, Topic], wanted: Wanted, min_isr: dict[str, int]) -> list[tuple[Topic, Partition]]:
+def wanted_of(found: dict[str, Topic], wanted: RowFilter, min_isr: dict[str, int]) -> list[tuple[Topic, Partition]]:
     return [
         (topic, each)
         for topic in sorted(found.values(), key=lambda topic: topic.name)
@@ -96,7 +96,7 @@ def ordered(rows: list[dict[str, object]], sort: str, order: str) -> list[dict[s
 
 @given(topics(), min_isrs, wanteds, st.sampled_from(PARTITION_SORTS), orders, slices)
 def test_a_page_of_partitions_is_a_slice_of_those_wanted_in_order(
-    found: dict[str, Topic], min_isr: dict[str, int], wanted: Wanted, sort: str, order: str, window: tuple[int, int]
+    found: dict[str, Topic], min_isr: dict[str, int], wanted: RowFilter, sort: str, order: str, window: tuple[int, int]
 ) -> None:
     start, limit = window
     page = Rows(found, 7, min_isr).partition_page(wanted, order + sort, start, limit)
@@ -114,7 +114,7 @@ def test_a_page_of_partitions_is_a_slice_of_those_wanted_in_order(
 
 @given(topics(), min_isrs, wanteds, st.sampled_from(TOPIC_SORTS), orders, slices)
 def test_a_page_of_topics_has_those_with_a_wanted_partition(
-    found: dict[str, Topic], min_isr: dict[str, int], wanted: Wanted, sort: str, order: str, window: tuple[int, int]
+    found: dict[str, Topic], min_isr: dict[str, int], wanted: RowFilter, sort: str, order: str, window: tuple[int, int]
 ) -> None:
     start, limit = window
     page = Rows(found, None, min_isr).topic_page(wanted, order + sort, start, limit)
@@ -137,15 +137,15 @@ def test_a_page_of_topics_has_those_with_a_wanted_partition(
 @given(topics(), min_isrs)
 def test_each_count_is_the_total_of_its_filter(found: dict[str, Topic], min_isr: dict[str, int]) -> None:
     rows = Rows(found, 0, min_isr)
-    totals = {state: rows.partition_page(Wanted(state=state), "", 0, 0)["total"] for state in STATES}
-    everything = {"topics": len(found), "partitions": rows.partition_page(Wanted(), "", 0, 0)["total"]}
+    totals = {state: rows.partition_page(RowFilter(state=state), "", 0, 0)["total"] for state in STATES}
+    everything = {"topics": len(found), "partitions": rows.partition_page(RowFilter(), "", 0, 0)["total"]}
     assert rows.counts() == {**everything, **totals}
 
 
 @given(topics())
 def test_a_broker_has_as_many_replicas_as_partitions_name_it(found: dict[str, Topic]) -> None:
     rows = Rows(found, 0, {})
-    totals = {broker: rows.partition_page(Wanted(broker=broker), "", 0, 0)["total"] for broker in BROKERS}
+    totals = {broker: rows.partition_page(RowFilter(broker=broker), "", 0, 0)["total"] for broker in BROKERS}
     assert {broker: count["replicas"] for broker, count in rows.by_broker().items()} == {
         broker: total for broker, total in totals.items() if total
     }
@@ -163,22 +163,22 @@ def test_counts_that_are_taken_over_from_earlier_rows_are_those_of_new_ones(
     taken, new = Rows(later, 2, min_isr, before), Rows(later, 2, min_isr)
     assert taken.counts() == new.counts()
     assert taken.by_broker() == new.by_broker()
-    assert taken.topic_page(Wanted(), "", 0, 50) == new.topic_page(Wanted(), "", 0, 50)
+    assert taken.topic_page(RowFilter(), "", 0, 50) == new.topic_page(RowFilter(), "", 0, 50)
 
 
 def test_a_page_has_500_rows_at_most() -> None:
     each = Partition(0, 0, 0, (0,), (0,), (), (), (), (), (), (), (), 0, ())
     wide = Topic("wide", "id", False, tuple(msgspec.structs.replace(each, partition_index=at) for at in range(600)), ())
-    page = Rows({"wide": wide}, 0, {}).partition_page(Wanted(), "-partition_index", 0, 10_000)
+    page = Rows({"wide": wide}, 0, {}).partition_page(RowFilter(), "-partition_index", 0, 10_000)
     rows = page["rows"]
     assert isinstance(rows, list)
     assert (page["total"], len(rows), rows[0]["partition_index"]) == (600, ROWS_MAX, 599)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "sort", "message"), [(Wanted(state="lost"), "", "no state 'lost'"), (Wanted(), "size", "by 'size'")]
+    ("wanted", "sort", "message"), [(RowFilter(state="lost"), "", "no state 'lost'"), (RowFilter(), "size", "by 'size'")]
 )
-def test_an_unknown_state_or_order_is_refused_and_the_known_ones_are_named(wanted: Wanted, sort: str, message: str) -> None:
+def test_an_unknown_state_or_order_is_refused_and_the_known_ones_are_named(wanted: RowFilter, sort: str, message: str) -> None:
     for page in (Rows({}, 0, {}).topic_page, Rows({}, 0, {}).partition_page):
         with pytest.raises(BadQuery, match=f"{message}; there are .*"):
             page(wanted, sort, 0, 10)

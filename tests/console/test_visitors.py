@@ -18,7 +18,7 @@ from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.console import visitors
 from kraftlab.console.app import Guard, application
 from kraftlab.console.core import Settings
-from kraftlab.console.visitors import HEADERS, Refused, Visitor, Visitors, check_host, check_write
+from kraftlab.console.visitors import HEADERS, Refusal, Visitor, Visitors, check_host, check_write
 from kraftlab.metadata.acls import Operation
 
 PASSWORDS = {"admin": "secret", "reader": "word", "stranger": "none"}
@@ -74,7 +74,7 @@ def test_known_names_are_hosts(host: str) -> None:
     "host", ["", "evil.example", "127.0.0.1.evil.example:8090", "localhost.evil.example", "a b", "[::1", "\x00"]
 )
 def test_foreign_and_odd_names_are_refused(host: str) -> None:
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(Refusal) as refusal:
         check_host(host, {"lab.example"})
     assert refusal.value.status == 403
 
@@ -106,7 +106,7 @@ def test_a_change_must_come_from_a_page_of_the_console(change: dict[str, str | N
     def refusal(call: Callable[[], None]) -> int | None:
         try:
             call()
-        except Refused as error:
+        except Refusal as error:
             return error.status
         return None
 
@@ -121,14 +121,14 @@ def test_a_visitor_is_the_user_that_logged_in() -> None:
     assert (visitor.user, visitor.may(Operation.DESCRIBE), visitor.may(Operation.ALTER)) == ("reader", True, False)
     assert clients[0].security.user == "reader"
     sessions.log_out(key)
-    with pytest.raises(Refused, match="log in"):
+    with pytest.raises(Refusal, match="log in"):
         sessions.of(key)
     assert clients[0].is_closed
 
 
 def test_a_wrong_password_is_refused_and_in_the_audit_log(caplog: pytest.LogCaptureFixture) -> None:
     clients: list[Client] = []
-    with caplog.at_level(logging.WARNING, "kraftlab.audit"), pytest.raises(Refused) as refusal:
+    with caplog.at_level(logging.WARNING, "kraftlab.audit"), pytest.raises(Refusal) as refusal:
         made(clients=clients).log_in("admin", "guess", "192.0.2.7")
     assert (refusal.value.status, clients[0].is_closed) == (401, True)
     assert "login failed: listener CONSOLE, 192.0.2.7" in caplog.text
@@ -136,7 +136,7 @@ def test_a_wrong_password_is_refused_and_in_the_audit_log(caplog: pytest.LogCapt
 
 
 def test_a_user_without_describe_learns_which_rule_is_missing() -> None:
-    with pytest.raises(Refused, match="--allow-principal User:stranger --operation describe --cluster") as refusal:
+    with pytest.raises(Refusal, match="--allow-principal User:stranger --operation describe --cluster") as refusal:
         made().log_in("stranger", "none", "127.0.0.1")
     assert refusal.value.status == 403
 
@@ -149,11 +149,11 @@ def test_rights_are_asked_for_again_and_a_session_ends(monkeypatch: pytest.Monke
     monkeypatch.setitem(RIGHTS, "reader", set())
     assert sessions.of(key).user == "reader"
     now += visitors.CHECK_S
-    with pytest.raises(Refused, match="no right to DESCRIBE"):
+    with pytest.raises(Refusal, match="no right to DESCRIBE"):
         sessions.of(key)
     monkeypatch.setitem(RIGHTS, "reader", {Operation.DESCRIBE})
     now += visitors.SESSION_S
-    with pytest.raises(Refused, match="log in"):
+    with pytest.raises(Refusal, match="log in"):
         sessions.of(key)
 
 
