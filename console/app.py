@@ -31,7 +31,7 @@ logger = logging.getLogger("kraftlab.console")
 audit = logging.getLogger("kraftlab.audit")
 
 PAGES = ("quorum", "brokers", "topics", "moves", "time", "events", "groups", "faults", "sim", "login")
-STYLES = ("page.css", "uplot.css", "console.css", "sim.css")
+STYLES = ("page.css", "console.css", "sim.css")
 TYPES = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
 
 

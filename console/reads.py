@@ -121,7 +121,8 @@ def _events(console: Console, request: Request) -> object:
     query = request.query_params
     before, after = number(query, "before", None), number(query, "after", 0) or 0
     limit = number(query, "limit", 100) or 1
-    return console.known_past().events(before, after, query.get("kind", ""), query.get("about", ""), limit)
+    kind, about, internal = query.get("kind", ""), query.get("about", ""), query.get("internal") != "0"
+    return console.known_past().events(before, after, kind, about, limit, internal=internal)
 
 
 def _history(console: Console, request: Request) -> object:
