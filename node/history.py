@@ -11,6 +11,7 @@ known here if the records are committed; `known_committed` returns the part that
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from typing import NamedTuple, TypeVar
@@ -87,11 +88,16 @@ class Step(NamedTuple):
 
 
 class History:
-    """The history in one partition directory of a metadata log. Blocks: for worker threads and commands."""
+    """The history in one partition directory of a metadata log. Blocks: for worker threads and commands.
 
-    def __init__(self, partition: str, files: FileReader | None = None) -> None:
+    `places`: number of places in the log that are remembered with their images, so that reading continues there. The caller then
+    asks for committed offsets only, and reads in one thread at a time.
+    """
+
+    def __init__(self, partition: str, files: FileReader | None = None, places: int = 0) -> None:
         self.partition = partition
         self._files: FileReader = files or RealFileReader()
+        self._places: deque[tuple[MetadataImage, int]] = deque(maxlen=places)
 
     def at(self, moment: Moment) -> PastImage:
         """Return the image of that moment. NoHistory, OSError."""
@@ -148,11 +154,15 @@ class History:
         return PastImage(image, stopped, tuple(notes))
 
     def _start(self, moment: Moment) -> tuple[MetadataImage, int, list[str]]:
-        """Return image and crc of the newest valid snapshot before the moment, and notes of damaged ones."""
+        """Return image and crc of the newest remembered place or valid snapshot before the moment, and notes of damaged ones."""
         notes: list[str] = []
+        ends = [place for place in self._places if moment.offset is not None and place[0].provenance.offset <= moment.offset]
+        place = max(ends, key=lambda place: place[0].provenance.offset, default=None)
         for position, path in snapshots_in(self.partition, self._files):
             if moment.offset is not None and position.offset > moment.offset:
                 continue
+            if place is not None and position.offset <= place[0].provenance.offset:
+                break
             try:
                 found = read_snapshot(path, moment, self._files)
             except UnreadableSnapshot as error:
@@ -160,9 +170,21 @@ class History:
                 continue
             if found is not None:
                 return (*found, notes)
-        return EMPTY, NO_PREVIOUS_CRC, notes
+        return (*(place or (EMPTY, NO_PREVIOUS_CRC)), notes)
 
     def _follow(self, image: MetadataImage, crc: int, end: Moment) -> Iterator[Step | str]:
+        """Yield the batches after a place, and remember the last one as a place if `end` is an offset."""
+        before = image
+        try:
+            for step in self._chain(image, crc, end):
+                if isinstance(step, Step):
+                    image, crc = step.image, step.header.crc
+                yield step
+        finally:
+            if end.offset is not None and image is not before:
+                self._places.append((image, crc))
+
+    def _chain(self, image: MetadataImage, crc: int, end: Moment) -> Iterator[Step | str]:
         for entry in read_chain(self.partition, image.provenance.offset, crc, self._files):
             if isinstance(entry, BrokenPlace):
                 yield str(entry)

@@ -39,6 +39,8 @@ T = TypeVar("T")
 
 ANSWER_BYTES = 1024 * 1024
 RECORDS_PER_BODY = 256
+PLACES = 4
+"""Places in the log from which reading continues: those who follow it ask for the next batches again and again."""
 
 
 class TimeTravel:
@@ -51,7 +53,7 @@ class TimeTravel:
         self, node_id: int, metadata_log_dir: str, newest: Callable[[], int], threads: Threads, files: FileReader | None = None
     ) -> None:
         self._node_id = node_id
-        self._history = History(partition_directory(metadata_log_dir), files)
+        self._history = History(partition_directory(metadata_log_dir), files, PLACES)
         self._threads = threads
         self._newest = newest
         self._limiter = trio.CapacityLimiter(1)
@@ -145,6 +147,8 @@ class TimeTravel:
 
     def _list(self, start: int, end: int) -> admin_pb2.ListMetadataRecordsResponse:
         response = admin_pb2.ListMetadataRecordsResponse(node_id=self._node_id, next_offset=end)
+        if start == end:  # asks for the header, which has the end of the log
+            return response
         size_bytes, reached = 0, start
         for step in self._history.steps(Moment(offset=start), Moment(offset=end)):
             if isinstance(step, str):

@@ -16,7 +16,7 @@ export function momentOf(typed, now) {
   const today = /^(\d{1,2}):(\d{2})(?::(\d{2}))?$/.exec(words);
   const at = ago ? now - Number(ago[1]) * UNITS[ago[2]] : today ? new Date(now).setHours(Number(today[1]), Number(today[2]), Number(today[3] ?? 0), 0)
     : words.startsWith("@") ? Number(words.slice(1)) : /^\d{4}-/.test(words) ? Date.parse(typed.trim()) : NaN;
-  if (!Number.isFinite(at) || Math.abs(at) > 8.64e15) throw new Error(`${typed} is no moment; type an offset, 14:05, 2026-11-21T17:06:35Z or 10 min ago`);
+  if (!Number.isFinite(at) || Math.abs(at) > 8.64e15) throw new Error(`${typed} does not name a moment; type an offset, 14:05, 2026-11-21T17:06:35Z or 10 min ago`);
   return new Date(at).toISOString();
 }
 const shown = (value) => (value === null || value === undefined ? "nothing" : typeof value === "string" ? value || "“”" : JSON.stringify(value));

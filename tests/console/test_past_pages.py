@@ -102,7 +102,7 @@ def test_a_topic_is_there_after_its_creation_and_not_before(pages: Pages, browse
     expect(tree).not_to_contain_text(name)
     field.fill("once upon a time")
     field.press("Enter")
-    expect(page.get_by_role("alert").filter(has_text="is no moment")).to_be_visible()
+    expect(page.get_by_role("alert").filter(has_text="does not name a moment")).to_be_visible()
 
 
 def test_the_difference_of_two_moments_shows_a_moved_partition(pages: Pages, browser_page: BrowserPages) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -99,6 +100,33 @@ def test_the_records_between_two_moments_come_batch_by_batch(lab: Lab) -> None:
     steps = list(lab.history.steps(Moment(offset=18), Moment(offset=24)))
     assert [list(step.records) for step in steps if not isinstance(step, str)] == lab.records[9:12]
     assert [step.image for step in steps if not isinstance(step, str)] == lab.images[10:13]
+
+
+def test_reading_on_from_remembered_places_gives_the_same_images_and_records(lab: Lab) -> None:
+    history, ends = History(lab.partition, places=3), range(0, 2 * BATCHES + 1, 5)
+    for start, end in sorted(combinations_with_replacement(ends, 2), key=lambda pair: (7 * pair[0] + 11 * pair[1]) % 61):
+        moments = Moment(offset=start), Moment(offset=end)
+        assert list(history.steps(*moments)) == list(lab.history.steps(*moments))
+        assert history.at(moments[1]) == (lab.images[end // 2], None, ())
+
+
+def test_reading_on_reads_no_snapshot_and_no_batch_before_again(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    history = History(lab.partition, places=1)
+    first = list(history.steps(Moment(offset=50), Moment(offset=54)))
+    decoded: list[int] = []
+    monkeypatch.setattr(codec, "decode", lambda body, base, count: decoded.append(base) or [])
+    list(history.steps(Moment(offset=54), Moment(offset=60)))
+    assert (len(first), decoded) == (2, [54, 56, 58])
+
+
+def test_a_remembered_place_before_the_log_begins_is_left_for_a_snapshot(lab: Lab) -> None:
+    history = History(lab.partition, places=1)
+    history.at(Moment(offset=6))
+    for _, path in [each for each in segments_in(lab.partition) if each[0] < 20]:
+        Path(path).unlink()
+    assert history.at(Moment(offset=50)).image == lab.images[25]
+    with pytest.raises(NoHistory, match="oldest snapshot ends at offset 20"):
+        history.at(Moment(offset=10))
 
 
 def test_reading_changes_nothing(lab: Lab) -> None:
