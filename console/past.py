@@ -17,8 +17,8 @@ from kraftlab.client import AdminClient
 from kraftlab.client.time_travel import batches
 from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.image import EMPTY, Provenance
-from kraftlab.metadata.topic_names import INTERNAL_TOPICS
 from kraftlab.metadata.records import ForgottenRequests, NoOp, RequestOutcome
+from kraftlab.metadata.topic_names import INTERNAL_TOPICS
 from kraftlab.node.history import LoggedBatch, Moment
 from kraftlab.node.subject_changes import ObjectChange, Subject, SubjectChange, batch_changes, subject_changes
 from kraftlab.quorum.core.batch import LeaderChange
@@ -104,8 +104,8 @@ class Past(Images):
     def events(
         self, before: int | None, after: int, kind: str, about: str, limit: int, *, internal: bool = True
     ) -> dict[str, object]:
-        """Return the newest events between two offsets, newest first; `internal`: also those of internal topics. `next`: where the
-        next request continues with `before`; None if there are no more. A request reads SPANS_MAX spans at most.
+        """Return the newest events between two offsets, newest first. `internal`: also those of internal topics. `next`: the
+        `before` of the next request; None if there are no more. A request reads SPANS_MAX spans at most.
         """
         if kind not in ("", *KINDS):
             raise BadQuery(f"there is no kind {kind!r}; there are {', '.join(KINDS)}")
@@ -122,7 +122,9 @@ class Past(Images):
                 some = [
                     each for each in batch_changes(told.before, told.batch) if each.change.offset < end and matches(each.about)
                 ]
-                found += reversed(_cut([each for each in some if kind in ("", each.kind) and (internal or not _is_internal(each))]))
+                found += reversed(
+                    _cut([each for each in some if kind in ("", each.kind) and (internal or not _is_internal(each))])
+                )
                 if len(found) >= min(limit, EVENTS_MAX):
                     return answer | {"next": told.batch.base_offset}
             before = start

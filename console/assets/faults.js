@@ -117,8 +117,8 @@ export default {
       lasting.parentNode.hidden = !stays;
       fields.replaceChildren(...own.map((field) => {
         const [words, factor, usual] = FIELDS[field], value = given[field];
-        return h("label", null, words, factor === undefined ? h("input", { type: "checkbox", name: field, checked: Boolean(value), onchange: shown })
-          : h("input", factor === null ? { name: field, value: value ?? usual, oninput: shown } : { type: "number", min: 0, step: "any", name: field, value: value === undefined ? usual : value / factor, oninput: shown }));
+        if (factor === undefined) return h("label", { class: "tick" }, h("input", { type: "checkbox", name: field, checked: Boolean(value), onchange: shown }), words);
+        return h("label", null, words, h("input", factor === null ? { name: field, value: value ?? usual, oninput: shown } : { type: "number", min: 0, step: "any", name: field, value: value === undefined ? usual : value / factor, oninput: shown }));
       }));
       shown();
     }

@@ -37,7 +37,10 @@ function parsed(words) {
 export function startForm(box, app, done) {
   const kafka = app.about.speaks_kafka === true, first = app.query.get("start") ?? "";
   const names = h("textarea", { rows: 2, value: first === "?" ? "" : first, placeholder: "orders-3, orders-5   or   {\"partitions\":[{\"topic\":\"orders\",\"partition\":3,\"replicas\":[1,2]}]}" });
-  const input = (label, attributes = {}) => { const node = h("input", { autocomplete: "off", ...attributes }); return [node, h("label", null, label, node)]; };
+  const input = (label, attributes = {}) => {
+    const node = h("input", { autocomplete: "off", ...attributes }), isBox = attributes.type === "checkbox";
+    return [node, h("label", { class: isBox && "tick" }, isBox ? [node, label] : [label, node])];
+  };
   const [throttle, throttleLabel] = input("throttle into each broker, ends with the move", { placeholder: "10 MiB" }), [planId, planLabel] = input("plan name, for a rollback"), [reason, reasonLabel] = input("reason");
   const [priority, priorityLabel] = input("priority", { type: "number", value: "0" }), [queued, queuedLabel] = input("wait in the queue for free slots", { type: "checkbox" });
   const [factorTopic, factorTopicLabel] = input("topic"), [factor, factorLabel] = input("replicas of each partition", { type: "number", min: "1", value: "3" });

@@ -15,7 +15,7 @@ export default {
     const held = elections(app);
     const picture = lanes(app, seconds, held.show);
     const spans = SPANS.map(([value, name]) => button(name, () => { app.setQuery({ last: value === 300 ? null : value }); curves.forEach(([drawn]) => drawn.destroy()); curves = []; started = false; update(); }));
-    const nodes = grid("Voters and observers", ["node", "role", "state", "#log end", "#behind", "#last fetch", "actions", "directory id", "endpoint"],
+    const nodes = grid("Voters and observers", ["node", "role", "state", "#log end", "#behind", "#last fetch", "actions", "directory id", "~endpoint"],
       (each) => `${each.replica_id} ${each.role === "observer"}`, (each) => [String(each.replica_id), "", "", "", "", "", actions(each)], fill);
     const curveBox = h("div", { class: "pair" });
     let curves = [];
