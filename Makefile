@@ -75,12 +75,12 @@ test console interop nightly: export PYTHONDONTWRITEBYTECODE =
 test: .venv/installed-dev
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
-# Existing Kafka clients and tools on one cluster, the image of a node, and what Apache Kafka answered by its protocol. The summary names
-# tests that were skipped, and the missing tool chain.
 # Every page of the console, and every action of a page, in Chromium against real clusters.
 console: .venv/installed-dev
 	$(BIN)/python -m pytest -n 0 -m 'console or not console' tests/console $(ARGS)
 
+# Existing Kafka clients and tools on one cluster, the image of a node, and what Apache Kafka answered by its protocol. The summary names
+# tests that were skipped, and the missing tool chain.
 interop: .venv/installed-dev
 	$(BIN)/python -m pytest -n 0 -m interop -rs tests/interop $(ARGS)
 	$(BIN)/python -m pytest -n 0 tests/cases --door kafka $(ARGS)

@@ -104,8 +104,8 @@ class Questions:
         self._lanes = LaneRecorder()
         self._log_dirs = AllLogDirs({}, {})
         self._moves = 0
-        self._commits: dict[int, dict[float, int]] = {}
-        """Newest counts of commits up to each duration, of the leader that gave them."""
+        self._commits: dict[int, tuple[dict[float, int], dict[float, int]]] = {}
+        """Counts of commits up to each duration, of the leader that gave them: those before, and the newest ones."""
         self._pool = ThreadPoolExecutor(8, "who-leads")
         asked: list[tuple[str, float, Callable[[], object]]] = [
             ("quorum", 1.0, self._quorum),
@@ -193,7 +193,9 @@ class Questions:
         return self._log_dirs
 
     def _commit_times(self) -> object:
-        """Return the median and the 99th percentile of the leader's commits since the last time, in ms; None without a commit."""
+        """Return the median and the 99th percentile of the leader's newest commits, in ms: of those that were counted last, or of
+        all since its process began. None before the first commit.
+        """
         plan = None if self._data is None else load(self._data)
         leader = None if self.cluster is None else self.cluster.leader_id
         node = next((each for each in plan.nodes if each.node_id == leader), None) if plan is not None else None
@@ -205,7 +207,10 @@ class Questions:
         except OSError as error:
             raise ClusterError(f"no metrics of controller {leader}: {error}") from None
         counts = {float(bound): int(float(count)) for bound, count in BUCKET.findall(text)}
-        before, self._commits = self._commits.get(leader or 0, counts), {leader or 0: counts}
+        before, newest = self._commits.get(leader or 0, ({}, {}))
+        if counts != newest:
+            before = newest if counts.get(math.inf, 0) >= newest.get(math.inf, 0) else {}  # a new process counts from zero
+        self._commits = {leader or 0: (before, counts)}
         grown = {bound: count - before.get(bound, 0) for bound, count in sorted(counts.items())}
         total = max(grown.values(), default=0)
         at = {share: next((b for b, count in grown.items() if count >= share * total), None) for share in (0.5, 0.99)}

@@ -24,6 +24,7 @@ from kraftlab.lab.node_disks import has_own_disks
 
 from .core import Console, Handler, answered
 from .drain import drain
+from .elections import picture
 from .rows import ROWS_MAX, BadQuery, RowFilter
 from .visitors import COOKIE, Refusal
 
@@ -216,5 +217,8 @@ READS: dict[str, Handler] = {
     ),
     "groups": reading(_groups),
     "groups/{group:path}": reading(lambda console, request: console.groups.one(request.path_params["group"])),
+    "election": reading(
+        lambda console, request: picture(console.settings.data, number(request.query_params, "epoch", None) or 0)
+    ),
     "marks": reading(lambda console, request: console.known_past().marks()),
 }

@@ -91,12 +91,12 @@ export default {
       text(facts["cluster id"], quorum.cluster_id);
       nodes.update(rows());
       if (!started) { started = true; begin(); }
-      const times = app.state.commits;
+      const times = app.state.commits, timed = app.parts.commits?.as_of_ms;
       if (times && curves.length === 2) {
-        const commits = curve(curveBox, { title: "Time to commit", unit: "ms, at most", seconds: seconds(), series: [{ label: "median", colour: "c0" }, { label: "99 %", colour: "c1" }] });
+        const commits = curve(curveBox, { title: "Time to commit", unit: "ms, at most; the newest commits", seconds: seconds(), series: [{ label: "median", colour: "c0" }, { label: "99 %", colour: "c1" }] });
         curves.push([commits, (found) => commits.push(app.parts.commits.as_of_ms, [found.p50_ms, found.p99_ms])]);
       }
-      if (times !== drawn) curves[2]?.[1](drawn = times);
+      if (timed !== drawn) { drawn = timed; curves[2]?.[1](times); }
       const bands = JSON.stringify(faultBands(app)), given = `${curves.length} ${bands}`;
       if (given !== broken) { broken = given; curves.forEach(([each]) => each.shade(JSON.parse(bands))); }
       const at = app.parts.quorum.as_of_ms;

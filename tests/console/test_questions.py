@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import trio
 
 from kraftlab.client import ClusterUnreachable
 from kraftlab.common.errors import ApiError, ErrorCode
-from kraftlab.console.questions import Question
+from kraftlab.console import questions
+from kraftlab.console.questions import Question, Questions
 from kraftlab.console.streams import Streams
-from kraftlab.lab.cluster_plan import ClusterError
+from kraftlab.lab.cluster_plan import ClusterError, ClusterPlan, NodePlan
 
 PATIENCE_S = 10.0
 
@@ -131,3 +137,30 @@ def test_a_value_that_is_put_after_the_end_of_the_event_loop_is_dropped() -> Non
     streams = trio.run(made)
     streams.put("quorum", 1)
     assert streams.count == 0
+
+
+def test_times_to_commit_are_those_of_the_newest_commits_until_there_are_others(
+    streams: Noted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = NodePlan(3000, "controller", 1, 2, metrics_port=3)
+    monkeypatch.setattr(questions, "load", lambda data: ClusterPlan("id", (node,)))
+    monkeypatch.setattr(questions, "Question", lambda streams, name, interval_s, ask: (name, ask))
+    client: Any = SimpleNamespace(speaks_kafka=True, security=SimpleNamespace(tls=False))
+    asked = Questions(client, streams, lambda: None, Path("lab"), False)
+    cluster: Any = SimpleNamespace(leader_id=3000)
+    asked.cluster = cluster
+    threads: Any = asked.threads
+    ask = dict(threads)["commits"]
+
+    def told(fast: int, slow: int) -> tuple[object, ...]:
+        counts = {"0.005": fast, "0.1": fast + slow, "+Inf": fast + slow}
+        text = "\n".join(f'kraftlab_commit_duration_seconds_bucket{{le="{le}"}} {count}' for le, count in counts.items())
+        monkeypatch.setattr(urllib.request, "urlopen", lambda url, timeout: io.BytesIO(text.encode()))
+        found = ask()
+        return found["commits"], found["p50_ms"], found["p99_ms"]
+
+    assert told(0, 0) == (0, None, None)
+    assert told(2, 0) == (2, 5, 5)
+    assert told(2, 3) == (3, 100, 100)
+    assert told(2, 3) == (3, 100, 100), "nothing was committed since"
+    assert told(1, 0) == (1, 5, 5), "the process was started again"

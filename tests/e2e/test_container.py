@@ -139,6 +139,7 @@ def test_testcontainers_starts_it_and_clients_write_and_read(container: Containe
     assert container.shell is not None and container.shell.returncode == 0, container.log.read_text()
 
 
+@pytest.mark.nightly
 def test_a_node_that_ends_ends_the_container_and_the_next_start_finds_the_data(container: Container) -> None:
     with container.running(JAVA):
         with KafkaProducer(bootstrap_servers=container.server) as producer:

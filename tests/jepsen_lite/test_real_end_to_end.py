@@ -87,6 +87,7 @@ def test_a_cluster_that_is_killed_paused_and_split_keeps_its_promises(tmp_path):
     }
 
 
+@pytest.mark.nightly
 def test_a_group_of_kafka_python_skips_nothing_and_loses_no_commit_while_nodes_are_killed(tmp_path):
     words = ("--time", "2", "--rate", "60", "--concurrency", "6", "--controllers", "1", "--brokers", "2", "--seed", "24")
     _, run, record = kept(tmp_path, "kill", *words, workload="groups")

@@ -217,6 +217,7 @@ def test_a_node_is_killed_from_outside(kraftlab_cluster):
 """
 
 
+@pytest.mark.nightly
 def test_the_examples_of_the_docs_run_see_a_cache_and_a_node_that_ends_by_itself_is_an_error(tmp_path: Path) -> None:
     kafka, example, container = re.findall(r"^```python\n(.*?)^```", DOCS.read_text(), re.MULTILINE | re.DOTALL)
     cached = example.replace("    def get(", "    @functools.cache\n    def get(").replace("range(10)", "range(3)")

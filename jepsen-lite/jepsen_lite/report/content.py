@@ -15,6 +15,8 @@ import msgspec
 
 from kraftlab.checking.facts import Strike
 from kraftlab.console.lanes import Lane, fault_lanes, node_lanes, process_lanes
+from kraftlab.console.messages import Event, from_logs, from_trace
+from kraftlab.console.space_time import OPERATION, SpaceTime, space_time
 
 from .. import evidence
 from ..checkers.availability import AroundStrike, Successes
@@ -26,9 +28,7 @@ from ..verdicts import VALID, Verdict, ending
 from ..workload import Run
 from . import words
 from .curves import Clock, Curve, Quantiles, Rate, bin_width_ns, clock_curves, offset_curves, overall, quantiles, rates, sample
-from .messages import from_logs, from_trace
 from .orders import Illegal, Ring, illegal, ring
-from .space_time import SpaceTime, space_time
 
 TIMELINE = 10_000
 """Operations in the timeline."""
@@ -245,7 +245,15 @@ def _space_time(directory: RunDirectory, record: RunRecord, run: Run, names: dic
         logs = [path.read_text(encoding="utf-8", errors="replace") for path in sorted(directory.nodes.glob("*.log"))]
         events = from_logs(logs, record.started_at_ms)
     violation_us, ops = _violation(record, run)
-    return space_time(events, names, has_both_ends=has_both_ends, violation_us=violation_us, named=ops, strikes=run.strikes)
+    rows = [row for op in ops for row in operation_rows(op)]
+    return space_time(events, names, has_both_ends=has_both_ends, violation_us=violation_us, operations=rows, strikes=run.strikes)
+
+
+def operation_rows(op: Op) -> Iterable[Event]:
+    """Yield the beginning and the end of an operation, for a diagram."""
+    name = f"operation {op.index}, process {op.process}"
+    yield Event(at_us=op.invoked_ns // 1000, node=-1, kind=OPERATION, text=f"{name} begins: {words.request(op)}")
+    yield Event(at_us=op.ended_ns // 1000, node=-1, kind=OPERATION, text=f"{name} ends: {words.operation(op)}")
 
 
 def _violation(record: RunRecord, run: Run) -> tuple[int | None, Sequence[Op]]:

@@ -499,4 +499,4 @@ def _tokens(group: Group) -> Iterator[Token]:
 
 
 TestRandomLife = RandomLife.TestCase
-TestRandomLife.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestRandomLife.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

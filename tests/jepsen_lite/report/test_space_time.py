@@ -7,11 +7,11 @@ from typing import Any
 
 from jepsen_lite.history import Op
 from jepsen_lite.report import content, page
-from jepsen_lite.report.messages import AGAIN, BOOT, COMMIT, SENT, STATE, Event, from_logs, from_trace
-from jepsen_lite.report.space_time import BEFORE_VIOLATION, LEADERS, Diagram, space_time
 from jepsen_lite.store import RunDirectory
 from jepsen_lite.verdicts import Verdict
 from kraftlab.checking.facts import Strike
+from kraftlab.console.messages import AGAIN, BOOT, COMMIT, SENT, STATE, Event, from_logs, from_trace
+from kraftlab.console.space_time import BEFORE_VIOLATION, LEADERS, Diagram, space_time
 
 NAMES = {3000: "controller-3000", 3001: "controller-3001", 0: "broker-0"}
 
@@ -112,7 +112,7 @@ def test_every_happening_and_every_arrival_has_a_row_of_its_own_in_order_of_time
     assert (arrow.look, elected.look) == ("sent", "leader")
     assert {before.x, elected.x, arrow.x1} == {diagram.lanes[0][0]}
     assert {between.x, arrow.x2} == {diagram.lanes[1][0]}
-    assert [text for _, text in diagram.times] == ["0.0000 s", "0.0000 s", "0.0000 s", "0.0000 s", "0.0001 s"]
+    assert [at_us for _, at_us in diagram.times] == [10, 20, 30, 40, 50]
 
 
 def test_controllers_are_left_of_brokers() -> None:
@@ -156,13 +156,33 @@ def test_the_elections_that_are_drawn_are_the_first_or_the_last_before_a_violati
     assert [diagram.title.split()[3] for diagram in before] == ["10", "11", "12", "13", "14", "15"]
 
 
+def test_an_election_begins_when_a_node_stood_after_the_leader_before() -> None:
+    def stands(at_us: int, node: int) -> Event:
+        return event(at_us, node, STATE, state="candidate", text=f"stands at {at_us}")
+
+    first = [stands(1_000_000, 3000), leader(1_100_000, 3000, 1)]
+    second = [event(1_200_000, 3001, STATE), stands(1_600_000, 3001), event(1_650_000, 3000, STATE), leader(1_700_000, 3001, 2)]
+    before, after = drawn(*first, *second)
+    assert [at_us for _, at_us in before.times] == [1_000_000, 1_100_000, 1_200_000, 1_600_000]
+    assert [at_us for _, at_us in after.times] == [1_600_000, 1_650_000, 1_700_000]
+
+
+def test_an_election_ends_with_the_first_commit_and_shows_fetches_of_controllers_alone() -> None:
+    def fetches(at_us: int, node: int) -> Event:
+        return event(at_us, node, SENT, message="FetchRequest", peer=3001, target=3001, arrived_us=at_us + 1, epoch=2)
+
+    commits = [event(50, 3000, epoch=2), event(60, 3001, epoch=2), event(90, 3001, epoch=2)]
+    (diagram,) = drawn(leader(10, 3001, 2), fetches(20, 3000), fetches(30, 0), *commits, fetches(70, 3000))
+    assert [at_us for _, at_us in diagram.times] == [10, 20, 21, 60]
+
+
 def test_faults_and_named_operations_span_the_diagram() -> None:
     strikes = (
         Strike(kind="kill", begin_ns=2_000, end_ns=4_000, nodes=(3000,)),
         Strike(kind="pause", begin_ns=3_000, end_ns=3_500, error="there was none"),
     )
     op = Op(index=7, process=1, f="get", key="x", outcome="ok", result=1, invoked_ns=3_000, ended_ns=5_000)
-    (wrong,) = drawn(event(1, 3000), event(6, 3000), violation_us=6, strikes=strikes, named=(op,))
+    (wrong,) = drawn(event(1, 3000), event(6, 3000), violation_us=6, strikes=strikes, operations=content.operation_rows(op))
     assert [(mark.look, mark.text) for mark in wrong.marks[1:-1]] == [
         ("fault", "kill 3000"),
         ("operation", "operation 7, process 1 begins: get x"),

@@ -19,7 +19,6 @@ from jepsen_lite.commands.trials import run_trial
 from jepsen_lite.fault_plan import Action, FaultPlan
 from jepsen_lite.generators import Invocation, Source, limit
 from jepsen_lite.history import FAIL, INFO, OK
-from jepsen_lite.report.messages import from_trace
 from jepsen_lite.runs import EVERY_RUN, Trial
 from jepsen_lite.seeds import play_seeds
 from jepsen_lite.store import TRANSCRIPT, RunDirectory
@@ -35,6 +34,7 @@ from kraftlab.checking.mutant import planted
 from kraftlab.cli import main
 from kraftlab.cli.output import Output
 from kraftlab.common.exit_codes import USAGE
+from kraftlab.console.messages import from_trace
 from kraftlab.simulation.clients.world import ClientWorld
 from kraftlab.simulation.consensus.fault_atlas import sets_in_force
 from kraftlab.simulation.consensus.faults import FAULTS

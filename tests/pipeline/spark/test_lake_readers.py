@@ -49,6 +49,7 @@ def test_the_example_prints_the_rows_of_each_topic(
     assert "gone" not in printed
 
 
+@pytest.mark.nightly
 def test_the_example_for_spark_prints_the_rows_of_each_topic(
     spark: SparkSession, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

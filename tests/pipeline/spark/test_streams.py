@@ -203,6 +203,7 @@ def test_a_log_that_was_cleaned_below_what_was_read_is_followed_by_its_snapshot(
     assert sorted({row["topic"] for row in states}) == sorted(created)
 
 
+@pytest.mark.nightly
 def test_a_log_in_files_is_followed_as_it_grows_with_what_is_damaged_in_it(
     spark: SparkSession, own_log: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,6 +69,7 @@ class _Line(msgspec.Struct, frozen=True):
     about: str = ""
     leader: int = -1
     voted: int = -1
+    why: str = ""
     before: str = msgspec.field(name="from", default="")
     """The state before; a node that starts has none and boots instead."""
 
@@ -111,8 +112,9 @@ def from_trace(lines: Iterable[bytes]) -> list[Event]:
 def _state_text(line: _Line) -> str:
     if line.state == "follower":
         return f"follower e{line.epoch} of {line.leader}"
-    has_voted = line.state == "unattached" and line.voted >= 0
-    return f"{line.state} e{line.epoch}{f', votes for {line.voted}' if has_voted else ''}"
+    if line.state == "unattached" and line.voted >= 0:
+        return f"unattached e{line.epoch}, votes for {line.voted}"
+    return f"{line.state} e{line.epoch}{f': {line.why}' if line.why else ''}"
 
 
 def _of_node(line: _Line, kind: str, text: str) -> Event:
@@ -128,13 +130,17 @@ def from_logs(logs: Iterable[str], started_at_ms: int) -> list[Event]:
 
     Logs have local times. The first line, which is about as old as the run, shows the time zone.
     """
-    found = [event for log in logs for event in _changes(log)]
+    found = changes(logs)
     if not found:
         return []
-    ahead_us = min(event.at_us for event in found) - started_at_ms * 1000
+    ahead_us = found[0].at_us - started_at_ms * 1000
     zero_us = started_at_ms * 1000 + round(ahead_us / QUARTER_US) * QUARTER_US
-    moved = (msgspec.structs.replace(event, at_us=event.at_us - zero_us) for event in found)
-    return sorted(moved, key=lambda event: event.at_us)
+    return [msgspec.structs.replace(event, at_us=event.at_us - zero_us) for event in found]
+
+
+def changes(logs: Iterable[str]) -> list[Event]:
+    """Return the changes of state in the logs of nodes, by the local time that the logs have."""
+    return sorted((event for log in logs for event in _changes(log)), key=lambda event: event.at_us)
 
 
 def _changes(log: str) -> Iterator[Event]:

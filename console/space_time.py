@@ -3,7 +3,7 @@
 Pure. Time is compressed: every recorded event has a row of its own, so nothing overlaps and the order is readable; the time is in
 the margin. A diagram shows the events from `messages.py`, with faults that began or ended meanwhile and operations that the
 verdict names, and nothing invented. A moment is either a violation with all events before it, or the election of a leader with
-its messages.
+its messages. Reports of jepsen-lite have diagrams of a run; the console has one election.
 """
 
 from __future__ import annotations
@@ -13,22 +13,23 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from kraftlab.checking.facts import Strike
-from kraftlab.console.lanes import text_of
 
-from ..history import Op
-from . import words
+from .lanes import text_of
 from .messages import AGAIN, COMMIT, LEADER, SENT, STATE, Event
 
 BEFORE_VIOLATION = 200
 """Events in the diagram of a violation."""
-BEFORE_LEADER, AFTER_LEADER = 40, 14
+BEFORE_LEADER, AFTER_LEADER = 80, 40
 LEADERS = 6
 """Elections that are drawn."""
 LEADER_FROM_US, LEADER_UNTIL_US = 2_000_000, 500_000
+STANDING_FROM_US = 300_000
+"""Time before the first node stood for election."""
 GUTTER, LANE, ROW, TOP, RIGHT = 92, 190, 20, 0, 60
 LABEL = 29
 """Characters that fit between two lanes."""
 OPERATION, FAULT = "operation", "fault"
+STANDING = ("prospective", "candidate", "resigned")
 CONTROLLER = "controller"
 """Nodes with this prefix, and nodes without a name, are on the left."""
 
@@ -62,14 +63,12 @@ class Arrow(msgspec.Struct, frozen=True):
 
 
 class Diagram(msgspec.Struct, frozen=True, kw_only=True):
-    """One moment, drawn. `lanes` are names with their x, `times` the times in the margin with their y. The diagram shows `shown`
-    of `total` events.
-    """
+    """One moment, drawn. `lanes` are (x, name), `times` in the margin (y, µs). The diagram shows `shown` of `total` events."""
 
     title: str
     is_of_violation: bool
     lanes: tuple[tuple[int, str], ...]
-    times: tuple[tuple[int, str], ...]
+    times: tuple[tuple[int, int], ...]
     marks: tuple[Mark, ...]
     arrows: tuple[Arrow, ...]
     width: int
@@ -92,7 +91,7 @@ def space_time(
     *,
     has_both_ends: bool,
     violation_us: int | None = None,
-    named: Sequence[Op] = (),
+    operations: Iterable[Event] = (),
     strikes: Iterable[Strike] = (),
 ) -> SpaceTime:
     """Draw the violation, if there is one, then elections: the last ones before a violation, or the first ones since the clients
@@ -103,9 +102,8 @@ def space_time(
     if violation_us is not None:
         before = [each for each in events if each.at_us <= violation_us]
         if before:
-            request = [row for op in named for row in _request_rows(op)]
             drawn = before[-BEFORE_VIOLATION:]
-            extra = [row for row in (*struck, *request) if drawn[0].at_us <= row.at_us <= violation_us]
+            extra = [row for row in (*struck, *operations) if drawn[0].at_us <= row.at_us <= violation_us]
             diagrams.append(
                 _diagram(
                     f"Before the violation at {violation_us / 1e6:.3f} s", drawn, extra, names, len(before), violation_us, True
@@ -113,7 +111,7 @@ def space_time(
             )
     elected = [each for each in events if each.kind == STATE and each.state == LEADER]
     chosen = _chosen(elected, violation_us)
-    diagrams += [_election(leader, events, struck, names) for leader in chosen]
+    diagrams += [election(leader, events, names, struck=struck) for leader in chosen]
     return SpaceTime(tuple(diagrams), has_both_ends, len(elected))
 
 
@@ -123,14 +121,42 @@ def _chosen(elected: Sequence[Event], violation_us: int | None) -> Sequence[Even
     return ([each for each in elected if each.at_us >= 0] or elected)[:LEADERS]
 
 
-def _election(leader: Event, events: Sequence[Event], struck: Sequence[Event], names: dict[int, str]) -> Diagram:
-    near = [each for each in events if each.is_of_an_election and -LEADER_FROM_US <= each.at_us - leader.at_us <= LEADER_UNTIL_US]
+def election(
+    leader: Event, events: Sequence[Event], names: dict[int, str], *, struck: Sequence[Event] = (), lanes: Iterable[int] = ()
+) -> Diagram:
+    """Draw the messages that made a node the leader, and those between controllers until its first records were committed.
+    `lanes` are nodes that have a lane in any case.
+    """
+    begin_us, end_us = _begin_us(leader, events), leader.at_us + LEADER_UNTIL_US
+    around = [each for each in events if begin_us <= each.at_us <= end_us]
+    own = [each for each in around if each.epoch == leader.epoch and each.at_us >= leader.at_us]
+    first = next((each for each in own if each.kind == COMMIT and each.node == leader.node), None)
+    until_us = leader.at_us if first is None else first.at_us
+    copied = [each for each in own if each.at_us <= until_us and each.message.startswith("Fetch") and _is_of_voters(each, names)]
+    shown = {id(each) for each in (first, *copied)}
+    near = [each for each in around if each.is_of_an_election or id(each) in shown]
     place = next(place for place, each in enumerate(near) if each is leader)
     drawn = near[max(place - BEFORE_LEADER, 0) : place + 1 + AFTER_LEADER]
     extra = [row for row in struck if drawn[0].at_us <= row.at_us <= drawn[-1].at_us]
     who = names.get(leader.node, f"node {leader.node}")
     title = f"{who} leads epoch {leader.epoch} at {leader.at_us / 1e6:.3f} s"
-    return _diagram(title, drawn, extra, names, len(near), drawn[-1].at_us + LEADER_UNTIL_US)
+    return _diagram(title, drawn, extra, names, len(near), drawn[-1].at_us + LEADER_UNTIL_US, lanes=lanes)
+
+
+def _begin_us(leader: Event, events: Sequence[Event]) -> int:
+    """Return where the diagram of an election begins: a little before a node stood for it, or a leader resigned."""
+    begin_us, stood_us = leader.at_us - LEADER_FROM_US, None
+    for each in events:
+        if each.kind == STATE and begin_us <= each.at_us < leader.at_us:
+            if each.state == LEADER:
+                stood_us = None
+            elif each.state in STANDING and stood_us is None:
+                stood_us = each.at_us
+    return begin_us if stood_us is None else max(begin_us, stood_us - STANDING_FROM_US)
+
+
+def _is_of_voters(each: Event, names: dict[int, str]) -> bool:
+    return all(names.get(node, CONTROLLER).startswith(CONTROLLER) for node in (each.node, each.peer, each.target))
 
 
 def _faults(strikes: Iterable[Strike]) -> list[Event]:
@@ -144,12 +170,6 @@ def _faults(strikes: Iterable[Strike]) -> list[Event]:
     return rows
 
 
-def _request_rows(op: Op) -> Iterable[Event]:
-    name = f"operation {op.index}, process {op.process}"
-    yield Event(at_us=op.invoked_ns // 1000, node=-1, kind=OPERATION, text=f"{name} begins: {words.request(op)}")
-    yield Event(at_us=op.ended_ns // 1000, node=-1, kind=OPERATION, text=f"{name} ends: {words.operation(op)}")
-
-
 def _diagram(
     title: str,
     drawn: Sequence[Event],
@@ -158,6 +178,7 @@ def _diagram(
     total: int,
     until_us: int,
     is_of_violation: bool = False,
+    lanes: Iterable[int] = (),
 ) -> Diagram:
     """Draw a row for each event and for each arrival until `until_us`, by time. At equal times the earlier event comes first."""
     rows = sorted([*drawn, *extra], key=lambda each: each.at_us)
@@ -169,7 +190,7 @@ def _diagram(
     ]
     moments.sort()
     y_of = {(place, is_arrival): TOP + ROW * (number + 1) for number, (_, is_arrival, place) in enumerate(moments)}
-    found = {node for each in rows for node in (each.node, each.peer, each.target) if node >= 0}
+    found = {node for each in rows for node in (each.node, each.peer, each.target) if node >= 0} | set(lanes)
     nodes = sorted(found, key=lambda node: (not names.get(node, CONTROLLER).startswith(CONTROLLER), node))
     x_of = {node: GUTTER + 20 + LANE * place for place, node in enumerate(nodes)}
     marks: list[Mark] = []
@@ -188,7 +209,7 @@ def _diagram(
         title=title,
         is_of_violation=is_of_violation,
         lanes=tuple((x_of[node], names.get(node, f"node {node}")) for node in nodes),
-        times=tuple((y_of[place, is_arrival], f"{at_us / 1e6:.4f} s") for at_us, is_arrival, place in _without_repeats(moments)),
+        times=tuple((y_of[place, is_arrival], at_us) for at_us, is_arrival, place in _without_repeats(moments)),
         marks=tuple(marks),
         arrows=tuple(arrows),
         width=GUTTER + 20 + LANE * max(len(nodes), 1) + RIGHT,
@@ -210,22 +231,26 @@ def _arrow(each: Event, x_of: dict[int, int], y: int, arrives_y: int | None) -> 
     if arrives_y is None:
         stub = 46 if target < 0 or x_of[target] >= x else -46
         look, came = ("lost", "no record of its arrival") if each.arrived_us is None else ("later", "arrives later")
-        return Arrow(x, y, x + stub, y + 12, words.cut(each.text, LABEL), f"node {each.node} to {to}: {each.text}; {came}", look)
+        return Arrow(x, y, x + stub, y + 12, _cut(each.text, LABEL), f"node {each.node} to {to}: {each.text}; {came}", look)
     assert each.arrived_us is not None
-    whole = f"node {each.node} to {to}: {each.text}; {words.seconds((each.arrived_us - each.at_us) * 1000)} in transit"
-    return Arrow(x, y, x_of[target], arrives_y, words.cut(each.text, LABEL), whole, "sent")
+    whole = f"node {each.node} to {to}: {each.text}; {(each.arrived_us - each.at_us) / 1000:.1f} ms in transit"
+    return Arrow(x, y, x_of[target], arrives_y, _cut(each.text, LABEL), whole, "sent")
 
 
 def _mark(each: Event, x_of: dict[int, int], y: int) -> Mark:
     if each.kind in (FAULT, OPERATION):
-        return Mark(GUTTER, y, words.cut(each.text, 90), each.text, each.kind)
+        return Mark(GUTTER, y, _cut(each.text, 90), each.text, each.kind)
     look = LEADER if each.kind == STATE and each.state == LEADER else each.kind
     text = f"again from {each.peer}: {each.text}" if each.kind == AGAIN else each.text
     return Mark(
         x_of[each.node],
         y,
-        words.cut(text, LABEL + (6 if each.kind == COMMIT else 0)),
+        _cut(text, LABEL + (6 if each.kind == COMMIT else 0)),
         f"node {each.node}: {text}",
         look,
         each.peer >= 0 and each.kind == STATE,
     )
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"
