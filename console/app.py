@@ -25,6 +25,7 @@ from .changes import act, fault, log_in, log_out
 from .core import Console, Handler, Settings, answered, failure
 from .plays import Plays
 from .reads import READS
+from .rows import BadQuery
 from .visitors import HEADERS, Refusal, check_host
 
 logger = logging.getLogger("kraftlab.console")
@@ -110,9 +111,12 @@ def application(console: Console | None, others: Mapping[str, Page], settings: S
             await console.visitor(request)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_until_left, request, nursery.cancel_scope)
-            document = await plays.document(request.query_params)
-            nursery.cancel_scope.cancel()
-            return answered(request, document)
+            try:
+                return answered(request, await plays.document(request.query_params))
+            except BadQuery as error:  # the nursery would make a group of it
+                return failure(request, error)
+            finally:
+                nursery.cancel_scope.cancel()
         raise ClientDisconnect
 
     plays = Plays()
