@@ -1,7 +1,7 @@
 // The page of a seed of the simulator: step through it, forwards and backwards, and see who knows what. Every view is a URL.
 import { h, keyed, text, set, button, fact, grid, offer, section, count, link } from "./dom.js";
 import { fold, isOfInterest } from "./sim_fold.js";
-import { say, short, nameOf, kindOf, LOOKS, lookOf } from "./sim_words.js";
+import { say, short, nameOf, kindOf, LOOKS } from "./sim_words.js";
 import { overview, ring, logs, space, about, known } from "./sim_draw.js";
 
 const STORIES = [

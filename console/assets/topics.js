@@ -1,6 +1,6 @@
 // Topics and partitions as long lists, one topic with its configs, and one partition with its replicas and its whole history.
 import "./lanes.js";
-import { h, svg, keyed, set, text, absence, button, link, path, partitionLink, fact, factList, field, grid, section, mark, count, bytes, clock, moment } from "./dom.js";
+import { h, svg, set, text, absence, button, link, path, partitionLink, fact, factList, field, grid, section, mark, count, bytes, clock, moment } from "./dom.js";
 import { form } from "./actions.js";
 import { windowed } from "./window.js";
 
