@@ -5,9 +5,8 @@ Every page is the same document; its script draws the page that the URL names.
 
 import gzip
 import hashlib
-import importlib.resources
-import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 import trio
 from starlette.applications import Starlette
@@ -19,17 +18,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kraftlab.client import ClusterUnreachable
 from kraftlab.common.errors import ApiError
+from kraftlab.common.pages import assets_of, shared_assets
 from kraftlab.lab.cluster_plan import ClusterError
 
-from .changes import act, fault, log_in, log_out
-from .core import Console, Handler, Settings, answered, failure
+from .changes import CHANGES
+from .core import Console, Settings, answered, failure
 from .plays import Plays
 from .reads import READS
 from .rows import BadQuery
 from .visitors import HEADERS, Refusal, check_host
-
-logger = logging.getLogger("kraftlab.console")
-audit = logging.getLogger("kraftlab.audit")
 
 PAGES = ("quorum", "brokers", "topics", "moves", "time", "events", "groups", "faults", "sim", "login")
 STYLES = ("page.css", "console.css", "sim.css")
@@ -40,21 +37,29 @@ class Assets:
     """The scripts and styles, compressed once. `hash` is that of all: a URL with it never changes its content."""
 
     def __init__(self) -> None:
-        found: dict[str, bytes] = {}
-        for package in ("kraftlab.common", "kraftlab.console"):
-            for file in importlib.resources.files(package).joinpath("assets").iterdir():
-                if file.name.rpartition(".")[2] in TYPES:
-                    found[file.name] = file.read_bytes()
-        self.hash = hashlib.sha256(b"".join(name.encode() + found[name] for name in sorted(found))).hexdigest()[:12]
-        self.plain = found
-        self.compressed = {name: gzip.compress(data, 9, mtime=0) for name, data in found.items()}
+        self.plain = {**shared_assets(), **assets_of("kraftlab.console")}
+        self.hash = hashlib.sha256(b"".join(name.encode() + self.plain[name] for name in sorted(self.plain))).hexdigest()[:12]
+        self.compressed = {name: gzip.compress(data, 9, mtime=0) for name, data in self.plain.items()}
 
-    def page(self) -> bytes:
+        self._page = self._made()
+
+    def answer(self, request: Request) -> Response:
+        """Return a script or a style."""
+        name = request.path_params["name"]
+        if name not in self.plain or request.path_params["hash"] != self.hash:
+            return Response("no such file\n", 404, media_type="text/plain")
+        headers = {"Cache-Control": "public, max-age=31536000, immutable"}
+        if "gzip" not in request.headers.get("accept-encoding", ""):
+            return Response(self.plain[name], 200, headers, TYPES[name.rpartition(".")[2]])
+        return Response(self.compressed[name], 200, headers | {"Content-Encoding": "gzip"}, TYPES[name.rpartition(".")[2]])
+
+    def document(self, request: Request) -> Response:
         """Return the document of every page."""
+        return Response(self._page, 200, {"Cache-Control": "no-store"}, "text/html; charset=utf-8")
+
+    def _made(self) -> bytes:
         base = f"/assets/{self.hash}"
-        styles = "".join(
-            f'<link rel="stylesheet" href="{base}/{name}">' for name in (name for name in STYLES if name in self.plain)
-        )
+        styles = "".join(f'<link rel="stylesheet" href="{base}/{name}">' for name in STYLES)
         return (
             '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>kraftlab</title>'
             '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
@@ -72,43 +77,22 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 def application(console: Console | None, others: Mapping[str, Page], settings: Settings) -> Starlette:
     """Return the application, with the pages of other rooms by path. Without a console there is no cluster, and others alone."""
-    assets = Assets()
-    text = assets.page()
+    assets, plays = Assets(), Plays()
 
-    def asset(request: Request) -> Response:
-        name = request.path_params["name"]
-        data = assets.compressed.get(name)
-        if data is None or request.path_params["hash"] != assets.hash:
-            return Response("no such file\n", 404, media_type="text/plain")
-        headers = {"Cache-Control": "public, max-age=31536000, immutable", "Content-Encoding": "gzip"}
-        if "gzip" not in request.headers.get("accept-encoding", ""):
-            del headers["Content-Encoding"]
-            data = assets.plain[name]
-        return Response(data, 200, headers, TYPES[name.rpartition(".")[2]])
+    def answering(answer: Endpoint, *, of_visitor: bool = True) -> Endpoint:
+        """Return an endpoint with errors as answers; `of_visitor`: only for those who may see the cluster."""
 
-    def document(request: Request) -> Response:
-        return Response(text, 200, {"Cache-Control": "no-store"}, "text/html; charset=utf-8")
-
-    def answering(answer: Endpoint) -> Endpoint:
         async def endpoint(request: Request) -> Response:
             try:
+                if of_visitor and console is not None:
+                    await console.visitor(request)
                 return await answer(request)
             except (Refusal, ApiError, ClusterUnreachable, ClusterError, OSError, RuntimeError, ValueError, LookupError) as error:
                 return failure(request, error)
 
         return endpoint
 
-    def page(made: Page) -> Endpoint:
-        async def answer(request: Request) -> Response:
-            if console is not None:
-                await console.visitor(request)
-            return await trio.to_thread.run_sync(made, request)
-
-        return answering(answer)
-
     async def seed(request: Request) -> Response:
-        if console is not None:
-            await console.visitor(request)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_until_left, request, nursery.cancel_scope)
             try:
@@ -119,42 +103,32 @@ def application(console: Console | None, others: Mapping[str, Page], settings: S
                 nursery.cancel_scope.cancel()
         raise ClientDisconnect
 
-    plays = Plays()
-    routes = [Route(path, page(made), methods=["GET"]) for path, made in others.items()]
-    routes.append(Route("/api/v1/seed", answering(seed), methods=["GET"]))
+    pages = {path: answering(partial(_in_thread, made)) for path, made in others.items()}
+    asked = {"seed": answering(seed)}
+    changed: dict[str, Endpoint] = {}
     if console is None:
-        routes.append(
-            Route("/api/v1/about", page(lambda request: answered(request, {"no_cluster": True, "runs": settings.runs})))
-        )
+        asked["about"] = answering(partial(_about_nothing, settings))
     else:
-        routes += _routes(console, answering)
+        asked |= {path: answering(partial(handler, console)) for path, handler in READS.items()}
+        changed = {path: answering(partial(handler, console), of_visitor=False) for path, handler in CHANGES.items()}
     return Starlette(
         routes=[
-            *routes,
-            Route("/assets/{hash}/{name}", asset),
+            *(Route(path, endpoint, methods=["GET"]) for path, endpoint in pages.items()),
+            *(Route(f"/api/v1/{path}", endpoint, methods=["GET"]) for path, endpoint in asked.items()),
+            *(Route(f"/api/v1/{path}", endpoint, methods=["POST"]) for path, endpoint in changed.items()),
+            Route("/assets/{hash}/{name}", assets.answer),
             Route("/", lambda request: RedirectResponse("/sim" if console is None else "/quorum")),
-            *(Route(f"/{name}{rest}", document) for name in PAGES for rest in ("", "/{rest:path}")),
+            *(Route(f"/{name}{rest}", assets.document) for name in PAGES for rest in ("", "/{rest:path}")),
         ]
     )
 
 
-def _routes(console: Console, answering: Callable[[Endpoint], Endpoint]) -> list[Route]:
-    """Return the routes that need a cluster."""
+async def _in_thread(page: Page, request: Request) -> Response:
+    return await trio.to_thread.run_sync(page, request)
 
-    def known(handler: Handler) -> Endpoint:
-        async def answer(request: Request) -> Response:
-            await console.visitor(request)
-            return await handler(console, request)
 
-        return answering(answer)
-
-    return [
-        *(Route(f"/api/v1/{path}", known(handler), methods=["GET"]) for path, handler in READS.items()),
-        Route("/api/v1/login", answering(lambda request: log_in(console, request)), methods=["POST"]),
-        Route("/api/v1/logout", answering(lambda request: log_out(console, request)), methods=["POST"]),
-        Route("/api/v1/actions/{name}", known(act), methods=["POST"]),
-        Route("/api/v1/faults", known(fault), methods=["POST"]),
-    ]
+async def _about_nothing(settings: Settings, request: Request) -> Response:
+    return answered(request, {"no_cluster": True, "runs": settings.runs})
 
 
 async def _until_left(request: Request, work: trio.CancelScope) -> None:

@@ -17,10 +17,9 @@ from kraftlab.lab.faults.order_text import command_of
 from kraftlab.lab.faults.orders import Order as FaultOrder
 
 from . import actions
-from .core import Console, answered
+from .core import Console, Handler, answered
 from .visitors import COOKIE, SESSION_S, Refusal, Visitor, check_write
 
-logger = logging.getLogger("kraftlab.console")
 audit = logging.getLogger("kraftlab.audit")
 
 
@@ -44,7 +43,7 @@ async def log_in(console: Console, request: Request) -> Response:
 
 
 async def log_out(console: Console, request: Request) -> Response:
-    check_write(request.headers)
+    check_write(request.headers, request.url.scheme)
     console.visitors.log_out(request.cookies.get(COOKIE, ""))
     answer = answered(request, {})
     answer.delete_cookie(COOKIE)
@@ -55,27 +54,29 @@ async def act(console: Console, request: Request) -> Response:
     visitor = await console.visitor(request)
     order = await console.body(request, actions.Order)
     name = request.path_params["name"]
-    if console.settings.read_only and not order.preview:
-        raise Refusal(403, "this console was started with --read-only")
+    if not order.preview:
+        if console.settings.read_only:
+            raise Refusal(403, "this console was started with --read-only; use the command, or start another console without it")
+        visitor = await console.visitor(request, now=True)
     outcome = "failed"
     try:
-        found, typed = await console.in_thread(lambda: actions.carry_out(name, order, visitor.client, console.settings.where))
+        done = await console.in_thread(lambda: actions.perform(name, order, visitor.client, console.settings.where))
         outcome = "done"
     finally:
         if not order.preview:
             _audit(request, visitor, name, msgspec.json.encode(order.request).decode(), outcome)
-    return answered(request, {**msgspec.to_builtins(found), "typed": typed})
+    return answered(request, done)
 
 
 async def fault(console: Console, request: Request) -> Response:
     """Give the cluster an order of `kraftlab cluster`."""
-    visitor = await console.visitor(request)
+    visitor = await console.visitor(request, now=True)
     order = await console.body(request, FaultOrder)
     data, why, outcome = console.settings.data, console.why_no_faults(visitor), "refused"
     try:
         if why or data is None:
             raise Refusal(403, why)
-        outcome = "unknown"  # the cluster may execute the order although nobody waits for it
+        outcome = "unknown"  # the cluster may do it although nobody waits
         done = await trio.to_thread.run_sync(give, data, order, limiter=console.breaking, abandon_on_cancel=True)
         outcome = "done"
     except (ClusterError, OSError):
@@ -91,3 +92,7 @@ def _audit(request: Request, visitor: Visitor, call: str, names: str, outcome: s
     user, names = shown(visitor.user or "anybody"), shown(names)
     fields = {"event": "console", "principal": user, "host": host, "call": call, "names": names, "outcome": outcome}
     audit.info("console: %s from %s, %s %s: %s", user, host, call, names, outcome, extra={"fields": fields})
+
+
+CHANGES: dict[str, Handler] = {"login": log_in, "logout": log_out, "actions/{name}": act, "faults": fault}
+"""Handlers of POST requests, by path below /api/v1. Each finds out itself who asks."""

@@ -4,7 +4,6 @@ What blocks runs in a few threads; the event loop only passes messages on.
 """
 
 import gzip
-import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -17,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from kraftlab.client import AdminClient, ClusterUnreachable
-from kraftlab.common.errors import ApiError
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.lab.cluster_plan import ClusterError
 from kraftlab.lab.faults.caller import OrderFailed
 from kraftlab.metadata.acls import Operation
@@ -31,9 +30,6 @@ from .rows import BadQuery, ImageRows, Rows
 from .streams import Streams, encode
 from .visitors import COOKIE, Refusal, Visitor, Visitors, check_write
 
-logger = logging.getLogger("kraftlab.console")
-audit = logging.getLogger("kraftlab.audit")
-
 BODY_BYTES_MAX = 1 << 20
 BODY_S = 10.0
 COMPRESSED_FROM_BYTES = 1024
@@ -42,6 +38,8 @@ IMAGE_S = 3.0
 POLLED_S = 2.0
 """Age at which the topics of Apache Kafka are asked for again."""
 NOT_READ = "the metadata log has not been read yet; is the cluster up?"
+MISSING = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.BROKER_ID_NOT_REGISTERED, ErrorCode.GROUP_ID_NOT_FOUND)
+"""Errors about things that do not exist: HTTP's 404."""
 T = TypeVar("T")
 
 
@@ -146,13 +144,14 @@ class Console:
 
     # -- requests ----------------------------------------------------------------------------------------------------------
 
-    async def visitor(self, request: Request) -> Visitor:
+    async def visitor(self, request: Request, *, now: bool = False) -> Visitor:
+        """Return who asks, with rights of the last minute, or of this moment. Refusal, ApiError."""
         key = request.cookies.get(COOKIE, "")
-        return await self.in_thread(lambda: self.visitors.of(key))
+        return await self.in_thread(lambda: self.visitors.of(key, now=now))
 
     async def body(self, request: Request, kind: type[T]) -> T:
         """Return the JSON of a request. BadQuery, Refusal."""
-        check_write(request.headers)
+        check_write(request.headers, request.url.scheme)
         data = bytearray()
         with trio.move_on_after(BODY_S) as reading:
             async for part in request.stream():
@@ -164,7 +163,7 @@ class Console:
         try:
             return msgspec.json.decode(bytes(data), type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise BadQuery(f"the body is not what was expected: {error}") from None
+            raise BadQuery(f"the body is not what was expected: {error}; docs/console.md has examples") from None
 
     def known_past(self) -> Past:
         if self.past is None:
@@ -177,6 +176,16 @@ class Console:
         if image is None:
             raise BadQuery(NOT_READ)
         return image
+
+    def broker_ids(self) -> set[int]:
+        """Return the registered brokers. Blocks for a cluster of Apache Kafka, which is asked."""
+        if self._follower is not None:
+            return {*self.known_image().cluster.brokers}
+        return {each.broker_id for each in self.client.describe_cluster(timeout_ms=5000).brokers}
+
+    def missed(self, last_id: int | None) -> list[bytes]:
+        """Return what a page missed of the metadata log after an event id."""
+        return [] if self._follower is None else self._follower.known.missed(last_id)
 
     def known_rows(self) -> Rows:
         rows = self.rows()
@@ -200,16 +209,18 @@ def answered(request: Request, document: object, status: int = 200) -> Response:
 
 def failure(request: Request, error: Exception) -> Response:
     """Return the answer for an error that a visitor can act on."""
+    status = 400
+    document: dict[str, object] = {"name": "BAD_REQUEST", "message": str(error)}
     match error:
         case Refusal():
-            return answered(request, {"error": {"name": "REFUSED", "message": str(error)}}, error.status)
+            status, document["name"] = error.status, "REFUSED"
         case ApiError():
+            status = 404 if error.code in MISSING else 409
             document = {"name": error.code.name, "code": error.code.value, "message": error.message or error.code.message}
-            return answered(request, {"error": document}, 409)
         case OrderFailed():
-            return answered(request, {"error": {"name": "REFUSED", "message": str(error)}}, 409)
+            status, document["name"] = 409, "REFUSED"
         case ClusterUnreachable() | ClusterError():
-            return answered(request, {"error": {"name": "UNREACHABLE", "message": str(error)}}, 503)
-        case _:
-            text = str(error.args[0]) if isinstance(error, KeyError | LookupError) and error.args else str(error)
-            return answered(request, {"error": {"name": "BAD_REQUEST", "message": text}}, 400)
+            status, document["name"] = 503, "UNREACHABLE"
+        case LookupError() if error.args:
+            document["message"] = str(error.args[0])
+    return answered(request, {"error": document}, status)

@@ -6,8 +6,8 @@ idle log gets a NoOp record now and then, so a node without news may be cut off.
 with the image before it, so that a change can be told with the state it changed.
 
 A node that does not answer, is behind, or no longer has the batches is left for the next one; the offset goes on. If none of the
-nodes can continue, or the batches do not fit, the follower begins again with an image, and pages get `reset`. It rests while
-nobody looks.
+nodes can continue, because they have another log or are another cluster by now, or the batches do not fit, the follower begins
+again with an image, and pages get a reset. It rests while nobody looks.
 
 The follower alone replaces `known`, an immutable value, so that readers need no lock.
 """
@@ -36,6 +36,8 @@ GATHER_S = 0.05
 """Rest after an answer, so that many changes cost few calls."""
 PAUSE_S = 0.3
 UNREADABLE_S = 5.0
+ELSEWHERE = (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.INCONSISTENT_CLUSTER_ID)
+"""Refusals of a node that cannot continue our log: it was cleaned, or belongs to another cluster."""
 
 
 class Follower(threading.Thread):
@@ -49,11 +51,12 @@ class Follower(threading.Thread):
         """Number of times that all was forgotten, because the nodes have another log."""
         self.endpoint = seeds[0]
         self._client = client
+        self._cluster_id = ""
         self._seeds = seeds
         self._streams = streams
         self._stopping = threading.Event()
         self._failures, self._is_lost = 0, False
-        """Nodes in a row that could not continue, and True if one of them does not have the next batches."""
+        """Nodes in a row that could not continue, and True if one of them refused with one of ELSEWHERE."""
 
     @property
     def image(self) -> MetadataImage | None:
@@ -78,7 +81,7 @@ class Follower(threading.Thread):
             return GATHER_S if before is not self.image else PAUSE_S
         except (ApiError, ClusterUnreachable) as error:
             self._failures += 1
-            self._is_lost |= isinstance(error, ApiError) and error.code is ErrorCode.OFFSET_OUT_OF_RANGE
+            self._is_lost |= isinstance(error, ApiError) and error.code in ELSEWHERE
             if self._is_lost and self._failures >= len(self.nodes()):
                 self._forget()
             self._streams.put("log", None, str(error))
@@ -92,6 +95,8 @@ class Follower(threading.Thread):
             return UNREADABLE_S
 
     def _begin(self) -> MetadataImage:
+        asked = pb.DescribeClusterRequest()
+        self._cluster_id = self._client.call_at(self.endpoint, pb.DescribeClusterResponse, asked, timeout_ms=POLL_MS).cluster_id
         image = image_at(self._client, self.endpoint)
         self.known = Known(image)
         self.is_current.set()
@@ -120,6 +125,7 @@ class Follower(threading.Thread):
         return self._end(offset, pb.RequestHeader())
 
     def _end(self, offset: int, header: pb.RequestHeader) -> int:
+        header.cluster_id = self._cluster_id
         request = pb.ListMetadataRecordsRequest(header=header, from_offset=offset, to_offset=offset)
         response = pb.ListMetadataRecordsResponse
         return self._client.call_at(self.endpoint, response, request, timeout_ms=POLL_MS * 6 // 5).header.metadata_offset

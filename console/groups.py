@@ -14,9 +14,9 @@ import msgspec
 from kraftlab.client import AdminClient, ClusterUnreachable
 from kraftlab.client.cluster_offsets import ClusterOffsets, look
 from kraftlab.client.groups import ConsumerGroup, TopicPartition
-from kraftlab.common.errors import ApiError
+from kraftlab.common.errors import ApiError, ErrorCode
 
-from .rows import BadQuery, page
+from .rows import page
 
 TTL_S = 3.0
 CALLS_MS = 8000
@@ -64,7 +64,7 @@ class Groups:
                 self._at = time.monotonic()
             return self._found
 
-    def some(self, text: str, topic: str, sort: str, internal: bool, start: int, limit: int) -> dict[str, object]:
+    def some(self, text: str, topic: str, internal: bool, sort: str, start: int, limit: int) -> dict[str, object]:
         """Return some groups with the text in their name, and with offsets in the topic. `lag` counts what is known."""
         offsets = self.newest()
         found = [
@@ -89,12 +89,12 @@ class Groups:
         return {"silent": offsets.silent, "most": most, **page(rows, sort, ("group_id",), start, limit)}
 
     def one(self, group_id: str) -> Group:
-        """Return a group. BadQuery if no broker that answers has it."""
+        """Return a group. ApiError if no broker that answers has it."""
         offsets = self.newest()
         group = offsets.groups.get(group_id)
         if group is None:
             missing = f", and {', '.join(map(str, offsets.silent))} did not answer" if offsets.silent else ""
-            raise BadQuery(f"no broker has a group {group_id!r}{missing}; look at /groups")
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"no broker has a group {group_id!r}{missing}; look at /groups")
         described, unknown, assigned = None, "", list[TopicPartition]()
         try:
             described = self._client.describe_consumer_groups([group_id], timeout_ms=CALLS_MS)[group_id]
@@ -119,7 +119,7 @@ def _lag(offsets: ClusterOffsets, key: TopicPartition, committed: int | None) ->
     if end is not None:
         unknown = "the group has not committed here yet"
     elif log is None:
-        unknown = "the partition no longer exists"
+        unknown = "the partition does not exist"
     elif log.leader < 0:
         unknown = "the partition has no leader"
     else:

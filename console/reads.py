@@ -3,9 +3,10 @@
 A question that blocks runs in a thread. READS has them all, by path below /api/v1.
 """
 
-import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
+from functools import partial
+from typing import TypeVar
 
 import msgspec
 import trio
@@ -13,7 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from kraftlab.client import ClusterUnreachable
-from kraftlab.common.errors import ApiError
+from kraftlab.client.log_dirs import LogDirFilter
+from kraftlab.common.errors import ApiError, ErrorCode
 from kraftlab.config.effective import Source
 from kraftlab.lab.cluster_plan import ClusterError, load
 from kraftlab.lab.faults.breaker import ORDERS, checked
@@ -25,13 +27,14 @@ from kraftlab.lab.node_disks import has_own_disks
 from .core import Console, Handler, answered
 from .drain import drain
 from .elections import picture
-from .rows import ROWS_MAX, BadQuery, RowFilter
+from .rows import BadQuery, RowFilter
 from .visitors import COOKIE, Refusal
 
-logger = logging.getLogger("kraftlab.console")
-audit = logging.getLogger("kraftlab.audit")
-
 STREAMS_MAX = 200
+NUMBER_MAX = 2**53
+CALL_MS = 5000
+Query = Mapping[str, str]
+Default = TypeVar("Default", int, None)
 
 
 async def state(console: Console, request: Request) -> Response:
@@ -46,99 +49,100 @@ async def about(console: Console, request: Request) -> Response:
     return answered(request, console.about(await console.visitor(request)))
 
 
-def number(query: Mapping[str, str], name: str, default: int | None, most: int = 2**53) -> int | None:
-    text = query.get(name, "")
-    if not text:
-        return default
-    if not (text.isascii() and text.isdigit() and len(text) <= 16):
-        raise BadQuery(f"{name} is {text[:40]!r}; expected a number from 0 to {most}")
-    return min(int(text), most)
-
-
-def reading(read: Callable[[Console, Request], object]) -> Handler:
-    """Return the handler of a question that blocks."""
+def reading(read: Callable[[Console, Query], object]) -> Handler:
+    """Return the handler of a question that blocks. It gets the query and the parts of the path."""
 
     async def handler(console: Console, request: Request) -> Response:
         console.streams.touch()
         await console.in_thread(console.wait)
-        return answered(request, await console.in_thread(lambda: read(console, request)))
+        return answered(request, await console.in_thread(lambda: read(console, {**request.query_params, **request.path_params})))
 
     return handler
 
 
-def _page(query: Mapping[str, str]) -> tuple[RowFilter, str, int, int]:
-    """Return filters, order, start and length of the rows that a query wants; `internal=0` leaves internal topics out."""
-    name, text, state = (query.get(name, "") for name in ("topic", "q", "state"))
-    wanted = RowFilter(name, text, query.get("internal") != "0", number(query, "broker", None), state)
-    return wanted, query.get("sort", ""), number(query, "from", 0) or 0, number(query, "limit", 50, ROWS_MAX) or 0
+def number(query: Query, name: str, default: Default, least: int = 0) -> int | Default:
+    """Return a number of a query; the default where it is empty. BadQuery."""
+    text = query.get(name, "")
+    if not text:
+        return default
+    if text.isascii() and text.isdigit() and len(text) <= 16 and least <= int(text) <= NUMBER_MAX:
+        return int(text)
+    raise BadQuery(f"{name} is {text[:40]!r}; send a whole number from {least} to {NUMBER_MAX}")
 
 
-def _topics(console: Console, request: Request) -> object:
-    return console.known_rows().topic_page(*_page(request.query_params))
+def _window(query: Query) -> tuple[str, int, int]:
+    """Return order, start and length of the rows that a query wants."""
+    return query.get("sort", ""), number(query, "from", 0), number(query, "limit", 50)
 
 
-def _partitions(console: Console, request: Request) -> object:
-    return console.known_rows().partition_page(*_page(request.query_params))
+def _wanted(query: Query) -> RowFilter:
+    """Return the filters of a query; `internal=0` leaves internal topics out."""
+    name, text, state = (query.get(each, "") for each in ("topic", "q", "state"))
+    return RowFilter(name, text, query.get("internal") != "0", number(query, "broker", None), state)
 
 
-def _topic(console: Console, request: Request) -> object:
+def _named_topic(console: Console, query: Query) -> tuple[str, Mapping[str, int | str | bool]]:
+    """Return the name and the row of the topic that a query names. ApiError, also without the partition that it names."""
+    name, partition = query["topic"], number(query, "partition", 0)
+    row = console.known_rows().topic(name)
+    if row is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}; /api/v1/topics has them all")
+    if partition >= int(row["partitions"]):
+        text = f"{name} has no partition {partition}; choose one from 0 to {int(row['partitions']) - 1}"
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+    return name, row
+
+
+def _named_broker(console: Console, query: Query) -> int:
+    """Return the broker that a query names. ApiError."""
+    broker, known = number(query, "broker", -1), console.broker_ids()
+    if broker not in known:
+        text = f"no broker {query['broker']} is registered; choose one of {', '.join(map(str, sorted(known)))}"
+        raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, text)
+    return broker
+
+
+def _topic(console: Console, query: Query) -> object:
     """Return the row of a topic and its effective configs."""
-    name = request.path_params["topic"]
-    topic = console.known_rows().topic(name)
-    if topic is None:
-        raise BadQuery(f"there is no topic {name!r}")
-    described = console.client.describe_configs([(2, name)], timeout_ms=5000)
-    return {"topic": topic, "configs": next(iter(described.values()), ())}
+    name, row = _named_topic(console, query)
+    described = console.client.describe_configs([(2, name)], timeout_ms=CALL_MS)
+    return {"topic": row, "configs": next(iter(described.values()), ())}
 
 
-def _disks(console: Console, request: Request) -> object:
+def _disks(console: Console, query: Query) -> object:
     """Return the replicas in the log directories of one broker or of all, of one topic or partition or of all."""
-    from kraftlab.client.log_dirs import LogDirFilter
+    brokers = [_named_broker(console, query)] if query.get("broker") else None
+    if not query.get("topic"):
+        if query.get("partition"):
+            raise BadQuery("a partition needs its topic; send topic=NAME too")
+        return console.client.all_log_dirs(LogDirFilter(), brokers=brokers)
+    topic, partition = _named_topic(console, query)[0], number(query, "partition", None)
+    wanted = LogDirFilter(topics=[topic]) if partition is None else LogDirFilter(partitions=[(topic, partition)])
+    return console.client.all_log_dirs(wanted, brokers=brokers)
 
-    query = request.query_params
-    broker, topic, partition = number(query, "broker", None), query.get("topic"), number(query, "partition", None)
-    if topic is None:
-        wanted = LogDirFilter()
-    else:
-        wanted = LogDirFilter(topics=[topic]) if partition is None else LogDirFilter(partitions=[(topic, partition)])
-    return console.client.all_log_dirs(wanted, brokers=None if broker is None else [broker])
 
-
-def _broker_configs(console: Console, request: Request) -> object:
+def _broker_configs(console: Console, query: Query) -> object:
     """Return the configs of a broker that are not defaults. The broker itself is asked."""
-    resource = (4, str(number(request.path_params, "broker", None)))
-    described = console.client.describe_configs([resource], timeout_ms=5000)
+    resource = (4, str(_named_broker(console, query)))
+    described = console.client.describe_configs([resource], timeout_ms=CALL_MS)
     return [each for each in described.get(resource, ()) if each.config_source != Source.DEFAULT]
 
 
-def _groups(console: Console, request: Request) -> object:
-    query = request.query_params
-    start, limit = number(query, "from", 0) or 0, number(query, "limit", 50, ROWS_MAX) or 0
-    texts = query.get("q", ""), query.get("topic", ""), query.get("sort", "")
-    return console.groups.some(*texts, "internal" in query, start, limit)
+def _groups(console: Console, query: Query) -> object:
+    return console.groups.some(query.get("q", ""), query.get("topic", ""), "internal" in query, *_window(query))
 
 
-def _events(console: Console, request: Request) -> object:
-    query = request.query_params
-    before, after = number(query, "before", None), number(query, "after", 0) or 0
-    limit = number(query, "limit", 100) or 1
+def _events(console: Console, query: Query) -> object:
+    edges = number(query, "before", None), number(query, "after", 0)
     kind, about, internal = query.get("kind", ""), query.get("about", ""), query.get("internal") != "0"
-    return console.known_past().events(before, after, kind, about, limit, internal=internal)
+    return console.known_past().events(*edges, kind, about, number(query, "limit", 100, least=1), internal=internal)
 
 
-def _history(console: Console, request: Request) -> object:
-    partition = number(request.path_params, "partition", None) or 0
-    return console.known_past().history(request.path_params["topic"], partition)
-
-
-def _image(console: Console, request: Request) -> object:
-    at, path, text = (request.query_params.get(name, "") for name in ("at", "path", "q"))
-    return console.known_past().tree(at, path, text)
-
-
-def _diff(console: Console, request: Request) -> object:
-    start, end, text = (request.query_params.get(name, "") for name in ("from", "to", "q"))
-    return console.known_past().difference(start, end, text)
+def _history(console: Console, query: Query) -> object:
+    try:
+        return console.known_past().history(query["topic"], number(query, "partition", 0))
+    except LookupError as error:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{error.args[0]}; /api/v1/topics has all topics") from None
 
 
 async def stream(console: Console, request: Request) -> Response:
@@ -146,12 +150,11 @@ async def stream(console: Console, request: Request) -> Response:
     if console.streams.count >= STREAMS_MAX:
         raise Refusal(503, f"{STREAMS_MAX} pages are open already; close some")
     key, last = request.cookies.get(COOKIE, ""), request.headers.get("last-event-id", "")
-    follower = console._follower
     last_id = int(last) if last.isascii() and last.isdigit() and len(last) <= 100 else None
 
     async def messages() -> AsyncGenerator[bytes]:
         checked_at = trio.current_time()
-        async with aclosing(console.streams.open(lambda: [] if follower is None else follower.known.missed(last_id))) as found:
+        async with aclosing(console.streams.open(partial(console.missed, last_id))) as found:
             async for message in found:
                 if not console.visitors.knows(key):
                     return
@@ -168,7 +171,7 @@ async def stream(console: Console, request: Request) -> Response:
     return StreamingResponse(messages(), headers={"Cache-Control": "no-store"}, media_type="text/event-stream")
 
 
-def _orders(console: Console, request: Request) -> object:
+def _orders(console: Console, query: Query) -> object:
     """Return what can be ordered: every order with its fields, and the nodes with their log directories."""
     data = console.settings.data
     plan = None if data is None else load(data)
@@ -183,12 +186,12 @@ def _orders(console: Console, request: Request) -> object:
     return {"orders": kinds, "nodes": nodes, "names": names_of(plan), "own_disks": has_own_disks(data)}
 
 
-def _fault_command(console: Console, request: Request) -> object:
+def _fault_command(console: Console, query: Query) -> object:
     """Return an order as a command."""
     try:
-        order = msgspec.json.decode(request.query_params.get("order", ""), type=FaultOrder)
+        order = msgspec.json.decode(query.get("order", ""), type=FaultOrder)
     except msgspec.MsgspecError as error:
-        raise BadQuery(f"the order is not what was expected: {error}") from None
+        raise BadQuery(f"the order is not what was expected: {error}; GET /api/v1/faults has every order") from None
     try:
         checked(order)
     except ClusterError as error:
@@ -201,24 +204,22 @@ READS: dict[str, Handler] = {
     "about": about,
     "samples": samples,
     "events": stream,
-    "topics": reading(_topics),
+    "topics": reading(lambda console, query: console.known_rows().topic_page(_wanted(query), *_window(query))),
     "topics/{topic}": reading(_topic),
-    "partitions": reading(_partitions),
+    "partitions": reading(lambda console, query: console.known_rows().partition_page(_wanted(query), *_window(query))),
     "partitions/{topic}/{partition}/history": reading(_history),
     "disks": reading(_disks),
     "records": reading(_events),
-    "image": reading(_image),
-    "diff": reading(_diff),
+    "image": reading(lambda console, query: console.known_past().tree(*(query.get(name, "") for name in ("at", "path", "q")))),
+    "diff": reading(
+        lambda console, query: console.known_past().difference(*(query.get(name, "") for name in ("from", "to", "q")))
+    ),
     "faults": reading(_orders),
     "faults/command": reading(_fault_command),
     "brokers/{broker}/configs": reading(_broker_configs),
-    "brokers/{broker}/drain": reading(
-        lambda console, request: drain(console.known_image(), number(request.path_params, "broker", None) or 0)
-    ),
+    "brokers/{broker}/drain": reading(lambda console, query: drain(console.known_image(), _named_broker(console, query))),
     "groups": reading(_groups),
-    "groups/{group:path}": reading(lambda console, request: console.groups.one(request.path_params["group"])),
-    "election": reading(
-        lambda console, request: picture(console.settings.data, number(request.query_params, "epoch", None) or 0)
-    ),
-    "marks": reading(lambda console, request: console.known_past().marks()),
+    "groups/{group:path}": reading(lambda console, query: console.groups.one(query["group"])),
+    "election": reading(lambda console, query: picture(console.settings.data, number(query, "epoch", 0))),
+    "marks": reading(lambda console, query: console.known_past().marks()),
 }

@@ -2,7 +2,7 @@
 
 Hypercorn runs on trio in this process, which does nothing else: nodes and other commands never import it. It speaks HTTP on each
 connection; accepting and ending them is done here. So a connection that fails ends alone, there are at most CONNECTIONS_MAX, and
-a reader that does not read can neither stay forever nor hold up the end of the process.
+a reader that does not read can neither stay nor hold up the end of the process.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -55,18 +55,18 @@ def listen(at: Endpoint) -> socket.socket:
     return listening
 
 
-async def run(
+def start(
     listening: socket.socket,
-    connect: Connect | None,
-    seeds: tuple[Endpoint, ...],
+    cluster: tuple[Connect, tuple[Endpoint, ...]] | None,
     settings: Settings,
     tls: tuple[Path, Path] | None,
-    ready: Callable[[], None],
     others: Mapping[str, Page],
+    ready: Callable[[], None],
+    *,
     until_eof: bool,
 ) -> None:
-    """Serve until SIGINT or SIGTERM, with `until_eof` also until stdin ends. Without `connect` there is no cluster. `ready` is
-    called when the console answers.
+    """Serve until SIGINT or SIGTERM, with `until_eof` also until stdin ends. `cluster`: how to connect, and the nodes that are
+    asked first. `tls`: certificate and key. `ready` is called when the console answers.
     """
     config = Config()
     config.errorlog = logger
@@ -74,20 +74,23 @@ async def run(
     config.h11_max_incomplete_size = 64 * 1024
     if tls is not None:
         config.certfile, config.keyfile = map(str, tls)
-    stop = trio.Event()
-    with ExitStack() as stack:
-        console = None if connect is None else stack.enter_context(_console(connect, seeds, settings))
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_watch_signals, stop)
-            if until_eof:
-                nursery.start_soon(_watch_stdin, stop)
-            if console is not None:
-                nursery.start_soon(console.streams.tick)
-                nursery.start_soon(console.streams.flush)
-            app = cast(ASGIFramework, Guard(application(console, others, settings), settings))
-            ready()
-            await serve(app, config, listening, stop, None if console is None else console.streams)
-            nursery.cancel_scope.cancel()
+
+    async def run() -> None:
+        stop = trio.Event()
+        with nullcontext() if cluster is None else _console(*cluster, settings) as console:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_watch_signals, stop)
+                if until_eof:
+                    nursery.start_soon(_watch_stdin, stop)
+                if console is not None:
+                    nursery.start_soon(console.streams.tick)
+                    nursery.start_soon(console.streams.flush)
+                app = cast(ASGIFramework, Guard(application(console, others, settings), settings))
+                ready()
+                await serve(app, config, listening, stop, None if console is None else console.streams)
+                nursery.cancel_scope.cancel()
+
+    trio.run(run)
 
 
 async def serve(app: ASGIFramework, config: Config, listening: socket.socket, stop: trio.Event, events: Streams | None) -> None:

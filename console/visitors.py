@@ -6,8 +6,8 @@ user, and the cluster decides. Without users everybody who reaches the address m
 
 A page of another site must not reach the console through a visitor's browser. A request needs a Host that names this machine (an
 address, or a name that the console was told): a foreign name that resolves to this machine gets nothing. A request that changes
-something needs `Sec-Fetch-Site: same-origin`, or an Origin that is the Host, and always the header `x-kraftlab`, which no form
-can send.
+something needs `Sec-Fetch-Site: same-origin`, or an Origin of the console's own scheme and Host, and always the header
+`x-kraftlab`, which no form can send.
 """
 
 from __future__ import annotations
@@ -69,12 +69,15 @@ def check_host(host: str, names: Collection[str]) -> None:
             ) from None
 
 
-def check_write(headers: Mapping[str, str]) -> None:
-    """Refuse a change that a page of another site asks for."""
-    site, origin = headers.get("sec-fetch-site"), headers.get("origin", "")
-    same = site == "same-origin" or (site is None and bool(origin) and urlsplit(origin).netloc == headers.get("host"))
-    if not same or "x-kraftlab" not in headers:
-        raise Refusal(403, "a change must come from a page of this console, or with its Origin and the header x-kraftlab: 1")
+def check_write(headers: Mapping[str, str], scheme: str) -> None:
+    """Refuse a change that a page of another site asks for. `scheme`: that of the request, http behind most proxies: a browser
+    that sends no Sec-Fetch-Site is refused there if the proxy speaks https.
+    """
+    site, ours = headers.get("sec-fetch-site"), f"{scheme}://{headers.get('host', '')}"
+    if not (site == "same-origin" or (site is None and headers.get("origin") == ours)) or "x-kraftlab" not in headers:
+        raise Refusal(
+            403, f"a change must come from a page of this console, or with the headers Origin: {ours} and x-kraftlab: 1"
+        )
     if headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise Refusal(415, "a change is JSON; send content-type: application/json")
 
@@ -94,9 +97,9 @@ class Visitor:
         """Return whether the visitor has a right on the cluster."""
         return operation in self.operations
 
-    def check(self) -> None:
-        """Ask for the visitor's rights on the cluster, if the last answer is old. Blocks. Refusal without DESCRIBE."""
-        if time.monotonic() - self._checked_at < CHECK_S:
+    def check(self, *, now: bool = False) -> None:
+        """Ask for the visitor's rights on the cluster, if the last answer is old, or `now`. Blocks. Refusal without DESCRIBE."""
+        if time.monotonic() - self._checked_at < CHECK_S and not now:
             return
         if self.client.speaks_kafka:  # a broker of Apache Kafka decides on each call by itself
             self.client.describe_cluster(timeout_ms=CALL_MS)
@@ -157,8 +160,10 @@ class Visitors:
         if visitor is not None:
             visitor.client.close()
 
-    def of(self, key: str) -> Visitor:
-        """Return the visitor of a cookie, with rights that are not old. Blocks. Refusal without a session, ApiError."""
+    def of(self, key: str, *, now: bool = False) -> Visitor:
+        """Return the visitor of a cookie, with rights that are not old, or of `now`. A cluster that does not answer leaves the
+        last ones, so that it can be healed. Blocks. Refusal without a session, ApiError.
+        """
         if not self.must_log_in:
             visitor = self._everybody
         else:
@@ -170,7 +175,7 @@ class Visitors:
             visitor = found
         if time.monotonic() - self._silent_at > SILENT_S:
             try:
-                visitor.check()
+                visitor.check(now=now and self.must_log_in)
             except ClusterUnreachable:  # the pages show that, to those who could log in before
                 self._silent_at = time.monotonic()
         return visitor

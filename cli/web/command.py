@@ -26,8 +26,12 @@ from ..output import CommandFailed, WrongUse, json_option, print_json
 from .child import PACKAGES
 
 if TYPE_CHECKING:
+    import socket
+    from types import ModuleType
+
     from kraftlab.client.security import ClientSecurity
     from kraftlab.common.endpoint import Endpoint
+    from kraftlab.console.server import Connect
 
 LISTEN = "127.0.0.1:8090"
 RUNS = "jepsen_lite.report.web"
@@ -97,22 +101,10 @@ def console(
 
     The cluster may be one of kraftlab's or of Apache Kafka, which tells less. Nothing is asked of it while no page is open.
     """
-    if (certificate is None) != (key is None):
-        raise WrongUse("Error: --certificate and --key belong together; give both")
-    _check_certificate(certificate, key)
-    if not _is_loopback(at.host) and certificate is None and not insecure:
+    tls = _checked_tls(certificate, key)
+    if not _is_loopback(at.host) and tls is None and not insecure:
         raise WrongUse(f"Error: others can reach {at}; give --certificate and --key, or --insecure if the network is trusted")
-    try:
-        import trio
-
-        from kraftlab.console.core import Settings
-        from kraftlab.console.server import listen, run
-    except ModuleNotFoundError as error:
-        if error.name not in PACKAGES:
-            raise
-        raise CommandFailed(f"Error: {not_installed(str(error.name), 'console')}") from None
-    from kraftlab.config.endpoints import parse_servers
-
+    server = _server()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     logging.getLogger("kraftlab.audit").setLevel(logging.INFO)
     servers = named_servers() or default_servers() if runs is not None else required_servers()
@@ -120,42 +112,56 @@ def console(
     if allow_chaos and data is None:
         raise WrongUse("Error: --allow-chaos needs the directory of a local cluster; add --data DIR")
     where = ("--data", str(data)) if data is not None else ("--bootstrap-server", servers or "")
-    settings = Settings(
-        read_only, allow_chaos, data, where, frozenset(name.lower() for name in (*names, at.host)), bool(key), runs is not None
-    )
-    security = _security(insecure)
-    try:
-        listening = listen(at)
-    except OSError as error:
-        why = f"{error.strerror or error}; is another process using the port?"
-        raise CommandFailed(f"Error: cannot listen on {at}: {why} Choose another address: --listen HOST:PORT") from None
-    url = f"{'https' if key else 'http'}://{_shown(at.host)}:{listening.getsockname()[1]}/"
+    own_names = frozenset(name.lower() for name in (*names, at.host))
+    settings = server.Settings(read_only, allow_chaos, data, where, own_names, tls is not None, runs is not None)
+    cluster = None if servers is None else _cluster(servers, _security(insecure))
+    listening = _listening(server, at)
+    url = f"{'http' if tls is None else 'https'}://{_shown(at.host)}:{listening.getsockname()[1]}/"
 
     def ready() -> None:
         if as_json:
             print_json({"url": url})
         else:
-            shown = [str(each) for each in (servers, runs) if each is not None]
-            click.echo(f"{url} shows {' and '.join(shown)}; Ctrl-C ends")
+            click.echo(f"{url} shows {' and '.join(str(each) for each in (servers, runs) if each is not None)}; Ctrl-C ends")
 
-    trio.run(
-        run,
-        listening,
-        None if servers is None else lambda other: connect_as(servers, other or security),
-        () if servers is None else parse_servers(servers),
-        settings,
-        None if certificate is None or key is None else (certificate, key),
-        ready,
-        {} if runs is None else importlib.import_module(RUNS).pages(runs),
-        until_eof,
-    )
+    pages = {} if runs is None else importlib.import_module(RUNS).pages(runs)
+    server.start(listening, cluster, settings, tls, pages, ready, until_eof=until_eof)
     return DONE
 
 
-def _check_certificate(certificate: Path | None, key: Path | None) -> None:
-    """Refuse files that cannot serve https. CommandFailed."""
+def _server() -> ModuleType:
+    """Return the server. CommandFailed without the packages that it needs."""
+    try:
+        from kraftlab.console import server
+    except ModuleNotFoundError as error:
+        if error.name not in PACKAGES:
+            raise
+        raise CommandFailed(f"Error: {not_installed(str(error.name), 'console')}") from None
+    return server
+
+
+def _cluster(servers: str, security: ClientSecurity) -> tuple[Connect, tuple[Endpoint, ...]]:
+    """Return how to connect to the cluster, and the nodes that are asked first."""
+    from kraftlab.config.endpoints import parse_servers
+
+    return lambda other: connect_as(servers, other or security), parse_servers(servers)
+
+
+def _listening(server: ModuleType, at: Endpoint) -> socket.socket:
+    try:
+        listening: socket.socket = server.listen(at)
+    except OSError as error:
+        why = f"{error.strerror or error}; is another process using the port?"
+        raise CommandFailed(f"Error: cannot listen on {at}: {why} Choose another address: --listen HOST:PORT") from None
+    return listening
+
+
+def _checked_tls(certificate: Path | None, key: Path | None) -> tuple[Path, Path] | None:
+    """Return the files that serve https. WrongUse, CommandFailed."""
+    if certificate is None and key is None:
+        return None
     if certificate is None or key is None:
-        return
+        raise WrongUse("Error: --certificate and --key belong together; give both")
     import ssl
 
     try:  # a key with a password would be asked for at a terminal, in the middle of the start
@@ -163,6 +169,7 @@ def _check_certificate(certificate: Path | None, key: Path | None) -> None:
     except (OSError, ValueError) as error:
         what = f"Error: cannot serve https with {certificate} and {key}: {error}"
         raise CommandFailed(f"{what}; give a PEM certificate and its own key, without a password") from None
+    return certificate, key
 
 
 def _security(insecure: bool) -> ClientSecurity:

@@ -133,6 +133,10 @@ class RunDirectory:
         """The directory of the node logs."""
         return self.path / "nodes"
 
+    def node_logs(self) -> list[Path]:
+        """Return the logs of the nodes by name; a pipe or a device with such a name is none."""
+        return sorted(path for path in self.nodes.glob("*.log") if path.is_file())
+
     def node_traces(self) -> str:
         """Make the directory of the nodes' traces, and return their config kraftlab.trace.file. StoreError."""
         path = self.path.resolve() / NODE_TRACE
@@ -187,8 +191,10 @@ class RunDirectory:
 
     def least(self) -> RunDirectory | None:
         """Return the smallest run that still fails like this one, if this run was shrunk and that run still exists."""
+        least = self.path / SHRUNK / LEAST_RUN
         try:
-            path = self.path / SHRUNK / (self.path / SHRUNK / LEAST_RUN).read_text(encoding="utf-8").strip()
+            _check_regular(least)
+            path = self.path / SHRUNK / least.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError):
             return None
         return RunDirectory(path.resolve()) if (path / _RECORD).is_file() else None
@@ -201,6 +207,7 @@ class RunDirectory:
         if log.exists():
             decode = msgspec.json.Decoder(Entry).decode
             try:
+                _check_regular(log)
                 entries = tuple(decode(line) for line in log.read_bytes().splitlines())
             except (OSError, UnicodeDecodeError, msgspec.MsgspecError) as error:
                 raise StoreError(f"{log} cannot be read: {error}; run it again with this version") from error
@@ -223,6 +230,7 @@ class RunDirectory:
     def _read_json(self, name: str, kind: type[T]) -> T:
         path = self.path / name
         try:
+            _check_regular(path)
             return read_json(path, kind)
         except FileNotFoundError:
             raise StoreError(f"{self.path} has no {name}: the run was cut short; run it again") from None
@@ -239,6 +247,12 @@ def all_runs(store: str | os.PathLike[str] = DEFAULT_STORE) -> Iterator[RunDirec
     """Yield the runs of a store, newest first, without those that were cut short."""
     found = [path.parent for path in Path(store).glob(f"*/*/{_RECORD}") if LATEST not in path.parts[-3:-1]]
     yield from (RunDirectory(path) for path in sorted(found, key=lambda path: path.name, reverse=True))
+
+
+def _check_regular(path: Path) -> None:
+    """Refuse a pipe or a device in place of a file: reading it could wait without end. OSError."""
+    if path.exists() and not path.is_file():
+        raise OSError(f"{path.name} is not a regular file")
 
 
 def _file_name(text: str) -> str:
@@ -329,6 +343,7 @@ def history_columns(directory: RunDirectory, names: Iterable[str]) -> Any:
 
     path, wanted = directory.path / "history.parquet", list(names)
     try:
+        _check_regular(path)
         table = pq.ParquetFile(path).read(wanted)
         schema = pa.schema([_schema().field(name) for name in wanted])
         if not table.schema.equals(schema):

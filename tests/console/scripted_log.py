@@ -76,6 +76,7 @@ class ScriptedNode:
         self.behind = 0
         """Number of batches at the end that the node does not have yet."""
         self.is_up = True
+        self.cluster_id = "lab"
 
     @property
     def end(self) -> int:
@@ -97,6 +98,10 @@ class ScriptedClient:
         node = self.nodes[endpoint]
         if not node.is_up:
             raise ClusterUnreachable(f"{endpoint} does not answer; start it")
+        if answer is pb.DescribeClusterResponse:
+            return answer(cluster_id=node.cluster_id)
+        if request.header.cluster_id not in ("", node.cluster_id):
+            raise ApiError(ErrorCode.INCONSISTENT_CLUSTER_ID)
         if request.header.min_offset > node.end:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT)
         answers: dict[Any, Callable[[ScriptedNode, Any], Any]] = {

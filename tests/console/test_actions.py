@@ -19,7 +19,7 @@ from kraftlab.cli.reassign.plan import parse_plan
 from kraftlab.client import AdminClient
 from kraftlab.client.entries import EntriesFailed
 from kraftlab.common.errors import ApiError, ErrorCode
-from kraftlab.console.actions import ACTIONS, Order, Shown, carry_out
+from kraftlab.console.actions import ACTIONS, Order, Shown, perform
 from kraftlab.console.rows import BadQuery
 
 WHERE = ("--bootstrap-server", "127.0.0.1:1")
@@ -221,8 +221,7 @@ class Recorder(AdminClient):
 
 def preview(name: str, request: dict[str, Any], node: int | None = None) -> tuple[Shown, Recorder]:
     client = Recorder()
-    shown, _ = carry_out(name, Order(request, preview=True, node=node), client, WHERE)
-    return shown, client
+    return perform(name, Order(request, preview=True, node=node), client, WHERE), client
 
 
 @pytest.fixture
@@ -292,6 +291,7 @@ def test_headers_and_unknown_fields_are_refused(name: str, request_: dict[str, A
         ("delete-topic", {"topics": [{"name": "a.b"}], "topic_names": ["other"]}, "no field 'topic_names'"),
         ("delete-topic", {"topics": [{"topic_id": "AAAAAAAAAAAAAAAAAAAAAQ"}]}, "no field 'topic_id'"),
         ("elect", {"election_type": 99}, "0 elects preferred leaders"),
+        ("elect", {"topic_partitions": {}}, "names no partition"),
         ("cancel-all", {"topics": {"names": []}}, "names no topic"),
     ],
 )
@@ -312,13 +312,13 @@ def test_the_file_of_a_move_is_a_plan_that_the_command_reads(topic: dict[str, An
 @pytest.mark.parametrize(
     ("name", "request_", "reason"),
     [
-        ("reassign", {"topics": [MOVE, CANCEL]}, "about one thing"),
+        ("reassign", {"topics": [MOVE, CANCEL]}, "two requests"),
         ("reassign", {"topics": [{"name": "orders", "partitions": [{"partition_index": 0}]}]}, "expected_replicas"),
         ("reassign", {"topics": [MOVE], "force": True}, "`force` is for cancels"),
         ("forget-plan", {"plan_ids": ["a", "b"]}, "about one thing"),
-        ("replication-factor", {"topics": [{"name": "t", "replication_factor": 2}], "reason": "x"}, "without reason"),
-        ("create-topic", {"topics": [{"name": "t", "assignments": [{"partition_index": 0}]}]}, "no `assignments`"),
-        ("add-partitions", {"topics": [{"name": "t", "count": 2, "assignments": {}}]}, "no `assignments`"),
+        ("replication-factor", {"topics": [{"name": "t", "replication_factor": 2}], "reason": "x"}, "no field 'reason'"),
+        ("create-topic", {"topics": [{"name": "t", "assignments": [{"partition_index": 0}]}]}, "no field 'assignments'"),
+        ("add-partitions", {"topics": [{"name": "t", "count": 2, "assignments": {}}]}, "no field 'assignments'"),
         ("configure", {"resources": [{"resource_type": 8, "configs": [{"name": "k"}]}]}, "a topic .2. or a broker .4."),
         ("configure", {"resources": [{"resource_type": 2, "configs": [{"name": "k", "config_operation": 2}]}]}, "is set .0."),
         ("move-directory", {"dirs": [{"path": "any", "topics": [{"name": "t", "partitions": [0]}]}]}, "ends a move"),
@@ -333,7 +333,7 @@ def test_a_request_that_no_command_does_is_refused(name: str, request_: dict[str
 def test_a_move_into_directories_tells_them_to_brokers_of_new_replicas_before_it_starts() -> None:
     client = Recorder()
     order = Order({"topics": [MOVE]}, log_dirs={"orders-0": ("/data/d1", "/data/d2")})
-    shown, _ = carry_out("reassign", order, client, WHERE)
+    shown = perform("reassign", order, client, WHERE)
     checks, start = (each.validate_only for each in client.sent)
     assert (checks, start) == (True, False)
     assert client.told == [(3, {("orders", 0): "/data/d1"}, 1), (2, {("orders", 0): "/data/d2"}, 2)]
@@ -344,17 +344,17 @@ def test_a_move_into_directories_tells_them_to_brokers_of_new_replicas_before_it
 def test_directories_that_do_not_match_the_replicas_are_refused() -> None:
     for log_dirs, reason in (({"orders-0": ("/d",)}, "2 replicas and 1 log_dirs"),):
         with pytest.raises(BadQuery, match=reason):
-            carry_out("reassign", Order({"topics": [MOVE]}, log_dirs=log_dirs), Recorder(), WHERE)
+            perform("reassign", Order({"topics": [MOVE]}, log_dirs=log_dirs), Recorder(), WHERE)
     with pytest.raises(BadQuery, match="takes no `log_dirs`"):
-        carry_out("cancel-all", Order({}, log_dirs={"t-0": ("/d",)}), Recorder(), WHERE)
+        perform("cancel-all", Order({}, log_dirs={"t-0": ("/d",)}), Recorder(), WHERE)
 
 
 def test_apache_kafka_starts_and_cancels_moves_without_a_check_and_without_expectations() -> None:
     client = Recorder()
     client.speaks_kafka = True
-    shown, _ = carry_out("reassign", Order({"topics": [CANCEL]}, preview=True), client, WHERE)
+    shown = perform("reassign", Order({"topics": [CANCEL]}, preview=True), client, WHERE)
     assert (shown.checked, client.sent) == (False, [])
-    carry_out("reassign", Order({"topics": [CANCEL]}), client, WHERE)
+    perform("reassign", Order({"topics": [CANCEL]}), client, WHERE)
     assert not client.sent[0].topics[0].partitions[0].HasField("expected_replicas")
 
 
@@ -363,15 +363,41 @@ def test_an_action_at_a_node_needs_the_node() -> None:
         preview("snapshot", {})
 
 
-@pytest.mark.parametrize(("name", "typed"), [("reassign", "force"), ("cancel-all", "force"), ("roll-back", "force")])
-def test_force_is_typed(name: str, typed: str) -> None:
-    request: dict[str, Any] = {"reassign": {"topics": [CANCEL]}, "roll-back": {"rollback_plan_id": "p"}}.get(name, {})
-    assert ACTIONS[name].typed(ACTIONS[name].request()) == ""
-    assert carry_out(name, Order({**request, "force": True}, preview=True), Recorder(), WHERE)[1] == typed
+@pytest.mark.parametrize(
+    ("name", "request_", "typed"),
+    [
+        ("reassign", {"topics": [CANCEL]}, ""),
+        ("reassign", {"topics": [CANCEL], "force": True}, "force"),
+        ("cancel-all", {"force": True}, "force"),
+        ("roll-back", {"rollback_plan_id": "p", "force": True}, "force"),
+        ("roll-back", {"rollback_plan_id": "p"}, ""),
+        ("delete-topic", {"topics": [{"name": "a.b"}]}, "a.b"),
+        ("elect", {"election_type": 1}, "unclean"),
+        ("elect", {}, ""),
+        ("unregister", {"broker_id": 4}, "broker 4"),
+        ("remove-voter", {"voter_id": 3001}, "controller 3001"),
+    ],
+)
+def test_what_cannot_be_undone_is_typed(name: str, request_: dict[str, Any], typed: str) -> None:
+    assert preview(name, request_)[0].typed == typed
+
+
+def test_one_is_in_the_singular() -> None:
+    topic = {"name": "t", "num_partitions": 1, "replication_factor": 1}
+    assert preview("create-topic", {"topics": [topic]})[0].words == ["Topic t is created with 1 partition with 1 replica"]
+    factor = {"topics": [{"name": "t", "replication_factor": 1}]}
+    assert preview("replication-factor", factor)[0].words == ["Every partition of t gets 1 replica"]
+
+
+def test_an_election_for_several_partitions_has_a_file() -> None:
+    chosen = {"topic_partitions": {"values": [{"topic": "a", "partitions": [0, 1]}]}}
+    shown, _ = preview("elect", chosen)
+    assert json.loads(shown.command.splitlines()[1]) == {"partitions": [{"topic": "a", "partition": at} for at in (0, 1)]}
+    assert "--election-type preferred --path-to-json-file plan.json " in shown.command
 
 
 def test_a_refused_preview_names_the_refused_partitions_and_nothing_that_succeeded() -> None:
     refused = EntriesFailed([("orders-0", ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no leader"))], ["orders-1"], None)
     with pytest.raises(ApiError) as raised:
-        carry_out("reassign", Order({"topics": [MOVE]}, preview=True), Recorder(refused), WHERE)
+        perform("reassign", Order({"topics": [MOVE]}, preview=True), Recorder(refused), WHERE)
     assert (raised.value.code, raised.value.message) == (ErrorCode.INVALID_REPLICA_ASSIGNMENT, "orders-0: no leader")

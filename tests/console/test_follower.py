@@ -191,6 +191,37 @@ def test_another_log_under_the_same_addresses_replaces_the_image() -> None:
     on_trio(check)
 
 
+def test_another_cluster_with_as_many_records_replaces_the_image_and_pages_are_reset() -> None:
+    async def check(followed: Followed) -> None:
+        followed.catch_up()
+        other = ScriptedLog()
+        other.topic("payments")
+        other.epoch = followed.log.epoch
+        other.no_ops(3)
+        for node in followed.nodes:
+            node.log, node.cluster_id = other, "another"
+
+        def follow() -> None:
+            for _ in range(STEPS_MAX):
+                followed.follower.step()
+
+        was_reset, _ = await _received(followed, followed.log.end, follow)
+        assert (was_reset, followed.follower.image) == (True, other.images[-1])
+
+    on_trio(check)
+
+
+def test_one_node_of_another_cluster_is_left() -> None:
+    async def check(followed: Followed) -> None:
+        followed.catch_up()
+        followed.nodes[0].cluster_id = "another"
+        followed.log.no_ops(3)
+        followed.catch_up()
+        assert len(followed.follower.known.ring) == 3
+
+    on_trio(check)
+
+
 def test_batches_that_do_not_fit_the_image_are_refused(caplog: pytest.LogCaptureFixture) -> None:
     async def check(followed: Followed) -> None:
         followed.catch_up()

@@ -106,7 +106,7 @@ def test_a_broker_that_hangs_is_named_and_its_lag_is_unknown(
 
 
 def test_a_group_that_nobody_has_is_said(cluster: LocalCluster, pages: Pages, browser_page: BrowserPages) -> None:
-    browser_page.expect_console("status of 400")
+    browser_page.expect_console("status of 404")
     page = browser_page()
     page.goto(f"{pages.url}groups/nobody")
     expect(page.get_by_text("no broker has a group 'nobody'; look at /groups")).to_be_visible()

@@ -12,6 +12,7 @@ from starlette.datastructures import Headers
 from starlette.testclient import TestClient
 
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.client import ClusterUnreachable
 from kraftlab.client.security import ClientSecurity
 from kraftlab.common.audit import AuditLog
 from kraftlab.common.errors import ApiError, ErrorCode
@@ -95,6 +96,9 @@ GOOD = {"host": "127.0.0.1:8090", "sec-fetch-site": "same-origin", "x-kraftlab":
         ({"sec-fetch-site": None}, 403),
         ({"sec-fetch-site": None, "origin": "null"}, 403),
         ({"sec-fetch-site": None, "origin": "http://127.0.0.1:9999"}, 403),
+        ({"sec-fetch-site": None, "origin": "https://127.0.0.1:8090"}, 403),
+        ({"sec-fetch-site": None, "origin": "//127.0.0.1:8090"}, 403),
+        ({"sec-fetch-site": "same-origin", "origin": "https://lab.example"}, None),
         ({"x-kraftlab": None}, 403),
         ({"content-type": "text/plain"}, 415),
         ({"content-type": None}, 415),
@@ -110,7 +114,15 @@ def test_a_change_must_come_from_a_page_of_the_console(change: dict[str, str | N
             return error.status
         return None
 
-    assert refusal(lambda: check_write(headers)) == status
+    assert refusal(lambda: check_write(headers, "http")) == status
+
+
+def test_an_origin_must_have_the_scheme_of_the_console() -> None:
+    headers = Headers({**GOOD, "origin": "https://127.0.0.1:8090"})
+    del (bare := headers.mutablecopy())["sec-fetch-site"]
+    check_write(bare, "https")
+    with pytest.raises(Refusal, match=r"Origin: http://127\.0\.0\.1:8090 and x-kraftlab: 1"):
+        check_write(bare, "http")
 
 
 def test_a_visitor_is_the_user_that_logged_in() -> None:
@@ -155,6 +167,26 @@ def test_rights_are_asked_for_again_and_a_session_ends(monkeypatch: pytest.Monke
     now += visitors.SESSION_S
     with pytest.raises(Refusal, match="log in"):
         sessions.of(key)
+
+
+def test_a_change_is_judged_by_the_rights_of_this_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions = made()
+    key = sessions.log_in("admin", "secret", "127.0.0.1")
+    monkeypatch.setitem(RIGHTS, "admin", {Operation.DESCRIBE})
+    assert sessions.of(key).may(Operation.ALTER)
+    assert not sessions.of(key, now=True).may(Operation.ALTER)
+
+
+def test_a_cluster_that_does_not_answer_can_still_be_healed(monkeypatch: pytest.MonkeyPatch) -> None:
+    clients: list[Client] = []
+    sessions = made(clients=clients)
+    key = sessions.log_in("admin", "secret", "127.0.0.1")
+
+    def silent(*asked: object, **options: object) -> None:
+        raise ClusterUnreachable("nobody answers")
+
+    monkeypatch.setattr(clients[0], "call", silent)
+    assert sessions.of(key, now=True).may(Operation.ALTER)
 
 
 def test_old_sessions_make_room(monkeypatch: pytest.MonkeyPatch) -> None:

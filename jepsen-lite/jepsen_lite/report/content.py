@@ -148,7 +148,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
 def gather(directory: RunDirectory) -> RunReport:
     """Read a run. StoreError."""
     record, plan, run = directory.record(), directory.plan(), directory.run()
-    node_logs = _files(directory, sorted(path.name for path in directory.nodes.glob("*.log")), "nodes/")
+    node_logs = _files(directory, [path.name for path in directory.node_logs()], "nodes/")
     names = {int(found[1]): log.name.removesuffix(".log") for log in node_logs if (found := _NUMBER.search(log.name[:-4]))}
     histories, cycles, damaged = _drawn(record.verdicts, run)
     named = {index for verdict in record.verdicts for index in verdict.ops if 0 <= index < len(run.history)}
@@ -242,7 +242,7 @@ def _space_time(directory: RunDirectory, record: RunRecord, run: Run, names: dic
     events = from_trace(directory.trace())
     has_both_ends = bool(events)
     if not has_both_ends and record.started_at_ms:
-        logs = [path.read_text(encoding="utf-8", errors="replace") for path in sorted(directory.nodes.glob("*.log"))]
+        logs = [path.read_text(encoding="utf-8", errors="replace") for path in directory.node_logs()]
         events = from_logs(logs, record.started_at_ms)
     violation_us, ops = _violation(record, run)
     rows = [row for op in ops for row in operation_rows(op)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from pathlib import Path
 
@@ -191,6 +192,25 @@ def test_files_of_a_run_are_text_or_downloads_and_never_pages(new_run, server: T
         assert server.get(f"/runs/{directory.name}/report/{name}").status_code == 404
     (directory.report / "index.html").write_text("<script>alert(1)</script>")
     assert "alert(1)" not in server.get(f"/runs/{directory.name}/report/index.html").text
+
+
+def test_a_pipe_among_the_node_logs_is_no_log(new_run, server: TestClient) -> None:
+    """A pipe without a writer would be read without end."""
+    directory = new_run(OPS, VALID)
+    os.mkfifo(directory.nodes / "broker-9.log")
+    assert server.get(f"/runs/{directory.name}/report/index.html").status_code == 200
+    assert server.get(f"/runs/{directory.name}/nodes/broker-9.log").status_code == 404
+
+
+@pytest.mark.parametrize("name", ["run.json", "plan.json", "history.parquet", "log.jsonl", "strikes.json", "observations.json"])
+def test_a_pipe_in_place_of_a_file_holds_nothing_up(new_run, server: TestClient, name: str) -> None:
+    directory = new_run(OPS, VALID)
+    (directory.path / name).unlink(missing_ok=True)
+    os.mkfifo(directory.path / name)
+    answer = server.get(f"/runs/{directory.name}/report/index.html")
+    assert answer.status_code in (404, 500)
+    assert "there is no such run" in answer.text or f"{name} is not a regular file" in answer.text
+    assert server.get("/runs/").status_code == 200
 
 
 def test_directories_and_what_is_outside_are_not_shown(new_run, server: TestClient, tmp_path: Path) -> None:
