@@ -26,10 +26,11 @@ from .changes import CHANGES
 from .core import Console, Settings, answered, failure
 from .plays import Plays
 from .reads import READS
+from .rows import BadQuery
 from .visitors import HEADERS, Refusal, check_host
 
 PAGES = ("quorum", "brokers", "topics", "moves", "time", "events", "groups", "faults", "sim", "login")
-STYLES = ("page.css", "uplot.css", "console.css", "sim.css")
+STYLES = ("page.css", "console.css", "sim.css")
 TYPES = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
 
 
@@ -95,9 +96,12 @@ def application(console: Console | None, others: Mapping[str, Page], settings: S
     async def seed(request: Request) -> Response:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_until_left, request, nursery.cancel_scope)
-            document = await plays.document(request.query_params)
-            nursery.cancel_scope.cancel()
-            return answered(request, document)
+            try:
+                return answered(request, await plays.document(request.query_params))
+            except BadQuery as error:  # the nursery would make a group of it
+                return failure(request, error)
+            finally:
+                nursery.cancel_scope.cancel()
         raise ClientDisconnect
 
     pages = {path: answering(partial(_in_thread, made)) for path, made in others.items()}

@@ -18,6 +18,7 @@ from kraftlab.client.time_travel import batches
 from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.image import EMPTY, Provenance
 from kraftlab.metadata.records import ForgottenRequests, NoOp, RequestOutcome
+from kraftlab.metadata.topic_names import INTERNAL_TOPICS
 from kraftlab.node.history import LoggedBatch, Moment
 from kraftlab.node.subject_changes import ObjectChange, Subject, SubjectChange, batch_changes, subject_changes
 from kraftlab.quorum.core.batch import LeaderChange
@@ -103,9 +104,11 @@ class Past(Images):
             yield start, [each for each in told if start < each.end <= end]
             end = start
 
-    def events(self, before: int | None, after: int, kind: str, about: str, limit: int) -> dict[str, object]:
-        """Return the newest events between two offsets, newest first. `next`: where the next request continues with `before`;
-        None if there are no more. A request reads SPANS_MAX spans at most.
+    def events(
+        self, before: int | None, after: int, kind: str, about: str, limit: int, *, internal: bool = True
+    ) -> dict[str, object]:
+        """Return the newest events between two offsets, newest first. `internal`: also those of internal topics. `next`: the
+        `before` of the next request; None if there are no more. A request reads SPANS_MAX spans at most.
         """
         if kind not in ("", *KINDS):
             raise BadQuery(f"there is no kind {kind!r}; there are {', '.join(KINDS)}")
@@ -121,7 +124,9 @@ class Past(Images):
                 some = [
                     each for each in batch_changes(told.before, told.batch) if each.change.offset < end and matches(each.about)
                 ]
-                found += reversed(_cut([each for each in some if kind in ("", each.kind)]))
+                found += reversed(
+                    _cut([each for each in some if kind in ("", each.kind) and (internal or not _is_internal(each))])
+                )
                 if len(found) >= min(limit, EVENTS_MAX):
                     return answer | {"next": told.batch.base_offset}
             before = start
@@ -159,6 +164,10 @@ class Past(Images):
         found = self._logged(start, end) if ring is None else [told.batch for told in ring]
         begin = self.image(Moment(offset=start)) if start else EMPTY
         return subject_changes(Subject("topic", f"{topic}-{partition}"), begin, found)
+
+
+def _is_internal(each: ObjectChange) -> bool:
+    return each.kind == "topic" and (each.about if each.partition is None else each.about.rpartition("-")[0]) in INTERNAL_TOPICS
 
 
 def _cut(found: list[ObjectChange]) -> list[ObjectChange]:

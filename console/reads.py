@@ -134,8 +134,8 @@ def _groups(console: Console, query: Query) -> object:
 
 def _events(console: Console, query: Query) -> object:
     edges = number(query, "before", None), number(query, "after", 0)
-    limit = number(query, "limit", 100, least=1)
-    return console.known_past().events(*edges, query.get("kind", ""), query.get("about", ""), limit)
+    kind, about, internal = query.get("kind", ""), query.get("about", ""), query.get("internal") != "0"
+    return console.known_past().events(*edges, kind, about, number(query, "limit", 100, least=1), internal=internal)
 
 
 def _history(console: Console, query: Query) -> object:

@@ -1,14 +1,12 @@
 // Brokers: their states, shares, and directories as cards; and one broker with its replicas, copies, configs, and actions.
-import { h, keyed, text, set, bar, fact, table, mark, bytes, count, rate, span, link, polled } from "./dom.js";
+import { h, keyed, text, absence, alert, bar, button, cut, factList, field, grid, row, section, table, mark, bytes, count, plural, rate, span, link, partitionLink, polled } from "./dom.js";
 import { command } from "./actions.js";
 
 const SILENT_MS = 5000, CUT = 200, CARDS = 60, BROKER = 4;
 const STATES = ["active", "fenced", "shutting down", "silent", "unreachable directories", "offline directory", "cordoned"];
 const SOURCES = { 2: "set for this broker", 3: "set for all brokers", 4: "server.properties" };
 const sum = (numbers) => numbers.reduce((total, each) => total + (each ?? 0), 0);
-const options = ([first, ...others]) => [h("option", { value: "" }, first), others.map((each) => h("option", { value: each }, each))];
-const chosen = (select, names) => { if (select.children.length !== names.length || names.some((each, at) => select.children[at].textContent !== each)) select.replaceChildren(...options(names).flat()); };
-const short = (path) => path.split("/").slice(-2).join("/");
+const short = (directory) => directory.split("/").slice(-2).join("/");
 
 // What is known of a broker, from the parts of the state: [kind, shape and word, name in STATES] for each state it is in.
 function known(app, broker) {
@@ -18,7 +16,7 @@ function known(app, broker) {
     : broker.silent_ms > SILENT_MS ? ["unknown", `… silent for ${span(broker.silent_ms)}`, "silent"] : ["good", "✓ active", "active"]];
   const offline = dirs?.filter((each) => each.error_code).length ?? 0, cordoned = dirs?.filter((each) => each.is_cordoned).length ?? 0;
   if (disks?.silent[id] && !broker.is_fenced) states.push(["bad", "? unreachable directories", "unreachable directories"]);
-  if (offline) states.push(["bad", `✕ ${offline} of ${dirs.length} directories offline`, "offline directory"]);
+  if (offline) states.push(["bad", `✕ ${offline} of ${plural(dirs.length, "directory", "directories")} offline`, "offline directory"]);
   if (cordoned) states.push(["unknown", `⊘ ${cordoned === dirs.length ? "" : `${cordoned} of ${dirs.length} `}cordoned`, "cordoned"]);
   return {
     ...broker, id, dirs, states, incoming, silence: disks?.silent[id] ?? "",
@@ -37,10 +35,10 @@ function all(app) {
 // A card: the same facts in the list and on the page of one broker. `actions(directory)` returns buttons.
 function card(app, id, actions = () => []) {
   const head = h("h2", null, actions.length ? `Broker ${id}` : link(`/brokers/${id}`, `Broker ${id}`)), states = h("p", { class: "states" });
-  const names = ["rack", "epoch", "leaders", "replicas", "moves in", "moves out"], cells = Object.fromEntries(names.map((name) => [name, h("dd", null, "?")]));
+  const [facts, cells] = factList(["rack", "epoch", "leaders", "replicas", "moves in", "moves out"]);
   const shares = ["leaders", "replicas"].map((name) => [name, h("span"), h("div")]);
   for (const [name, words, drawn] of shares) cells[name].replaceChildren(words, drawn);
-  const facts = h("dl", { class: "facts" }, names.map((name) => fact(name, cells[name]))), dirs = h("ul", { class: "plain dirs" }), note = h("p", { class: "small" });
+  const dirs = h("ul", { class: "plain dirs" }), note = h("p", { class: "small" });
   const node = h("section", { "data-row": true, tabindex: "-1" }, head, states, facts, dirs, note,
     h("p", { class: "small" }, link(`/topics?view=partitions&broker=${id}`, `Partitions of broker ${id}`)));
   function fill(broker) {
@@ -70,26 +68,18 @@ function card(app, id, actions = () => []) {
 const SORTS = { id: (each) => each.id, leaders: (each) => -each.leads, replicas: (each) => -each.replicas, "used space": (each) => -each.used, "moves in": (each) => -each.in };
 
 function list(view, app) {
-  const cards = new Map(), box = h("div", { class: "cards" }), total = h("span", { class: "note", role: "status" });
-  const choice = (name, words, values) => {
-    const node = h("select", { "data-filter": name === "rack", onchange: () => { app.setQuery({ [name]: node.value }); update(); } }, options([words, ...values]));
-    node.value = app.query.get(name) ?? "";
-    return node;
-  };
-  const rack = choice("rack", "all", []), state = choice("state", "all", STATES), sort = choice("sort", "id", Object.keys(SORTS).slice(1));
-  let shown = CARDS;
-  const more = h("button", { onclick: () => { shown += CARDS; update(); } }, "Show more");
-  view.append(h("div", { class: "filters" }, h("label", null, "Rack", rack), h("label", null, "State", state), h("label", null, "Sort by", sort), total), box, more, left(app));
+  const cards = new Map(), box = h("div", { class: "cards" }), total = h("span", { class: "note", role: "status" }), more = cut(CARDS, update);
+  const rack = field(app, "rack", "Rack", update, [["", "all"]], { "data-filter": true }), state = field(app, "state", "State", update, [["", "all"], ...STATES]);
+  const sort = field(app, "sort", "Sort by", update, [["", "id"], ...Object.keys(SORTS).slice(1)]);
+  view.append(h("div", { class: "filters" }, rack, state, sort, total), box, more.node, left(app));
   function update() {
-    const found = all(app);
-    chosen(rack, ["all", ...[...new Set(found.map((each) => each.rack).filter(Boolean))].sort()]);
-    rack.value = app.query.get("rack") ?? "";
-    const wanted = found.filter((each) => (!rack.value || each.rack === rack.value) && (!state.value || each.states.some(([, , name]) => name === state.value)));
-    const by = SORTS[app.query.get("sort") || "id"] ?? SORTS.id;
+    const found = all(app), wantedRack = app.query.get("rack"), wantedState = app.query.get("state"), by = SORTS[app.query.get("sort")] ?? SORTS.id;
+    rack.offer([["", "all"], ...[...new Set(found.map((each) => each.rack).filter(Boolean))].sort()]);
+    const wanted = found.filter((each) => (!wantedRack || each.rack === wantedRack) && (!wantedState || each.states.some(([, , name]) => name === wantedState)));
     wanted.sort((one, other) => by(one) - by(other) || one.id - other.id);
-    text(total, !app.state.brokers ? "Asking for the brokers …" : wanted.length === found.length ? `${count(found.length)} brokers` : `${count(wanted.length)} of ${count(found.length)} brokers`);
-    more.hidden = wanted.length <= shown;
-    keyed(box, wanted.slice(0, shown), (each) => each.id, (each) => { const made = card(app, each.id); cards.set(each.id, made); return made.node; }, (node, each) => cards.get(each.id).fill(each));
+    const brokers = plural(found.length, "broker");
+    text(total, !app.state.brokers ? "Asking for the brokers …" : wanted.length === found.length ? brokers : `${count(wanted.length)} of ${brokers}`);
+    keyed(box, more.of(wanted), (each) => each.id, (each) => { const made = card(app, each.id); cards.set(each.id, made); return made.node; }, (node, each) => cards.get(each.id).fill(each));
   }
   return { update };
 }
@@ -98,52 +88,53 @@ function list(view, app) {
 const left = (app) => (app.about.speaks_kafka ? h("p", null, "A cluster of Apache Kafka does not tell the silence of brokers, the bytes of moves, and kept copies. It cannot bring a directory online, write a snapshot on demand, or have a broker drained from here.") : "");
 
 function one(view, app, id) {
-  const kafka = app.about.speaks_kafka, configure = (value, title) => app.act("configure", { resources: [{ resource_type: BROKER, resource_name: String(id), configs: [{ name: "cordoned.log.dirs", ...(value ? { config_operation: 0, value } : { config_operation: 1 }) }] }] }, { title, button: value ? "Cordon" : "Uncordon" }).then(ask);
-  const button = (words, onclick, kind = null) => h("button", { onclick, class: kind }, words);
-  let broker = null, dirs = [], shown = CUT, plan = null;
+  const kafka = app.about.speaks_kafka;
+  let broker = null, dirs = [];
+  const act = (name, request, title, words, node = null) => app.act(name, request, { node, title, button: words }).then(ask);
+  const configure = (value, title) => {
+    const config = { name: "cordoned.log.dirs", ...(value ? { config_operation: 0, value } : { config_operation: 1 }) };
+    act("configure", { resources: [{ resource_type: BROKER, resource_name: String(id), configs: [config] }] }, title, value ? "Cordon" : "Uncordon");
+  };
   const own = card(app, id, (each) => {
     const others = () => dirs.filter((dir) => dir.is_cordoned && dir.log_dir !== each.log_dir).map((dir) => dir.log_dir);
-    const cordon = () => configure([...others(), ...(each.is_cordoned ? [] : [each.log_dir])].join(","), `${each.is_cordoned ? "Uncordon" : "Cordon"} ${each.log_dir}`);
-    return [button(each.is_cordoned ? "Uncordon" : "Cordon", cordon), each.error_code && !kafka ? button("Bring online", () => app.act("online", { log_dir: each.log_dir }, { node: id, title: `Bring ${each.log_dir} online`, button: "Bring online" }).then(ask)) : ""];
+    const words = each.is_cordoned ? "Uncordon" : "Cordon", cordon = () => configure([...others(), ...(each.is_cordoned ? [] : [each.log_dir])].join(","), `${words} ${each.log_dir}`);
+    return [button(words, cordon), each.error_code && !kafka ? button("Bring online", () => act("online", { log_dir: each.log_dir }, `Bring ${each.log_dir} online`, "Bring online", id)) : ""];
   });
-  const gone = h("p", { class: "unknown" });
+  const unregister = () => act("unregister", { broker_id: id, ...(broker.broker_epoch > 0 ? { expected_broker_epoch: broker.broker_epoch } : {}) }, `Unregister broker ${id}`, "Unregister");
   const acts = h("div", { class: "tools" }, button("Cordon all directories", () => configure("*", `Cordon broker ${id}`)), button("Uncordon all", () => configure("", `Uncordon broker ${id}`)),
-    kafka ? "" : button("Snapshot", () => app.act("snapshot", {}, { node: id, title: `Snapshot of broker ${id}`, button: "Write it" })),
-    button("Unregister", () => app.act("unregister", { broker_id: id, ...(broker?.broker_epoch > 0 ? { expected_broker_epoch: broker.broker_epoch } : {}) }, { title: `Unregister broker ${id}`, button: "Unregister" }), "danger"));
-  const drained = h("div"), body = h("tbody"), copies = h("ul", { class: "plain" }), configs = h("tbody"), reason = h("p", { class: "unknown" }), why = h("p", { class: "unknown" });
-  const where = h("select", { "data-filter": true, onchange: () => { app.setQuery({ dir: where.value }); draw(); } });
-  const more = button("Show more", () => { shown += CUT; draw(); }), total = h("span", { class: "note" });
-  const peers = Object.fromEntries(["endpoint", ...(kafka ? [] : ["peer endpoint", "last heartbeat"])].map((name) => [name, h("dd", null, "?")]));
-  own.facts.append(...Object.entries(peers).map(([name, node]) => fact(name, node)));
-  own.node.append(gone, acts);
+    kafka ? "" : button("Snapshot", () => act("snapshot", {}, `Snapshot of broker ${id}`, "Write it", id)), button("Unregister", unregister, "danger"));
+  const drained = h("div"), copies = h("ul", { class: "plain" }), configs = h("tbody"), reason = h("p", { class: "unknown" }), why = h("p", { class: "unknown" });
+  const where = field(app, "dir", "Directory", draw, [["", "all"]], { "data-filter": true }), more = cut(CUT, draw), total = h("span", { class: "note" });
+  const [addresses, peers] = factList(["endpoint", ...(kafka ? [] : ["peer endpoint", "last heartbeat"])]);
+  own.facts.append(...addresses.children);
+  own.node.append(acts);
+  const CONFIGS = ["name", "~value", "source"], COLUMNS = ["partition", "directory", "#size", "#log end", "state", "move to"];
+  const replicas = grid("Replicas of this broker", COLUMNS, (each) => `${each.topic}-${each.partition_index} ${each.log_dir}`, (each) => {
+    const name = `${each.topic}-${each.partition_index}`, others = dirs.filter((dir) => dir.log_dir !== each.log_dir && !dir.error_code);
+    const to = h("select", { "aria-label": `Move ${name} to a directory`, onchange: () => {
+      const request = { dirs: [{ path: to.value, topics: [{ name: each.topic, partitions: [each.partition_index] }] }] };
+      to.value = "";
+      act("move-directory", request, `Move ${name} to another directory`, "Move", id);
+    } }, h("option", { value: "" }, "…"), others.map((dir) => h("option", { value: dir.log_dir }, short(dir.log_dir))));
+    return [partitionLink(each.topic, each.partition_index), "", "", "", "", each.is_future_key || !others.length ? "–" : to];
+  }, (each) => {
+    const state = each.error ? `✕ ${each.error}` : each.is_future_key ? `→ from ${short(each.source_log_dir ?? "?")}: ${bytes(each.bytes_left)} left, ${rate(each.bytes_per_second)}`
+      : each.offset_lag > 0 ? `… ${plural(each.offset_lag, "record")} behind` : "✓ current";
+    return [, short(each.log_dir), bytes(each.partition_size), count(each.log_end_offset < 0 ? null : each.log_end_offset), state];
+  }, "tall");
   view.append(own.node,
-    kafka ? "" : h("section", null, h("h2", null, "Drain"), h("p", null, "Moves every replica to the least loaded brokers, and keeps the racks of each partition apart. The plan is shown first, and can be rolled back on the page of moves."), h("div", { class: "tools" }, button("Preview the plan", preview)), drained),
-    h("section", null, h("h2", null, "Replicas, biggest first"), h("div", { class: "filters" }, h("label", null, "Directory", where), total), reason,
-      table("Replicas of this broker", ["partition", "directory", h("th", { scope: "col", class: "n" }, "size"), h("th", { scope: "col", class: "n" }, "log end"), "state", "move to"], body, "tall"), more),
-    kafka ? "" : h("section", null, h("h2", null, "Kept copies and strays"), copies),
-    h("section", null, h("h2", null, "Configs that differ from the defaults"), why, table("Configs of this broker", ["name", "value", "source"], configs)), left(app));
+    kafka ? "" : section("Drain", h("p", null, "Moves every replica to the least loaded brokers, and keeps the racks of each partition apart. The plan is shown first, and can be rolled back on the page of moves."), h("div", { class: "tools" }, button("Preview the plan", preview)), drained),
+    section("Replicas, biggest first", h("div", { class: "filters" }, where, total), reason, replicas.node, more.node),
+    kafka ? "" : section("Kept copies and strays", copies),
+    section("Configs that differ from the defaults", why, table("Configs of this broker", CONFIGS, configs)), left(app));
+  const lack = absence(view, "/brokers", "All brokers");
 
-  function replica(each) {
-    const state = !each.is_future_key ? (each.error ? `✕ ${each.error}` : each.offset_lag > 0 ? `… ${count(each.offset_lag)} records behind` : "✓ current")
-      : each.error ? `✕ ${each.error}` : `→ from ${short(each.source_log_dir ?? "?")}: ${bytes(each.bytes_left)} left, ${rate(each.bytes_per_second)}`;
-    return [short(each.log_dir), bytes(each.partition_size), count(each.log_end_offset < 0 ? null : each.log_end_offset), state];
-  }
   function draw() {
-    chosen(where, ["all", ...dirs.map((each) => each.log_dir)]);
-    where.value = app.query.get("dir") ?? "";
-    const rows = dirs.filter((dir) => !where.value || dir.log_dir === where.value).flatMap((dir) => dir.replicas.map((each) => ({ ...each, log_dir: dir.log_dir }))).sort((one, other) => other.partition_size - one.partition_size);
-    text(total, `${count(rows.length)} replicas, ${bytes(sum(rows.map((each) => each.partition_size)))}`);
-    more.hidden = rows.length <= shown;
-    keyed(body, rows.slice(0, shown), (each) => `${each.topic}-${each.partition_index} ${each.log_dir}`, (each) => {
-      const name = `${each.topic}-${each.partition_index}`, others = dirs.filter((dir) => dir.log_dir !== each.log_dir && !dir.error_code);
-      const to = h("select", { "aria-label": `Move ${name} to a directory`, onchange: () => {
-        const path = to.value;
-        to.value = "";
-        app.act("move-directory", { dirs: [{ path, topics: [{ name: each.topic, partitions: [each.partition_index] }] }] }, { node: id, title: `Move ${name} to another directory`, button: "Move" }).then(ask);
-      } }, h("option", { value: "" }, "…"), others.map((dir) => h("option", { value: dir.log_dir }, short(dir.log_dir))));
-      return h("tr", { "data-row": true, tabindex: "-1" }, h("th", { scope: "row" }, link(`/topics/${encodeURIComponent(each.topic)}/${each.partition_index}`, name)),
-        ["directory", "size", "log end", "state"].map((of) => h("td", { "data-of": of, class: of === "size" || of === "log end" ? "n" : null })), h("td", { "data-of": "move to" }, each.is_future_key || !others.length ? "–" : to));
-    }, (row, each) => replica(each).forEach((words, at) => text(row.children[at + 1], words)));
+    const wanted = app.query.get("dir");
+    where.offer([["", "all"], ...dirs.map((each) => each.log_dir)]);
+    const rows = dirs.filter((dir) => !wanted || dir.log_dir === wanted).flatMap((dir) => dir.replicas.map((each) => ({ ...each, log_dir: dir.log_dir }))).sort((one, other) => other.partition_size - one.partition_size);
+    text(total, `${plural(rows.length, "replica")}, ${bytes(sum(rows.map((each) => each.partition_size)))}`);
+    replicas.update(more.of(rows));
     const kept = dirs.flatMap((dir) => dir.kept_copies), paths = kept.map((each) => each.path), bare = dirs.flatMap((dir) => dir.strays).filter((path) => !paths.includes(path));
     keyed(copies, [...kept, ...bare, ...(kept.length + bare.length ? [] : [null])], (each) => each?.path ?? each, (each) => {
       if (!each) return h("li", null, "None: no copy waits for a decision.");
@@ -155,25 +146,26 @@ function one(view, app, id) {
   }
   function preview() {
     text(drained, "Asking for a plan …");
-    app.get(`brokers/${id}/drain`).then((found) => { plan = found; showPlan(); }, (error) => drained.replaceChildren(h("p", { class: "bad", role: "alert" }, error.message)));
+    app.get(`brokers/${id}/drain`).then(showPlan, (error) => drained.replaceChildren(text(alert(), error.message)));
   }
-  function showPlan() {
+  function showPlan({ partitions, before, after }) {
     const sizes = new Map(dirs.flatMap((dir) => dir.replicas.map((each) => [`${each.topic}-${each.partition_index}`, each.partition_size])));
-    const size = (each) => sizes.get(`${each.topic}-${each.partition}`) ?? 0, most = Math.max(1, ...Object.values(plan.before), ...Object.values(plan.after));
-    if (!plan.partitions.length) { drained.replaceChildren(h("p", null, `Broker ${id} has no replicas, and none is on its way: nothing to move.`)); return; }
+    const copied = (moves) => bytes(sum(moves.map((each) => sizes.get(`${each.topic}-${each.partition}`)))), most = Math.max(1, ...Object.values(before), ...Object.values(after));
+    if (!partitions.length) { drained.replaceChildren(h("p", null, `Broker ${id} has no replicas, and none is on its way: nothing to move.`)); return; }
     const limit = h("input", { type: "number", min: "1", inputmode: "numeric", placeholder: "none" });
     const go = button("Drain", () => {
-      const topics = Object.entries(Object.groupBy(plan.partitions, (each) => each.topic)).map(([name, rows]) => ({ name, partitions: rows.map((each) => ({ partition_index: each.partition, replicas: { values: each.after } })) }));
-      app.act("reassign", { topics, queued: true, plan_id: `drain-${id}-${Date.now().toString(36)}`, reason: `drain broker ${id}`, ...(limit.value ? { throttle: String(Math.round(limit.value * 1e6)) } : {}) }, { title: `Drain broker ${id}`, button: "Drain" })
+      const topics = Object.entries(Object.groupBy(partitions, (each) => each.topic)).map(([name, rows]) => ({ name, partitions: rows.map((each) => ({ partition_index: each.partition, replicas: { values: each.after } })) }));
+      const throttle = limit.value ? { throttle: String(Math.round(limit.value * 2 ** 20)) } : {};
+      app.act("reassign", { topics, queued: true, plan_id: `drain-${id}-${Date.now().toString(36)}`, reason: `drain broker ${id}`, ...throttle }, { title: `Drain broker ${id}`, button: "Drain" })
         .then((done) => { if (done) drained.replaceChildren(h("p", null, "The moves are queued. ", link("/moves", "Watch or cancel them, or roll the plan back"))); });
     }, "primary");
-    drained.replaceChildren(h("p", null, `${count(plan.partitions.length)} replicas move, ${bytes(sum(plan.partitions.map(size)))} in all.`, broker?.dirs?.some((each) => !each.is_cordoned) ? " Cordon all directories first, so that new topics leave this broker out." : ""),
-      table("Replicas of each broker before and after", ["broker", "rack", h("th", { scope: "col", class: "n" }, "before"), h("th", { scope: "col", class: "n" }, "after"), h("th", { scope: "col", class: "n" }, "copied to it"), "before, then after"], h("tbody", null, Object.keys(plan.before).map((each) => h("tr", null, h("th", { scope: "row" }, each),
-        h("td", { "data-of": "rack" }, app.state.brokers?.brokers.find((other) => String(other.broker_id) === each)?.rack ?? "none"), ["before", "after"].map((when) => h("td", { class: "n", "data-of": when }, count(plan[when][each]))),
-        h("td", { class: "n", "data-of": "copied to it" }, bytes(sum(plan.partitions.filter((move) => String(move.to) === each).map(size)))),
-        h("td", { "data-of": "before, then after" }, h("div", { class: "bars" }, ["before", "after"].map((when) => bar(h("div"), `broker ${each} ${when}: ${plan[when][each]} replicas`, [[plan[when][each] / most, "used"]])))))))),
-      h("details", null, h("summary", null, `Partitions${plan.partitions.length > CUT ? `, the first ${CUT}` : ""}`), h("ul", { class: "plain columns" }, plan.partitions.slice(0, CUT).map((each) => h("li", null, `${each.topic}-${each.partition}: [${each.before.join(", ")}] → [${each.after.join(", ")}]`)))),
-      h("div", { class: "tools" }, h("label", null, "At most, into each broker, MB/s ", limit), go));
+    const columns = ["broker", "rack", "#before", "#after", "#copied to it", "before, then after"];
+    const rows = Object.keys(before).map((each) => row(columns, [each, app.state.brokers?.brokers.find((other) => String(other.broker_id) === each)?.rack ?? "none", count(before[each]), count(after[each]), copied(partitions.filter((move) => String(move.to) === each)),
+      h("div", { class: "bars" }, Object.entries({ before, after }).map(([when, all]) => bar(h("div"), `broker ${each} ${when}: ${plural(all[each], "replica")}`, [[all[each] / most, "used"]])))]));
+    drained.replaceChildren(h("p", null, `${plural(partitions.length, "replica moves", "replicas move")}, ${copied(partitions)} in all.`, broker?.dirs?.some((each) => !each.is_cordoned) ? " Cordon all directories first, so that new topics leave this broker out." : ""),
+      table("Replicas of each broker before and after", columns, h("tbody", null, rows)),
+      h("details", null, h("summary", null, `Partitions${partitions.length > CUT ? `, the first ${CUT}` : ""}`), h("ul", { class: "plain columns" }, partitions.slice(0, CUT).map((each) => h("li", null, `${each.topic}-${each.partition}: [${each.before.join(", ")}] → [${each.after.join(", ")}]`)))),
+      h("div", { class: "tools" }, h("label", null, "At most, into each broker, MiB/s ", limit), go));
   }
   async function ask() {
     const found = await app.get("disks", { broker: id }).catch((error) => ({ brokers: {}, silent: { [id]: error.message } }));
@@ -181,12 +173,14 @@ function one(view, app, id) {
     text(reason, found.silent[id] ? `${dirs.length ? "These are from before" : "Unknown"}: ${found.silent[id]}` : "");
     draw();
   }
-  const names = (found) => found.map((each) => h("tr", null, h("th", { scope: "row" }, each.name), h("td", { class: "wrap", "data-of": "value" }, each.is_sensitive ? "(hidden)" : each.value ?? ""), h("td", { "data-of": "source" }, SOURCES[each.config_source] ?? `source ${each.config_source}`)));
-  app.get(`brokers/${id}/configs`).then((found) => { configs.replaceChildren(...names(found)); if (!found.length) text(why, "None."); }, (error) => text(why, `Unknown: ${error.message}`));
+  app.get(`brokers/${id}/configs`).then((found) => {
+    configs.replaceChildren(...found.map((each) => row(CONFIGS, [each.name, each.is_sensitive ? "(hidden)" : each.value ?? "", SOURCES[each.config_source] ?? `source ${each.config_source}`])));
+    if (!found.length) text(why, "None.");
+  }, (error) => text(why, `Unknown: ${error.message}`));
   const close = polled(5000, ask);
   return { close, update() {
     broker = all(app).find((each) => each.id === id) ?? null;
-    text(gone, broker || !app.state.brokers ? "" : `There is no broker ${id} now: it was never registered, or it was unregistered.`);
+    if (app.state.brokers) lack(broker ? null : `broker ${app.path[0]} now: it was never registered, or it was unregistered`);
     if (!broker) return;
     own.fill(broker);
     text(peers.endpoint, `${broker.host}:${broker.port}`);

@@ -1,5 +1,5 @@
 // Everything that happened, in words: newest first and live, filtered by kind and by object.
-import { h, keyed, text, set, table, count, moment, clock, link } from "./dom.js";
+import { h, keyed, text, set, button, field, grid, count, moment, clock, link, path } from "./dom.js";
 
 const KINDS = ["quorum", "broker", "topic", "other"];
 const PAGE = 100, ROWS_MAX = 600, ASKS = 15, EVERY_MS = 250;
@@ -8,27 +8,19 @@ const PAGE = 100, ROWS_MAX = 600, ASKS = 15, EVERY_MS = 250;
 export function objectOf({ kind, about, partition, change }) {
   const topic = partition === null ? about : about.slice(0, -String(partition).length - 1);
   if (about === "…" || kind === "other" || about === "all brokers") return h("span", null, about);
-  if (kind === "topic") return link(`/topics/${encodeURIComponent(topic)}${partition === null ? "" : `/${partition}`}`, about);
+  if (kind === "topic") return link(path("topics", topic, ...(partition === null ? [] : [partition])), about);
   if (kind === "broker") return link(`/brokers/${about.replace("broker ", "")}`, about);
   return link(change.type === "LeaderChange" ? `/quorum?election=${change.epoch}` : "/quorum", about);
 }
 
 // Events as rows of a table, the newest first; `update` takes all of them again, and rows that stay keep their nodes.
 export function eventTable(caption) {
-  const body = h("tbody");
-  const heads = ["time", h("th", { scope: "col", class: "n" }, "offset"), h("th", { scope: "col", class: "n" }, "epoch"), "object", "what", "who and why"];
-  const make = (each) => {
-    const { offset, epoch, append_time_ms: at, change, type, initiator, plan_id: plan, move_id: move, reason } = each.change;
-    const elected = type === "LeaderChange";
-    return h("tr", { "data-row": true, tabindex: "-1", class: elected ? "election" : null },
-      h("th", { scope: "row", title: moment(at) }, clock(at)),
-      h("td", { class: "n", "data-of": "offset" }, h("a", { href: `/time?at=${offset}`, title: "The metadata just before" }, count(offset))),
-      h("td", { class: "n", "data-of": "epoch" }, String(epoch)), h("td", { "data-of": "object" }, objectOf(each)),
-      h("td", { class: "wrap", "data-of": "what" }, elected ? "▲ " : "", change),
-      h("td", { class: "wrap", "data-of": "who and why" }, initiator && `${initiator} `, plan && [link(`/moves/${encodeURIComponent(plan)}`, `plan ${plan}`), " "], move && `move ${move} `, reason && h("small", null, reason)));
-  };
   const keyOf = ({ about, change }) => `${change.offset} ${about} ${change.change}`;
-  return { node: table(caption, heads, body), update: (events) => keyed(body, events, keyOf, make) };
+  return grid(caption, ["time", "#offset", "#epoch", "object", "~what", "~who and why"], keyOf, (each) => {
+    const { offset, epoch, append_time_ms: at, change, type, initiator, plan_id: plan, move_id: move, reason } = each.change;
+    return [h("span", { title: moment(at) }, clock(at)), h("a", { href: `/time?at=${offset}`, title: "The metadata just before" }, count(offset)), String(epoch), objectOf(each), [type === "LeaderChange" ? "▲ " : "", change],
+      [initiator && `${initiator} `, plan && [link(path("moves", plan), `plan ${plan}`), " "], move && `move ${move} `, reason && h("small", null, reason)]];
+  }, ({ change }, _, tr) => { tr.classList.toggle("election", change.type === "LeaderChange"); });
 }
 
 export default {
@@ -36,24 +28,25 @@ export default {
   open(view, app) {
     let events = [], waiting = [], newest = 0, next = null, asked = 0, busy = false, again = false, timer = 0, typing = 0;
     const live = () => !app.query.get("from");
-    const kinds = ["", ...KINDS].map((kind) => h("button", { onclick: () => { app.setQuery({ kind }); load(); } }, kind || "all"));
+    const kinds = ["", ...KINDS].map((kind) => button(kind || "all", () => { app.setQuery({ kind }); load(); }));
     const names = h("datalist", { id: "objects" });
-    const about = h("input", { "data-filter": true, list: "objects", value: app.query.get("about") ?? "", placeholder: "orders-3, broker 1 …", oninput: () => { clearTimeout(typing); typing = setTimeout(() => { app.setQuery({ about: about.value.trim() }); load(); }, 200); } });
-    const fresh = h("button", { class: "primary fresh-events", hidden: true, onclick: () => { scrollTo(0, 0); show(); } });
-    const back = h("button", { onclick: () => { app.setQuery({ from: null }); load(); } }, "Back to the newest");
-    const older = h("button", { onclick: showOlder }, "Show older");
+    const about = field(app, "about", "Object", () => { clearTimeout(typing); typing = setTimeout(load, 200); }, null, { "data-filter": true, list: "objects", placeholder: "orders-3, broker 1 …" });
+    const internal = field(app, "internal", "internal topics", load, true);
+    const fresh = button("", () => { scrollTo(0, 0); show(); }, "primary fresh-events", { hidden: true });
+    const back = button("Back to the newest", () => { app.setQuery({ from: null }); load(); });
+    const older = button("Show older", showOlder);
     const note = h("p", { class: "small", "aria-live": "polite" });
     const list = eventTable("Events");
     view.append(h("section", null,
-      h("div", { class: "filters" }, h("div", { class: "legend choice", role: "group", "aria-label": "Kind" }, kinds), h("label", null, "Object", about, names), back, fresh),
+      h("div", { class: "filters" }, h("div", { class: "legend choice", role: "group", "aria-label": "Kind" }, kinds), about, names, internal, back, fresh),
       list.node, note, h("div", { class: "tools" }, older)));
 
-    const filters = () => ({ kind: app.query.get("kind"), about: app.query.get("about") });
+    const filters = () => ({ kind: app.query.get("kind"), about: app.query.get("about"), internal: app.query.get("internal") || app.query.get("about") ? null : 0 });
     const isDown = () => scrollY > 120 || list.node.contains(document.activeElement?.closest("tr"));
 
     function draw() {
       list.update(events);
-      kinds.forEach((button, at) => set(button, { "aria-pressed": String((app.query.get("kind") ?? "") === ["", ...KINDS][at]) }));
+      kinds.forEach((node, at) => set(node, { "aria-pressed": String((app.query.get("kind") ?? "") === ["", ...KINDS][at]) }));
       back.hidden = live();
       older.hidden = next === null;
       fresh.hidden = waiting.length === 0;

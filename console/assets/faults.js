@@ -1,9 +1,9 @@
 // Faults by click: nodes × faults, links × links, any order as a form with its command, what is in force, and the election beside it.
-import { h, keyed, text, set, span, bytes, table } from "./dom.js";
-import { command } from "./actions.js";
+import { h, keyed, text, set, alert, button, offer, row, section, span, bytes, plural, table } from "./dom.js";
+import { command, modal } from "./actions.js";
 import { lanes } from "./live_lanes.js";
 
-const DURATIONS = [[3000, "3 s"], [10000, "10 s"], [30000, "30 s"], [120000, "2 min"], [null, "until healed"]];
+const DURATIONS = [[3000, "3 s"], [10000, "10 s"], [30000, "30 s"], [120000, "2 min"], ["", "until healed"]];
 // What a click on a node gives, with its name in the heading; [order, heading, further fields]. Log directories add their own.
 const NODE_FAULTS = [["kill", "kill"], ["pause", "pause"], ["power-loss", "power loss"], ["isolate", "isolate"], ["slow", "slow 200 ms", { delay_ms: 200, jitter_ms: 50 }],
   ["lossy", "lossy 20 %", { loss: 0.2 }], ["clock", "clock × 3", { rate: 3 }], ["fill-disk", "fill disk"]];
@@ -19,7 +19,7 @@ export default {
   title: "Faults",
   open(view, app) {
     if (!app.about.allow_chaos) {
-      view.append(h("section", null, h("h2", null, "No faults here"), h("p", { class: "unknown" }, app.about.why_no_faults ?? "The console does not say why.")));
+      view.append(section("No faults here", h("p", { class: "unknown" }, app.about.why_no_faults ?? "The console does not say why.")));
       return {};
     }
     let known = null, kind = "cut", asked = 0;
@@ -28,43 +28,35 @@ export default {
     const inForce = () => status()?.orders ?? [];
 
     // -- orders ------------------------------------------------------------------------------------------------------
-    const failed = h("p", { class: "bad", role: "alert", hidden: true });
+    const failed = alert();
     const steps = h("ul", { class: "plain" });
     let later = [];
     async function give(order) {
-      failed.hidden = true;
+      text(failed, "");
       try {
         const done = await app.post("faults", order);
         app.say(done.text);
-        later = [...later, ...(done.next_steps ?? [])].filter((line, at, all) => all.indexOf(line) === at);
+        later = [...new Set([...later, ...(done.next_steps ?? [])])];
         update();
-        return true;
-      } catch (error) {
-        text(failed, error.message).hidden = false;
-        return false;
-      }
+      } catch (error) { text(failed, error.message); }
     }
     const timed = (order) => ({ ...order, for_ms: chosen() });
 
-    function healAll() {
+    async function healAll() {
       if (document.querySelector("dialog[open]")) return;
-      const box = h("dialog", { class: "action", "aria-labelledby": "heal-title" }, h("h2", { id: "heal-title" }, "Heal everything?"),
-        h("p", null, `${inForce().length} ${inForce().length === 1 ? "fault is" : "faults are"} in force. Killed nodes start, paused ones go on, and cut links deliver their waiting messages.`), command(`kraftlab cluster heal ${app.about.where}`),
-        h("div", { class: "tools" }, h("button", { class: "primary", onclick: async () => { box.close(); await give({ order: "heal" }); } }, "Heal everything"), h("button", { onclick: () => box.close() }, "Cancel")));
-      box.addEventListener("close", () => box.remove());
-      document.body.append(box);
-      box.showModal();
-      box.querySelector(".primary").focus();
+      const said = await modal("Heal everything?", (close) => [
+        h("p", null, `${plural(inForce().length, "fault is", "faults are")} in force. Killed nodes start, paused ones go on, and cut links deliver their waiting messages.`), command(`kraftlab cluster heal ${app.about.where}`),
+        h("div", { class: "tools" }, button("Heal everything", () => close(true), "primary", { autofocus: true }), button("Cancel", () => close()))], "action");
+      if (said) give({ order: "heal" });
     }
     const onKey = (event) => { if (event.key === "Escape" && !document.querySelector("dialog[open]")) { event.preventDefault(); healAll(); } };
     document.addEventListener("keydown", onKey);
 
     // -- the matrices ------------------------------------------------------------------------------------------------
-    const cell = (label, onclick) => h("button", { class: "fault", "data-cell": true, "aria-label": label, onclick });
-    function show(button, name, words, what) {
-      text(button, words);
-      button.classList.toggle("on", Boolean(what));
-      set(button, { "aria-pressed": String(Boolean(what)), "aria-label": what ? `${name}: ${words}; heal` : name, title: what || null });
+    const cell = (label, onclick) => button("", onclick, "fault", { "data-cell": true, "aria-label": label });
+    function show(node, name, words, what) {
+      text(node, words).classList.toggle("on", Boolean(what));
+      set(node, { "aria-pressed": String(Boolean(what)), "aria-label": what ? `${name}: ${words}; heal` : name, title: what || null });
     }
     const left = (order) => (order.left_ms === null ? "until healed" : span(order.left_ms));
     function arrows(event) {
@@ -76,7 +68,8 @@ export default {
       event.preventDefault();
     }
 
-    const nodeBox = h("div"), linkBox = h("div"), link = h("select", { "aria-label": "Fault of a link" }, LINK_FAULTS.map(([name, words]) => h("option", { value: name }, words)));
+    const nodeBox = h("div"), linkBox = h("div"), link = h("select", { "aria-label": "Fault of a link" });
+    offer(link, LINK_FAULTS.map(([name, words]) => [name, words]), LINK_FAULTS[0][0]);
     const nodeRows = h("tbody", { onkeydown: arrows }), linkRows = h("tbody", { onkeydown: arrows });
     let columns = [], cells = new Map(), linkCells = new Map();
 
@@ -84,26 +77,28 @@ export default {
       const dirs = Math.max(...known.nodes.map((node) => node.log_dirs));
       columns = [...NODE_FAULTS.filter(([name]) => name !== "power-loss" || known.own_disks),
         ...Array.from({ length: dirs }, (_, at) => ["fail-disk", `fail d${at}`, { directory: `d${at}` }])];
-      nodeBox.replaceChildren(table("Nodes and their faults", ["node", "state", ...columns.map(([, heading]) => heading), "restart"], nodeRows));
-      nodeRows.replaceChildren(...known.nodes.map((node) => h("tr", null, h("th", { scope: "row" }, node.name), h("td", { "data-of": "state", class: "state" }), columns.map(([order, heading, more = {}], at) => {
-        const missing = order === "fail-disk" && Number(more.directory.slice(1)) >= node.log_dirs, name = `${heading} ${node.name}`;
-        const button = missing ? null : cell(name, () => { const now = holding(node.name, order, more); give(now ? { order: "heal", number: now.number } : timed({ order, names: [[node.name]], ...more })); });
-        if (button) cells.set(button, { node: node.name, order, more, name });
-        return h("td", { "data-of": heading }, button);
-      }), h("td", { "data-of": "restart" }, h("button", { "data-cell": true, "aria-label": `Restart ${node.name}`, onclick: () => give({ order: "restart", names: [[node.name]] }) }, "restart")))));
+      const heads = ["node", "state", ...columns.map(([, heading]) => heading), "restart"];
+      nodeBox.replaceChildren(table("Nodes and their faults", heads, nodeRows));
+      nodeRows.replaceChildren(...known.nodes.map(({ name: node, log_dirs: dirs }) => row(heads, [node, "", ...columns.map(([order, heading, more = {}]) => {
+        if (order === "fail-disk" && Number(more.directory.slice(1)) >= dirs) return "";
+        const name = `${heading} ${node}`;
+        const made = cell(name, () => { const now = holding(node, order, more); give(now ? { order: "heal", number: now.number } : timed({ order, names: [[node]], ...more })); });
+        cells.set(made, { node, order, more, name });
+        return made;
+      }), button("restart", () => give({ order: "restart", names: [[node]] }), null, { "data-cell": true, "aria-label": `Restart ${node}` })])));
       const names = known.nodes.map((node) => node.name), short = (name) => name.replace("controller-", "c ").replace("broker-", "b ");
       linkBox.replaceChildren(h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Links and their faults" }, h("table", { class: "grid" }, h("caption", { class: "aside" }, "Links: rows are sources, columns are targets"),
         h("thead", null, h("tr", null, h("th", { scope: "col" }, "from ↓ to →"), names.map((name) => h("th", { scope: "col" }, short(name))))), linkRows)));
       linkRows.replaceChildren(...names.map((source) => h("tr", null, h("th", { scope: "row" }, short(source)), names.map((target) => {
         if (source === target) return h("td", null, "–");
-        const button = cell(`${source} to ${target}`, () => {
-          const [order, , more = {}] = LINK_FAULTS.find(([name]) => name === link.value), broken = button.classList.contains("on");
-          give(broken ? { order: "heal", names: [[source], [target]], one_way: true } : timed({ order, names: [[source], [target]], one_way: true, ...more }));
+        const made = cell(`${source} to ${target}`, () => {
+          const [order, , more = {}] = LINK_FAULTS.find(([name]) => name === link.value), ends = { names: [[source], [target]], one_way: true };
+          give(made.classList.contains("on") ? { order: "heal", ...ends } : timed({ order, ...ends, ...more }));
         });
-        linkCells.set(`${source} ${target}`, button);
-        return h("td", null, button);
+        linkCells.set(`${source} ${target}`, made);
+        return h("td", null, made);
       }))));
-      orderSelect.replaceChildren(...Object.keys(known.orders).map((name) => h("option", { value: name }, name)));
+      offer(orderSelect, Object.keys(known.orders), kind);
       names_.replaceChildren(...known.names.map((name) => h("option", { value: name })));
       pick(kind);
     }
@@ -113,7 +108,7 @@ export default {
     // -- the form ----------------------------------------------------------------------------------------------------
     const orderSelect = h("select", { onchange: () => pick(orderSelect.value) }), names_ = h("datalist", { id: "node-names" });
     const names = h("input", { list: "node-names", autocomplete: "off", spellcheck: "false", oninput: shown }), takes = h("small");
-    const lasting = h("select", { "aria-label": "Duration of the order", onchange: shown }, DURATIONS.map(([ms, words]) => h("option", { value: ms ?? "" }, words)));
+    const lasting = h("select", { "aria-label": "Duration of the order", onchange: shown });
     const fields = h("span", { class: "filters" }), line = h("div");
     function pick(name, given = {}) {
       kind = orderSelect.value = name;
@@ -122,8 +117,8 @@ export default {
       lasting.parentNode.hidden = !stays;
       fields.replaceChildren(...own.map((field) => {
         const [words, factor, usual] = FIELDS[field], value = given[field];
-        return h("label", null, words, factor === undefined ? h("input", { type: "checkbox", name: field, checked: Boolean(value), onchange: shown })
-          : h("input", factor === null ? { name: field, value: value ?? usual, oninput: shown } : { type: "number", min: 0, step: "any", name: field, value: value === undefined ? usual : value / factor, oninput: shown }));
+        if (factor === undefined) return h("label", { class: "tick" }, h("input", { type: "checkbox", name: field, checked: Boolean(value), onchange: shown }), words);
+        return h("label", null, words, h("input", factor === null ? { name: field, value: value ?? usual, oninput: shown } : { type: "number", min: 0, step: "any", name: field, value: value === undefined ? usual : value / factor, oninput: shown }));
       }));
       shown();
     }
@@ -148,47 +143,45 @@ export default {
       ["A slow link to one follower", () => { const led = app.state.brokers?.leader_id, follower = controllers().find((name) => name !== `controller-${led}`); return ["slow", `leader | ${follower}`, 30000, { delay_ms: 500, jitter_ms: 100 }]; }],
       ["Kill two of three: no quorum", () => ["kill", half()[0].join(","), 10000]],
     ];
-    const stories = h("div", { class: "tools" }, STORIES.map(([title, made]) => h("button", { onclick: () => { const [name, who, ms, more] = made(); names.value = who; lasting.value = ms; pick(name, more); go.focus(); } }, title)));
-    const go = h("button", { class: "primary", type: "submit" }, "Give the order");
+    const stories = h("div", { class: "tools" }, STORIES.map(([title, made]) => button(title, () => { const [name, who, ms, more] = made(); names.value = who; lasting.value = ms; pick(name, more); go.focus(); })));
+    const go = button("Give the order", null, "primary");
     const form = h("form", { onsubmit: (event) => { event.preventDefault(); give(order()); } }, h("div", { class: "filters" }, h("label", null, "order", orderSelect), h("label", null, "nodes ", takes, names), h("label", null, "for", lasting), fields), names_, line, h("div", { class: "tools" }, go));
 
     // -- the page ----------------------------------------------------------------------------------------------------
     const list = h("ul", { class: "plain" }), none = h("p", null, "Nothing is broken.");
     const picture = lanes(app, () => 60);
-    const durations = h("select", { onchange: () => { app.setQuery({ for: durations.value === "10000" ? null : durations.value || "healed" }); } }, DURATIONS.map(([ms, words]) => h("option", { value: ms ?? "" }, words)));
-    durations.value = chosen() ?? "";
-    lasting.value = "10000";
+    const durations = h("select", { onchange: () => { app.setQuery({ for: durations.value === "10000" ? null : durations.value || "healed" }); } });
+    offer(durations, DURATIONS, String(chosen() ?? ""));
+    offer(lasting, DURATIONS, "10000");
     view.append(
-      h("section", null, h("h2", null, "In force"), failed, none, list, steps, h("div", { class: "tools" }, h("button", { class: "danger", onclick: healAll }, "Heal everything"), h("span", { class: "note" }, "or Esc"))),
-      h("section", null, h("h2", null, "Nodes"), h("div", { class: "tools from" }, h("label", null, "A click breaks for ", durations), h("span", { class: "note" }, "A second click heals. Arrow keys move.")), nodeBox),
-      h("div", { class: "pair" },
-        h("section", null, h("h2", null, "Any order"), stories, form),
-        h("section", null, h("h2", null, "Who follows whom"), picture.node)),
-      h("section", null, h("h2", null, "Links"), h("div", { class: "tools from" }, h("label", null, "A click gives ", link), h("span", { class: "note" }, "from the row to the column only, for the time above.")), linkBox));
-    app.get("faults").then((found) => { known = found; build(); update(); }, (error) => { text(failed, error.message).hidden = false; });
+      section("In force", failed, none, list, steps, h("div", { class: "tools" }, button("Heal everything", healAll, "danger"), h("span", { class: "note" }, "or Esc"))),
+      section("Nodes", h("div", { class: "tools from" }, h("label", null, "A click breaks for ", durations), h("span", { class: "note" }, "A second click heals. Arrow keys move.")), nodeBox),
+      h("div", { class: "pair" }, section("Any order", stories, form), section("Who follows whom", picture.node)),
+      section("Links", h("div", { class: "tools from" }, h("label", null, "A click gives ", link), h("span", { class: "note" }, "from the row to the column only, for the time above.")), linkBox));
+    app.get("faults").then((found) => { known = found; build(); update(); }, (error) => text(failed, error.message));
 
     function update() {
       picture.update();
       const now = status(), fault = app.parts.faults?.fault, lead = `controller-${app.state.brokers?.leader_id}`;
-      if (fault) text(failed, fault).hidden = false;
+      if (fault) text(failed, fault);
       none.hidden = inForce().length > 0;
-      keyed(list, inForce(), (each) => each.number, (each) => h("li", null, h("b", null, `#${each.number} `), h("span"), " ", h("small"), " ", h("button", { "aria-label": `Heal #${each.number}`, onclick: () => give({ order: "heal", number: each.number }) }, "Heal")),
+      keyed(list, inForce(), (each) => each.number, (each) => h("li", null, h("b", null, `#${each.number} `), h("span"), " ", h("small"), " ", button("Heal", () => give({ order: "heal", number: each.number }), null, { "aria-label": `Heal #${each.number}` })),
         (row, each) => { text(row.children[1], each.text); text(row.children[2], each.left_ms === null ? "until healed" : `for another ${span(each.left_ms)}`); });
-      keyed(steps, later, (each) => each, (each) => h("li", { class: "unknown" }, each, " ", h("button", { onclick: () => { later = later.filter((line) => line !== each); update(); } }, "Done")));
+      keyed(steps, later, (each) => each, (each) => h("li", { class: "unknown" }, each, " ", button("Done", () => { later = later.filter((line) => line !== each); update(); })));
       if (!now || !known) return;
       const states = new Map(now.nodes.map((node) => [node.name, node]));
-      for (const row of nodeRows.children) {
-        const name = row.firstChild.textContent, found = states.get(name);
+      for (const { children: [{ textContent: name }, state] } of nodeRows.children) {
+        const found = states.get(name);
         if (!found) continue;
-        text(row.children[1], `${{ running: "✓", paused: "‖", full: "■" }[found.state] ?? "✕"} ${found.state}${name === lead && found.state === "running" ? " ★ leads" : ""}`);
-        row.children[1].className = found.state === "running" ? "good" : "bad";
+        text(state, `${{ running: "✓", paused: "‖", full: "■" }[found.state] ?? "✕"} ${found.state}${name === lead && found.state === "running" ? " ★ leads" : ""}`);
+        state.className = found.state === "running" ? "good" : "bad";
       }
-      for (const [button, { node, order, more, name }] of cells) { const held = holding(node, order, more); show(button, name, held ? `${order} ${left(held)}` : "·", held?.text); }
+      for (const [made, { node, order, more, name }] of cells) { const held = holding(node, order, more); show(made, name, held ? `${order} ${left(held)}` : "·", held?.text); }
       const broken = new Map(now.links.map((each) => [`${each.source} ${each.target}`, each]));
-      for (const [ends, button] of linkCells) {
+      for (const [ends, made] of linkCells) {
         const each = broken.get(ends), words = each && [each.cut && "cut", each.delay_ms || each.jitter_ms ? `slow ${span(each.delay_ms)}` : null, each.loss || each.duplicate || each.reorder ? `lossy ${Math.round(100 * each.loss)} %` : null].filter(Boolean);
         const waiting = each?.waiting_bytes ? `${bytes(each.waiting_bytes)} wait` : "";
-        show(button, ends.replace(" ", " to "), words?.length ? [...words, waiting].join(" ") : waiting || "·", words?.length ? words.join(", ") : "");
+        show(made, ends.replace(" ", " to "), words?.length ? [...words, waiting].join(" ") : waiting || "·", words?.length ? words.join(", ") : "");
       }
     }
     return { update, close() { document.removeEventListener("keydown", onKey); picture.close(); } };

@@ -1,90 +1,67 @@
 // Consumer groups with their lag, and one group with its members and partitions. Asked for every 5 s while the page is visible.
-import { h, keyed, text, bar, fact, table, mark, count, link, polled } from "./dom.js";
+import { h, keyed, text, alert, bar, cut, fact, field, grid, section, mark, count, plural, link, path, partitionLink, polled } from "./dom.js";
 
-const ROWS = 50, EVERY_MS = 5000;
+const ROWS = 50, MOST = 500, EVERY_MS = 5000;
 const KINDS = { Stable: ["good", "✓"], Empty: ["unknown", "○"], Dead: ["bad", "✕"] };
 const state = (name) => (name ? mark(KINDS[name]?.[0] ?? "unknown", `${KINDS[name]?.[1] ?? "↻"} ${name}`) : mark("unknown", "? not told"));
-const right = (name) => h("th", { scope: "col", class: "n" }, name);
-const records = (lag) => (lag === null ? "?" : `${count(lag)} ${lag === 1 ? "record" : "records"}`);
-const cells = (names) => names.map((name) => h("td", { "data-of": name }));
+const SORTS = [["", "name"], ["-lag", "lag, most first"], ["-members", "members, most first"], ["-unknown", "unknown lag first"], ["state", "state"]];
+const records = (lag) => (lag === null ? "?" : plural(lag, "record"));
+const bars = (cell, name, lag, most) => bar(cell.firstChild, `lag of ${name}: ${records(lag)}`, [[(lag ?? 0) / most, "over"]]);
 const missing = (silent) => Object.entries(silent).map(([id, why]) => `broker ${id} does not answer (${why})`).join("; ");
 
 function list(view, app) {
-  let shown = ROWS;
-  const again = () => { shown = ROWS; ask(); };
-  const field = (name, words, attributes = {}) => { const node = h("input", { type: "search", value: app.query.get(name) ?? "", oninput: () => { app.setQuery({ [name]: node.value.trim() }); again(); }, ...attributes }); return h("label", null, words, node); };
-  const sort = h("select", { onchange: () => { app.setQuery({ sort: sort.value }); again(); } },
-    [["", "name"], ["-lag", "lag, most first"], ["-members", "members, most first"], ["-unknown", "unknown lag first"], ["state", "state"]].map(([value, words]) => h("option", { value }, words)));
-  sort.value = app.query.get("sort") ?? "";
-  const hidden = h("input", { type: "checkbox", checked: app.query.has("internal"), onchange: () => { app.setQuery({ internal: hidden.checked ? "1" : null }); again(); } });
-  const total = h("p", { class: "note" }, "Asking every coordinator …"), fault = h("p", { class: "bad", role: "alert" }), body = h("tbody");
-  const more = h("button", { hidden: true, onclick: () => { shown += ROWS; ask(); } }, "Show more");
-  view.append(h("section", null,
-    h("div", { class: "filters" }, field("q", "Name contains", { "data-filter": true }), field("topic", "Reads the topic"), h("label", null, "Sort by", sort), h("label", null, "Groups named __…", hidden)),
-    total, fault, table("Consumer groups", ["group", "state", "type", right("members"), right("partitions"), right("lag"), "against the largest"], body), more));
-
-  let newest = 0;
-  async function ask() {
-    const turn = ++newest, { q, topic, sort: by, internal } = Object.fromEntries(app.query);
-    let found;
-    try { found = await app.get("groups", { q, topic, sort: by, internal, limit: Math.min(shown, 500) }); } catch (error) { if (turn === newest) text(fault, error.message); return; }
-    if (turn !== newest) return;
-    text(fault, Object.keys(found.silent).length ? `Groups and lag may be missing: ${missing(found.silent)}` : "");
-    text(total, found.total ? `${count(found.total)} ${found.total === 1 ? "group" : "groups"}${topic ? ` with offsets in ${topic}` : ""}. Lag: records between the committed offset and the end of the log.` : q || topic ? "No group matches." : "There is no consumer group yet. A consumer makes one when it joins or commits.");
-    more.hidden = found.rows.length >= found.total || shown >= 500;
-    keyed(body, found.rows, (each) => `${each.group_id} ${each.state}`, (each) => {
-      const row = h("tr", { "data-row": true, tabindex: "-1" }, h("th", { scope: "row", class: "wrap" }, link(`/groups/${encodeURIComponent(each.group_id)}`, each.group_id)), cells(["state", "type", "members", "partitions", "lag", "against the largest"]));
-      row.children[1].append(state(each.state));
-      for (const at of [3, 4, 5]) row.children[at].className = "n";
-      row.children[6].append(h("div"));
-      return row;
-    }, (row, each) => {
-      text(row.children[2], each.group_type || "–");
-      text(row.children[3], each.members === null ? "?" : count(each.members)).title = each.members === null ? "Members of a group of the new consumer protocol (KIP-848) are not told by DescribeGroups" : "";
-      text(row.children[4], count(each.partitions));
-      text(row.children[5], `${each.unknown && each.lag !== null ? "≥ " : ""}${each.partitions ? records(each.lag) : "–"}`).title = each.unknown ? `the lag of ${each.unknown} partitions is unknown; the group's page says why` : "";
-      bar(row.children[6].firstChild, `lag of ${each.group_id}: ${records(each.lag)}`, [[(each.lag ?? 0) / (found.most || 1), "over"]]);
+  const more = cut(ROWS, ask), again = () => { more.reset(); ask(); };
+  const total = h("p", { class: "note" }, "Asking every coordinator …"), fault = alert();
+  let newest = 0, most = 1;
+  const rows = grid("Consumer groups", ["~group", "state", "type", "#members", "#partitions", "#lag", "against the largest"], (each) => `${each.group_id} ${each.state}`,
+    (each) => [link(path("groups", each.group_id), each.group_id), state(each.state), each.group_type || "–", "", "", "", h("div")], (each, cells) => {
+      cells[3].title = each.members === null ? "Members of a group of the new consumer protocol (KIP-848) are not told by DescribeGroups" : "";
+      cells[5].title = each.unknown ? `the lag of ${plural(each.unknown, "partition")} is unknown; the group's page says why` : "";
+      bars(cells[6], each.group_id, each.lag, most);
+      return [, , , count(each.members), count(each.partitions), `${each.unknown && each.lag !== null ? "≥ " : ""}${each.partitions ? records(each.lag) : "–"}`];
     });
+  const fields = [field(app, "q", "Name contains", again, null, { "data-filter": true }), field(app, "topic", "Reads the topic", again), field(app, "sort", "Sort by", again, SORTS), field(app, "internal", "groups named __…", again, true)];
+  view.append(h("section", null, h("div", { class: "filters" }, fields), total, fault, rows.node, more.node));
+
+  async function ask() {
+    const turn = ++newest, { q, topic, sort, internal } = Object.fromEntries(app.query);
+    const found = await app.get("groups", { q, topic, sort, internal, limit: Math.min(more.shown, MOST) }).catch((error) => { if (turn === newest) text(fault, error.message); });
+    if (turn !== newest || !found) return;
+    most = found.most || 1;
+    text(fault, Object.keys(found.silent).length ? `Groups and lag may be missing: ${missing(found.silent)}` : "");
+    text(total, found.total ? `${plural(found.total, "group")}${topic ? ` with offsets in ${topic}` : ""}. Lag: records between the committed offset and the end of the log.` : q || topic ? "No group matches." : "There is no consumer group yet. A consumer makes one when it joins or commits.");
+    rows.update(more.of(found.rows, Math.min(found.total, MOST)));
   }
   return { close: polled(EVERY_MS, ask) };
 }
 
 function one(view, app, id) {
-  const facts = h("dl", { class: "facts" }), fault = h("p", { class: "bad", role: "alert" }), members = h("tbody"), lags = h("tbody"), why = h("p", { class: "unknown" });
-  const total = h("span", { class: "note" }), more = h("button", { hidden: true, onclick: () => { shown += ROWS; draw(); } }, "Show more");
-  let shown = ROWS, found = null;
-  view.append(h("section", null, h("h2", null, `Group ${id}`), fault, facts),
-    h("section", null, h("h2", null, "Members"), why, table("Members", ["client id", "host", "member id", "assignment"], members)),
-    h("section", null, h("h2", null, "Partitions"), h("div", { class: "tools" }, total), table("Committed offsets and lag", ["partition", right("committed"), right("end"), right("lag"), "against the largest", "reason"], lags), more));
+  const facts = h("dl", { class: "facts" }), fault = alert(), why = h("p", { class: "unknown" }), total = h("span", { class: "note" }), more = cut(ROWS, draw);
+  let found = null, most = 1;
+  const members = grid("Members", ["client id", "host", "~member id", "~assignment"], (each) => `${each.member_id} ${each.assignment}`, (each) => {
+    const topics = Object.entries(Object.groupBy(each.assignment, ([topic]) => topic)).map(([topic, parts]) => `${topic}: ${parts.map(([, number]) => number).join(", ")}`);
+    return [each.client_id || "–", each.host, each.group_instance_id ? `${each.group_instance_id} (static)` : each.member_id, topics.join("; ") || "nothing"];
+  });
+  const lags = grid("Committed offsets and lag", ["partition", "#committed", "#end", "#lag", "against the largest", "~reason"], (each) => `${each.topic}-${each.partition}`,
+    (each) => [partitionLink(each.topic, each.partition), "", "", "", h("div")], (each, cells) => {
+      bars(cells[4], `${each.topic}-${each.partition}`, each.lag, most);
+      return [, each.committed === null ? "none" : count(each.committed), count(each.end), records(each.lag), , each.unknown];
+    });
+  view.append(section(`Group ${id}`, fault, facts), section("Members", why, members.node), section("Partitions", h("div", { class: "tools" }, total), lags.node, more.node));
 
   function draw() {
-    const known = found.lags.filter((each) => each.lag !== null), lag = known.reduce((sum, each) => sum + each.lag, 0), most = Math.max(1, ...known.map((each) => each.lag));
-    const described = found.described, unknown = found.lags.length - known.length;
-    keyed(facts, [["state", found.state], ["type", found.group_type || "–"], ["members", described ? count(described.members.length) : "?"],
+    const known = found.lags.filter((each) => each.lag !== null), lag = known.reduce((sum, each) => sum + each.lag, 0), { described } = found, unknown = found.lags.length - known.length;
+    most = Math.max(1, ...known.map((each) => each.lag));
+    keyed(facts, [["state", found.state], ["type", found.group_type || "–"], ["members", count(described?.members.length)],
       ["lag", !found.lags.length ? "–" : !known.length ? "?" : `${unknown ? "≥ " : ""}${records(lag)}`], ["coordinator", described ? `broker ${described.coordinator_id}` : "?"], ["assignor", described?.assignor || "–"]],
     ([name, value]) => `${name} ${value}`, ([name, value]) => fact(name, h("dd", null, name === "state" ? state(value) : value)));
     text(fault, Object.keys(found.silent).length ? `Numbers may be missing: ${missing(found.silent)}` : "");
     text(why, !described ? `Unknown: ${found.unknown}.${/consumer/i.test(found.group_type) ? " DescribeGroups is for classic groups, and this one has the new consumer protocol (KIP-848)." : ""}` : described.members.length ? "" : "No member: nobody reads with this group now.");
-    keyed(members, described?.members ?? [], (each) => `${each.member_id} ${each.assignment}`, (each) => {
-      const topics = Object.entries(Object.groupBy(each.assignment, ([topic]) => topic)).map(([topic, parts]) => `${topic}: ${parts.map(([, number]) => number).join(", ")}`);
-      return h("tr", { "data-row": true, tabindex: "-1" }, h("th", { scope: "row" }, each.client_id || "–"), h("td", { "data-of": "host" }, each.host), h("td", { "data-of": "member id", class: "wrap" }, each.group_instance_id ? `${each.group_instance_id} (static)` : each.member_id), h("td", { "data-of": "assignment", class: "wrap" }, topics.join("; ") || "nothing"));
-    });
-    text(total, found.lags.length ? `${count(found.lags.length)} partitions${unknown ? `, the lag of ${unknown} is unknown` : ""}` : "The group has no partition: no committed offset, and no assignment.");
-    more.hidden = found.lags.length <= shown;
-    keyed(lags, found.lags.slice(0, shown), (each) => `${each.topic}-${each.partition}`, (each) => {
-      const row = h("tr", { "data-row": true, tabindex: "-1" }, h("th", { scope: "row" }, link(`/topics/${encodeURIComponent(each.topic)}/${each.partition}`, `${each.topic}-${each.partition}`)), cells(["committed", "end", "lag", "against the largest", "reason"]));
-      for (const at of [1, 2, 3]) row.children[at].className = "n";
-      row.children[4].append(h("div"));
-      row.children[5].className = "wrap";
-      return row;
-    }, (row, each) => {
-      [each.committed === null ? "none" : count(each.committed), count(each.end), records(each.lag)].forEach((words, at) => text(row.children[at + 1], words));
-      bar(row.children[4].firstChild, `lag of ${each.topic}-${each.partition}: ${records(each.lag)}`, [[(each.lag ?? 0) / most, "over"]]);
-      text(row.children[5], each.unknown);
-    });
+    members.update(described?.members ?? []);
+    text(total, found.lags.length ? `${plural(found.lags.length, "partition")}${unknown ? `, the lag of ${unknown} is unknown` : ""}` : "The group has no partition: no committed offset, and no assignment.");
+    lags.update(more.of(found.lags));
   }
-  const close = polled(EVERY_MS, () => app.get(`groups/${encodeURIComponent(id)}`).then((answer) => { found = answer; draw(); }, (error) => text(fault, error.message)));
-  return { close };
+  return { close: polled(EVERY_MS, () => app.get(path("groups", id).slice(1)).then((answer) => { found = answer; draw(); }, (error) => text(fault, error.message))) };
 }
 
 export default { title: "Groups", open: (view, app) => (app.path[0] ? one(view, app, app.path.join("/")) : list(view, app)) };

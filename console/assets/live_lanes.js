@@ -1,6 +1,6 @@
 // The last minutes of the quorum as lanes: one row per controller with what it says, elections, and the faults in force.
 import "./lanes.js";
-import { h, svg, set, clock } from "./dom.js";
+import { h, svg, set, text, clock } from "./dom.js";
 
 const HEIGHT = 20, LEFT = 130;
 const { drawLanes, heightOf, spanAt } = globalThis.kraftlabLanes;
@@ -59,7 +59,7 @@ export function lanes(app, seconds, onElection = () => {}) {
   }
   drawing.addEventListener("mousemove", (event) => {
     const at = found(event);
-    tip.textContent = at ? `${at.lane.label} ${at.span.text}, ${clock(at.span.begin_us / 1000)} to ${at.span.end_us === null ? "now" : clock(at.span.end_us / 1000)}` : "\u00a0";
+    text(tip, at ? `${at.lane.label} ${at.span.text}, ${clock(at.span.begin_us / 1000)} to ${at.span.end_us === null ? "now" : clock(at.span.end_us / 1000)}` : "\u00a0");
   });
   drawing.addEventListener("click", (event) => { const epoch = /epoch (\d+)/.exec(found(event)?.span.text ?? ""); if (epoch) onElection(Number(epoch[1])); });
   const tick = () => { timer = setTimeout(tick, seconds() <= 60 ? 250 : 1000); if (!document.hidden) draw(); };

@@ -1,12 +1,13 @@
 // The frame of every page: routes, the store of the cluster's state with its stream, the keyboard, and the heading.
-import { h, keyed, text, set, clock, count, link } from "./dom.js";
-import { dialog } from "./actions.js";
+import { h, keyed, text, set, button, clock, count, plural, section, link } from "./dom.js";
+import { dialog, modal } from "./actions.js";
 
 const PAGES = [
   ["quorum", "Quorum", "q"], ["brokers", "Brokers", "b"], ["topics", "Topics", "t"], ["moves", "Moves", "m"],
   ["time", "Time travel", "i"], ["events", "Events", "e"], ["groups", "Groups", "g"], ["faults", "Faults", "f"],
   ["runs", "Runs", "r"], ["sim", "Simulator", "s"],
 ];
+const SAID_MS = 8000;
 const OWN_DATA = ["runs", "sim", "login"];
 
 async function asked(url, options) {
@@ -16,7 +17,7 @@ async function asked(url, options) {
   const document = await answer.json().catch(() => ({}));
   if (!answer.ok) {
     const { name, code, message } = document.error ?? { name: `HTTP ${answer.status}`, message: "no reason was given" };
-    throw Object.assign(new Error(`${name}${code === undefined ? "" : `(${code})`}: ${message}`), { status: answer.status });
+    throw Object.assign(new Error(`${name}${code === undefined ? "" : `(${code})`}: ${message}`), { isUnknown: answer.status === 404 || answer.status === 400 });
   }
   return document;
 }
@@ -38,7 +39,12 @@ export const app = {
     const query = app.query.toString();
     history.replaceState(null, "", location.pathname + (query && `?${query}`));
   },
-  say(words) { text(document.getElementById("said"), words); },
+  // Say it aloud, and show it for some seconds.
+  say(words) {
+    text(document.getElementById("said"), words);
+    clearTimeout(app.saying);
+    app.saying = setTimeout(() => app.say(""), SAID_MS);
+  },
   act: (name, request, options = {}) => dialog(app, name, request, options),
   // Called with each batch of the metadata log: {offset, epoch, at_ms, topics, brokers, leader}.
   onChange: null,
@@ -52,15 +58,14 @@ const who = h("span", { class: "who" });
 const nav = h("nav", { class: "inner sections", "aria-label": "Pages" });
 const banner = h("div", { id: "banner", role: "alert", hidden: true });
 document.querySelector(".top").append(
-  h("div", { class: "inner" }, heading, live, who, h("button", { id: "help", class: "quiet", title: "Keys (?)", onclick: () => help.showModal() }, "Keys"), h("button", { id: "theme", class: "quiet" }, "Dark")),
+  h("div", { class: "inner" }, heading, live, who, button("Keys", help, "quiet", { id: "help", title: "Keys (?)" }), button("Dark", null, "quiet", { id: "theme" })),
   nav, banner);
 const untold = h("p", { id: "untold", class: "inner note", hidden: true });
 document.querySelector(".top").append(untold);
-const help = h("dialog", { "aria-label": "Keys" }, h("h2", null, "Keys"),
-  h("dl", { class: "keys" }, [...PAGES.map(([, title, key]) => [`g ${key}`, title]), ["/", "Filter"], ["j  k", "Next and previous row"], ["Enter", "Open the row"], ["?", "This list"], ["Esc", "Close"]]
-    .map(([keys, what]) => [h("dt", null, h("kbd", null, keys)), h("dd", null, what)])),
-  h("button", { onclick: () => help.close() }, "Close"));
-document.body.append(help);
+const KEYS = [...PAGES.map(([, title, key]) => [`g ${key}`, title]), ["/", "Filter"], ["j  k", "Next and previous row"], ["Enter", "Open the row"], ["?", "This list"], ["Esc", "Close"]];
+function help() {
+  modal("Keys", (close) => [h("dl", { class: "keys" }, KEYS.map(([keys, what]) => [h("dt", null, h("kbd", null, keys)), h("dd", null, what)])), button("Close", () => close())]);
+}
 
 function drawHeading() {
   const log = app.state.log, quorum = app.state.quorum;
@@ -82,7 +87,7 @@ function drawHeading() {
   text(banner, app.connected ? (fault ? `The cluster does not answer, ${asOf}: ${fault}` : "") : newest ? `Not connected to the console since ${clock(app.since)}; shown ${asOf}` : "Connecting to the console …");
   document.getElementById("main").classList.toggle("stale", !own && !app.connected && newest > 0);
   text(who, "");
-  if (app.about.must_log_in) who.append(app.about.user, " ", h("button", { class: "quiet", onclick: async () => { await app.post("logout", {}); location.assign("/login"); } }, "Log out"));
+  if (app.about.must_log_in) who.append(app.about.user, " ", button("Log out", async () => { await app.post("logout", {}); location.assign("/login"); }, "quiet"));
 }
 
 // -- the stream ------------------------------------------------------------------------------------------------------
@@ -146,7 +151,7 @@ function notice() {
   if (moves) {
     const running = new Map(moves.running.map((each) => [each.move_id, `${each.topic}-${each.partition_index}`]));
     const ended = told.moves ? [...told.moves].filter(([id]) => !running.has(id)).map(([, name]) => name) : [];
-    if (ended.length) app.say(ended.length === 1 ? `The move of ${ended[0]} has ended` : `${ended.length} moves have ended`);
+    if (ended.length) app.say(ended.length === 1 ? `The move of ${ended[0]} has ended` : `${plural(ended.length, "move")} have ended`);
     told.moves = running;
   }
 }
@@ -163,8 +168,8 @@ async function route() {
   Object.assign(app, { page, path: path.map(decodeURIComponent), query: new URLSearchParams(location.search) });
   const view = document.getElementById("main");
   let found;
-  if (app.about.no_cluster && !OWN_DATA.includes(page)) { view.replaceChildren(h("section", null, h("h2", null, "This console shows no cluster"), h("p", null, "Start one with kraftlab up, and this console again."))); drawHeading(); return; }
-  try { found = (await import(`./${page}.js`)).default; } catch (error) { console.error(error); view.replaceChildren(h("section", null, h("h2", null, "There is no such page"))); return; }
+  if (app.about.no_cluster && !OWN_DATA.includes(page)) { view.replaceChildren(section("This console shows no cluster", h("p", null, "Start one with kraftlab up, and this console again."))); drawHeading(); return; }
+  try { found = (await import(`./${page}.js`)).default; } catch (error) { console.error(error); view.replaceChildren(section("There is no such page")); return; }
   if (app.page !== page) return;
   document.title = `${[...app.path].reverse().concat(found.title).join(" · ")} – kraftlab`;
   text(heading, found.title);
@@ -175,7 +180,7 @@ async function route() {
     current?.update?.();
   } catch (error) {
     console.error(error);
-    view.replaceChildren(h("section", null, h("h2", null, "This page failed"), h("p", null, String(error))));
+    view.replaceChildren(section("This page failed", h("p", null, String(error))));
   }
   if (page === "login") close(); else open();
 }
@@ -196,7 +201,7 @@ document.addEventListener("keydown", (event) => {
   const rows = [...document.querySelectorAll("#main [data-row]")], at = rows.indexOf(document.activeElement?.closest?.("[data-row]"));
   if (was === "g") { const page = PAGES.find(([, , key]) => key === event.key); if (page) [...nav.children].find((each) => each.textContent === page[1])?.click(); }
   else if (event.key === "g") prefix = "g";
-  else if (event.key === "?") help.showModal();
+  else if (event.key === "?") help();
   else if (event.key === "/" && document.querySelector("#main [data-filter]")) { document.querySelector("#main [data-filter]").focus(); event.preventDefault(); }
   else if ((event.key === "j" || event.key === "k") && rows.length) rows[Math.max(0, Math.min(rows.length - 1, at + (event.key === "j" ? 1 : -1)))].focus();
   else if (event.key === "Enter" && at >= 0 && document.activeElement === rows[at]) rows[at].querySelector("a, button")?.click();

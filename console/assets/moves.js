@@ -1,5 +1,6 @@
 // Moves: what runs with its progress and what holds it up, the queue, plans, and a form that shows before and after.
-import { h, keyed, text, set, fact, table, link, bytes, rate, span, count, moment } from "./dom.js";
+import { h, keyed, text, set, button, cut, factList, field, grid, section, link, path, partitionLink, brokerLink, bytes, rate, span, count, plural, moment } from "./dom.js";
+import { form } from "./actions.js";
 import { curve } from "./curves.js";
 import { amount, replicas, startForm } from "./moves_start.js";
 
@@ -11,21 +12,29 @@ const NEXT = {
 };
 const MOVING = ["STARTING", "COPYING", "THROTTLED", "OUT_OF_SYNC"];
 const SORTS = { partition: (each) => each.name, progress: (each) => each.share, left: (each) => each.left, rate: (each) => each.rate, "time to go": (each) => each.eta, since: (each) => each.since };
-const HEADS = [["partition", "partition"], ["replicas"], ["progress", "progress", "left"], ["rate", "rate"], ["time to go", "time to go", "since"], ["held up by"], ["plan, by, reason"], ["actions"]];
+const HEADS = [["partition", "partition"], ["replicas"], ["progress", "progress", "left"], ["rate", "rate"], ["time to go", "time to go", "since"], ["held up by"], ["~plan, by, reason"], ["~actions"]];
 
 const nameOf = (each) => `${each.topic}-${each.partition_index}`;
 const shareOf = (done, left) => (done === null || left === null ? null : done + left ? done / (done + left) : 1);
 const lastOf = (path) => path?.split("/").slice(-2).join("/") ?? "?";
 const total = (list, of) => list.reduce((sum, each) => sum + (of(each) ?? 0), 0);
+const brokersOf = (m) => [...new Set([...m.replicas, ...m.target_replicas])];
 const byName = new Intl.Collator("en", { numeric: true }).compare;
 // The order of two values, unknown ones last in both directions.
 const order = (a, b, sign) => (a === null || b === null ? (a === null) - (b === null) : sign * (typeof a === "string" ? byName(a, b) : a - b));
+
+// Replace the children of a node when `key` is another.
+function fresh(node, key, children) {
+  if (node.known === key) return;
+  node.known = key;
+  node.replaceChildren(...children());
+}
 
 // Rows of both kinds: reassignments, and moves between log directories of one broker.
 function rowsOf(moves) {
   const between = moves.running.map((m) => {
     const stuck = m.blockers.find((each) => !MOVING.includes(each.state)) ?? m.blockers[0];
-    return { key: `${m.move_id} ${nameOf(m)}`, name: nameOf(m), topic: m.topic, index: m.partition_index, brokers: [...new Set([...m.replicas, ...m.target_replicas])], plan: m.plan_id, by: m.initiator, reason: m.reason,
+    return { key: `${m.move_id} ${nameOf(m)}`, name: nameOf(m), topic: m.topic, index: m.partition_index, brokers: brokersOf(m), plan: m.plan_id, by: m.initiator, reason: m.reason,
       done: m.bytes_done, left: m.bytes_left, share: shareOf(m.bytes_done, m.bytes_left), rate: m.bytes_per_second, limit: m.limit, eta: m.eta_ms, since: m.started_ms || null, state: stuck?.state ?? "", stuck, move: m };
   });
   const inside = moves.between_directories.map(({ broker_id: broker, log_dir: path, replica: r, limit, eta_ms: eta }) => ({
@@ -48,22 +57,10 @@ function measure(box, share, words) {
 }
 
 // Ask for bytes per second; null if it was given up.
-function askRate(title, present) {
-  return new Promise((resolve) => {
-    const input = h("input", { value: present ? `${present / 1e6} MB` : "", autocomplete: "off", placeholder: "10 MB" }), wrong = h("p", { class: "bad", role: "alert" });
-    let answer = null;
-    const give = (event) => {
-      event.preventDefault();
-      answer = amount(input.value);
-      if (Number.isInteger(answer)) box.close(); else { answer = null; text(wrong, "Give bytes per second, for example 10 MB, 512 kB or 0."); }
-    };
-    const box = h("dialog", { "aria-label": title }, h("h2", null, title), h("form", { onsubmit: give }, h("label", null, "Bytes per second into each broker; 0 lifts the throttle ", input), wrong,
-      h("div", { class: "tools" }, h("button", { class: "primary" }, "See what this does"), h("button", { type: "button", onclick: () => box.close() }, "Cancel"))));
-    box.addEventListener("close", () => { box.remove(); resolve(answer); });
-    document.body.append(box);
-    box.showModal();
-    input.select();
-  });
+async function askRate(title, present) {
+  const example = { autocomplete: "off", placeholder: "10 MiB" }, wrong = ({ limit }) => (Number.isInteger(amount(limit)) ? "" : "Give bytes per second, for example 10 MiB, 512 KiB or 0.");
+  const given = await form(title, [["limit", "Bytes per second into each broker; 0 lifts the throttle", present || "", example]], { go: "See what this does", wrong });
+  return given && amount(given.limit);
 }
 
 function topicsOf(moves, partition) {
@@ -78,9 +75,9 @@ export default {
     const plan = app.path[0] ?? null, kafka = app.about.speaks_kafka === true;
     const filter = (name) => (name === "plan" && plan !== null ? plan : app.query.get(name) ?? "");
     const holds = (each) => each.topic.includes(filter("topic")) && (!filter("broker") || each.brokers.includes(Number(filter("broker")))) && (!filter("plan") || each.plan === filter("plan")) && (!filter("state") || each.state === filter("state"));
-    const queuedRow = (each) => ({ ...each, plan: each.plan_id, brokers: [...new Set([...each.replicas, ...each.target_replicas])], state: "QUEUED" });
+    const queuedRow = (each) => ({ ...each, plan: each.plan_id, brokers: brokersOf(each), state: "QUEUED" });
     const hasFilter = () => ["topic", "broker", "plan", "state"].some(filter);
-    let shown = SHOWN, newest = 0, drawn = null, before = null;
+    let newest = 0, drawn = null, before = null;
     const ended = new Map();
 
     // -- what a person does ---------------------------------------------------------------------------------------------
@@ -90,7 +87,7 @@ export default {
     function cancel(rows, queued = []) {
       if (rows.length === 1 && rows[0].path) return moveBack(rows[0]);
       const moves = [...rows.filter((each) => each.move).map((each) => each.move), ...queued];
-      const what = moves.length === 1 ? `the move of ${nameOf(moves[0])}` : `${moves.length} moves`;
+      const what = moves.length === 1 ? `the move of ${nameOf(moves[0])}` : plural(moves.length, "move");
       return moves.length && app.act("reassign", cancelled(moves), { title: `Cancel ${what}`, button: "Cancel the move" });
     }
     const cancelAll = () => (hasFilter() || kafka ? cancel(running(), waiting()) : app.act("cancel-all", {}, { title: "Cancel every move", button: "Cancel all moves" }));
@@ -98,7 +95,7 @@ export default {
     const moveBack = (each) => app.act("move-directory", inDirectory(each, each.source), { node: each.broker, title: `Cancel the move of ${each.name} on broker ${each.broker}`, button: "Cancel the move" });
     async function throttle(rows) {
       const moves = rows.filter((each) => each.move).map((each) => each.move), inside = rows.find((each) => each.path);
-      const title = moves.length === 1 ? `Throttle of ${nameOf(moves[0])}` : moves.length ? `Throttle of ${moves.length} moves` : `Throttle of moves within broker ${inside?.broker}`;
+      const title = moves.length === 1 ? `Throttle of ${nameOf(moves[0])}` : moves.length ? `Throttle of ${plural(moves.length, "move")}` : `Throttle of moves within broker ${inside?.broker}`;
       const limit = moves.length || inside ? await askRate(title, moves[0] ? moves[0].throttle : inside.limit) : null;
       if (limit === null) return;
       const config = { name: DIRECTORY_LIMIT, config_operation: limit ? 0 : 1, ...(limit ? { value: String(limit) } : {}) };
@@ -107,55 +104,55 @@ export default {
     }
 
     // -- the frame ------------------------------------------------------------------------------------------------------
-    const facts = Object.fromEntries(["running", "between directories", "queued", "bytes per second", "bytes left", "last one ends in"].map((name) => [name, h("dd", null, "?")]));
-    const note = h("p", { class: "note" }), planBox = h("div"), flows = h("div", { class: "flows", role: "group", "aria-label": "No bytes move" }), curveBox = h("div");
-    const field = (name, label, node) => h("label", null, label, set(node, { "data-name": name }));
-    const chosen = (name) => h("select", { onchange: (event) => { app.setQuery({ [name]: event.target.value }); redraw(); } });
-    const topicInput = h("input", { value: filter("topic"), "data-filter": true, oninput: () => { app.setQuery({ topic: topicInput.value }); redraw(); } });
-    const selects = { broker: chosen("broker"), plan: chosen("plan"), state: chosen("state") };
-    const throttleButton = h("button", { onclick: () => throttle(running().filter((each) => each.move)) }), cancelButton = h("button", { class: "danger", onclick: cancelAll });
-    const start = h("button", { class: "primary", onclick: () => { app.setQuery({ start: "?" }); openForm(); } }, "Start a move");
+    const [dl, facts] = factList(["running", "between directories", "queued", "bytes per second", "bytes left", "last one ends in"]);
+    const note = h("p", { class: "note" }), none = h("p"), planBox = h("div"), flows = h("div", { class: "flows", role: "group", "aria-label": "No bytes move" }), curveBox = h("div"), formBox = h("div");
+    const fields = Object.fromEntries(["topic", "broker", "plan", "state"].filter((name) => name !== "plan" || plan === null)
+      .map((name) => [name, name === "topic" ? field(app, name, name, redraw, null, { "data-filter": true }) : field(app, name, name, redraw, [["", "any"]])]));
+    const throttleButton = button("", () => throttle(running().filter((each) => each.move))), cancelButton = button("", cancelAll, "danger");
+    const start = button("Start a move", () => { app.setQuery({ start: "?" }); openForm(); }, "primary");
     const sort = () => app.query.get("sort") ?? "";
-    const sorter = (key) => h("button", { class: "sort", onclick: () => { app.setQuery({ sort: sort() === key ? `-${key}` : sort() === `-${key}` ? null : key }); redraw(); } }, key);
-    const heads = HEADS.map(([name, ...keys]) => h("th", { scope: "col", "data-keys": keys.join("|") }, keys.length ? keys.map((key, at) => [at ? ", " : "", sorter(key)]) : name));
-    const body = h("tbody"), more = h("button", { onclick: () => { shown += SHOWN; redraw(); } });
-    const queueBody = h("tbody"), plansBody = h("tbody");
-    const formBox = h("div"), number = (name) => h("th", { scope: "col", class: "n" }, name);
-    const none = h("p", null);
-    const queueSection = h("section", null, h("h2", null, "Queue"), table("Queue", [number("place"), "partition", "replicas", number("size"), "waits for", number("priority"), "plan, by, reason", "actions"], queueBody));
-    const plansSection = h("section", null, h("h2", null, "Plans that can be rolled back"), table("Plans", ["plan", "made", "by, reason", number("partitions"), number("running"), number("queued"), "actions"], plansBody));
+    const sorter = (key) => button(key, () => { app.setQuery({ sort: sort() === key ? `-${key}` : sort() === `-${key}` ? null : key }); redraw(); }, "sort", { "data-key": key });
+    const more = cut(SHOWN, redraw), waitingMore = cut(SHOWN, redraw);
+    const actions = (each) => [button("Throttle", () => throttle([rowOf(each.key) ?? each])), button("Cancel", () => cancel([rowOf(each.key) ?? each]), "danger"), link(`/events?about=${encodeURIComponent(each.name)}`, "Events")];
+    const list = grid("Running moves", HEADS.map(([name]) => name), (each) => each.key, (each) => [linkOf(each),
+      each.move ? replicas(each.move.original_replicas.length ? each.move.original_replicas : each.move.replicas, each.move.target_replicas)
+        : h("span", { class: "wrap" }, brokerLink(each.broker), `: ${lastOf(each.source)} → ${lastOf(each.path)}`),
+      h("div", null, meter(each.name), each.move?.adding_replicas.length ? h("details", null, h("summary", null, "Replica by replica"), h("ul", { class: "plain" })) : ""),
+      ...[1, 2].map(() => h("div", null, h("div"), h("small"))), "", "", actions(each)], fill);
+    const heads = [...list.node.querySelectorAll("th")];
+    HEADS.forEach(([, ...keys], at) => { if (keys.length) heads[at].replaceChildren(...keys.flatMap((key, place) => [place ? ", " : "", sorter(key)])); });
+    const queue = grid("Queue", ["#place", "partition", "replicas", "#size", "~waits for", "#priority", "~plan, by, reason", "actions"], (each) => each.move_id + nameOf(each),
+      (each) => ["", linkOf(each), replicas(each.replicas, each.target_replicas), "", "", "", "", button("Cancel", () => cancel([], [each]), "danger")], (each, cells) => {
+        by(cells[6], each.plan_id, each.initiator, each.reason);
+        return [String(each.position), , , bytes(each.size_bytes), each.waits_for, String(each.priority)];
+      });
+    const rollBack = (id) => app.act("roll-back", { rollback_plan_id: id }, { title: `Roll plan ${id} back`, button: "Roll back" });
+    const forget = (id) => app.act("forget-plan", { plan_ids: [id] }, { title: `Forget plan ${id}`, button: "Forget" });
+    const plans = grid("Plans", ["plan", "made", "~by, reason", "#partitions", "#running", "#queued", "actions"], (each) => each.plan_id, (each) => [
+      link(path("moves", each.plan_id), each.plan_id), [moment(each.created_ms), h("small", { class: "below" })], "", "", "", "",
+      [button("Roll back", () => rollBack(each.plan_id)), button("Forget", () => forget(each.plan_id))]], (each, cells) => {
+      by(cells[2], null, each.initiator, each.reason);
+      text(cells[1].lastChild, each.running || each.queued ? "" : "nothing of it moves now");
+      return [, , , count(each.partitions), count(each.running), count(each.queued)];
+    });
+    const queueSection = section("Queue", queue.node, waitingMore.node), plansSection = section("Plans that can be rolled back", plans.node);
     view.append(
-      h("section", null, planBox, h("dl", { class: "facts" }, Object.entries(facts).map(([name, node]) => fact(name, node))), note, h("div", { class: "pair" }, curveBox, h("div", null, h("h2", null, "Bytes per second by broker"), flows))),
+      h("section", null, planBox, dl, note, h("div", { class: "pair" }, curveBox, h("div", null, h("h2", null, "Bytes per second by broker"), flows))),
       formBox,
-      h("section", null, h("h2", null, "Running"), h("div", { class: "filters" }, field("topic", "topic", topicInput), field("broker", "broker", selects.broker), plan === null && field("plan", "plan", selects.plan), field("state", "state", selects.state), start, throttleButton, cancelButton), none, table("Running moves", heads, body), more),
+      section("Running", h("div", { class: "filters" }, Object.values(fields), start, throttleButton, cancelButton), none, list.node, more.node),
       queueSection, plansSection);
     const growth = kafka ? null : curve(curveBox, { title: "Bytes moved", unit: "bytes per second", seconds: 300, series: [{ label: "between brokers", colour: "c0" }, { label: "between directories", colour: "c1" }] });
     const openForm = () => { formBox.replaceChildren(); startForm(formBox, app, (to) => { app.setQuery({ start: null }); formBox.replaceChildren(); if (to) app.go(to); }); };
     if (app.query.has("start")) openForm();
 
     // -- rows ------------------------------------------------------------------------------------------------------------
-    const cells = (names, numbers = []) => names.map((name, at) => h("td", { "data-of": name, class: numbers.includes(at) ? "n" : null }));
-    const by = (node, plan_, initiator, reason) => {
-      const key = JSON.stringify([plan_, initiator, reason]);
-      if (node.known !== key) { node.known = key; node.className = "wrap"; node.replaceChildren(h("span", null, plan_ ? [link(`/moves/${encodeURIComponent(plan_)}`, plan_), " "] : "", initiator, reason ? h("small", null, ` ${reason}`) : "")); }
-    };
-    const partitionLink = (each) => link(`/topics/${encodeURIComponent(each.topic)}/${each.index ?? each.partition_index}`, each.name ?? nameOf(each));
-    const history = (name) => link(`/events?about=${encodeURIComponent(name)}`, "Events");
-
-    function make(each) {
-      const made = cells(HEADS.slice(1).map(([name]) => name)), [path, progress, speed, eta, , , acts] = made;
-      acts.className = "wrap";
-      for (const cell of [speed, eta]) cell.append(h("div", null, h("div"), h("small")));
-      path.append(each.move ? replicas(each.move.original_replicas.length ? each.move.original_replicas : each.move.replicas, each.move.target_replicas)
-        : h("span", { class: "wrap" }, "broker ", link(`/brokers/${each.broker}`, String(each.broker)), `: ${lastOf(each.source)} → ${lastOf(each.path)}`));
-      progress.append(h("div", null, meter(each.name), each.move?.adding_replicas.length ? h("details", null, h("summary", null, "Replica by replica"), h("ul", { class: "plain" })) : ""));
-      acts.append(h("button", { onclick: () => throttle([rowOf(each.key) ?? each]) }, "Throttle"), h("button", { class: "danger", onclick: () => cancel([rowOf(each.key) ?? each]) }, "Cancel"), history(each.name));
-      return h("tr", { "data-row": true, tabindex: "-1" }, h("th", { scope: "row" }, partitionLink(each)), made);
-    }
+    const by = (node, plan_, initiator, reason) => fresh(node, JSON.stringify([plan_, initiator, reason]),
+      () => [h("span", null, plan_ ? [link(path("moves", plan_), plan_), " "] : "", initiator, reason ? h("small", null, ` ${reason}`) : "")]);
+    const linkOf = (each) => partitionLink(each.topic, each.index ?? each.partition_index);
     const rowOf = (key) => rowsOf(app.state.moves).find((each) => each.key === key);
 
-    function fill(row, each) {
-      const [, , progress, speed, eta, held, origin, acts] = row.children, over = each.ended;
+    function fill(each, [, , progress, speed, eta, held, origin, acts], row) {
+      const over = each.ended;
       row.classList.toggle("over", Boolean(over));
       measure(progress.firstChild.firstChild, over?.done ? 1 : each.share, over ? over.words : each.share === null ? (kafka ? "not known of Apache Kafka" : "not known yet") : `${bytes(each.done)} of ${bytes(each.done + each.left)}, ${bytes(each.left)} left`);
       text(speed.firstChild.firstChild, over ? "–" : each.rate === null ? "nothing is copied" : rate(each.rate));
@@ -163,18 +160,17 @@ export default {
       text(eta.firstChild.firstChild, over || each.eta === null ? "–" : each.eta === 0 ? "now" : span(each.eta));
       text(eta.firstChild.lastChild, each.since === null ? "" : over ? `took ${span(over.at - each.since)}` : `since ${span(app.now() - each.since)}`);
       by(origin, each.plan, each.by, each.reason);
-      const key = over ? "" : `${each.stuck?.broker_id} ${each.stuck?.text} ${each.state}`;
-      if (held.known !== key) { held.known = key; held.replaceChildren(...(over || !each.stuck ? ["–"] : [blocked(each)])); }
+      fresh(held, over ? "" : `${each.stuck?.broker_id} ${each.stuck?.text} ${each.state}`, () => [over || !each.stuck ? "–" : blocked(each)]);
       for (const button of acts.querySelectorAll("button")) button.hidden = Boolean(over);
       const list = progress.querySelector("ul");
-      if (list?.parentNode.open && !over) keyed(list, each.move.adding_replicas, (id) => id, (id) => h("li", null, link(`/brokers/${id}`, `broker ${id}`), meter(`${each.name} on broker ${id}`)), (item, id) => {
+      if (list?.parentNode.open && !over) keyed(list, each.move.adding_replicas, (id) => id, (id) => h("li", null, brokerLink(id), meter(`${each.name} on broker ${id}`)), (item, id) => {
         const found = each.move.progress.find((one) => one.broker_id === id), why = each.move.blockers.find((one) => one.broker_id === id);
         measure(item.lastChild, found ? shareOf(found.bytes_done, found.bytes_left) : why ? null : 1, found ? [`${bytes(found.bytes_left)} left`, found.bytes_per_second === null ? why?.text : rate(found.bytes_per_second), found.eta_ms ? `${span(found.eta_ms)} to go` : ""].filter(Boolean).join(", ") : why ? why.text : "in sync");
       });
     }
     function blocked(each) {
       const { broker_id: id, state, text: why } = each.stuck, isMoving = MOVING.includes(state);
-      const where = state === "NO_LEADER" ? partitionLink(each) : link(`/brokers/${id}`, `broker ${id}`), [lead, ...rest] = why.split(`broker ${id}`);
+      const where = state === "NO_LEADER" ? linkOf(each) : brokerLink(id), [lead, ...rest] = why.split(`broker ${id}`);
       return h("div", { class: "wrap" }, h("span", { class: isMoving ? "" : "bad" }, isMoving ? "… " : "✕ ", state.toLowerCase().replaceAll("_", " "), ": "), rest.length ? [lead, where, rest.join(`broker ${id}`)] : [where, ` ${why}`], h("small", null, `. ${NEXT[state] ?? ""}`));
     }
 
@@ -196,8 +192,8 @@ export default {
 
     function sorted(rows) {
       const key = sort().replace(/^-/, ""), of = SORTS[key] ?? SORTS.partition, sign = sort().startsWith("-") ? -1 : 1;
-      for (const head of heads) set(head, { "aria-sort": key && head.dataset.keys.split("|").includes(key) ? (sign < 0 ? "descending" : "ascending") : null });
-      for (const button of view.querySelectorAll(".sort")) text(button, button.textContent.replace(/ [▲▼]$/, "") + (button.textContent.startsWith(key) && key ? (sign < 0 ? " ▼" : " ▲") : ""));
+      heads.forEach((head, at) => set(head, { "aria-sort": HEADS[at].indexOf(key) > 0 ? (sign < 0 ? "descending" : "ascending") : null }));
+      for (const node of view.querySelectorAll(".sort")) text(node, node.dataset.key + (node.dataset.key === key ? (sign < 0 ? " ▼" : " ▲") : ""));
       return rows.toSorted((a, b) => order(of(a), of(b), sign) || byName(a.name, b.name));
     }
 
@@ -206,43 +202,12 @@ export default {
       const add = (id, way, value) => { if (id !== null && id !== undefined && value) { const sum = sums.get(id) ?? { in: 0, out: 0 }; sum[way] += value; sums.set(id, sum); } };
       for (const { move } of rows) for (const each of move?.progress ?? []) { add(each.broker_id, "in", each.bytes_per_second); add(move.leader_id, "out", each.bytes_per_second); }
       const list = [...sums].sort(([a], [b]) => a - b), most = Math.max(1, ...list.flatMap(([, sum]) => [sum.in, sum.out]));
-      keyed(flows, list, ([id]) => id, ([id]) => h("div", null, h("small"), h("i", { class: "out" }), link(`/brokers/${id}`, `broker ${id}`), h("i", { class: "in" }), h("small")), (node, [, sum]) => {
+      keyed(flows, list, ([id]) => id, ([id]) => h("div", null, h("small"), h("i", { class: "out" }), brokerLink(id), h("i", { class: "in" }), h("small")), (node, [, sum]) => {
         const [out, outBar, , inBar, into] = node.children;
         text(out, `out ${rate(sum.out)}`); text(into, `in ${rate(sum.in)}`);
         outBar.style.setProperty("--share", sum.out / most); inBar.style.setProperty("--share", sum.in / most);
       });
       set(flows, { "aria-label": list.map(([id, sum]) => `broker ${id}: ${rate(sum.in)} in, ${rate(sum.out)} out`).join("; ") || "No brokers are known" });
-    }
-
-    function drawQueue(queued) {
-      queueSection.hidden = !queued.length;
-      keyed(queueBody, queued.slice(0, shown), (each) => each.move_id + nameOf(each), (each) => {
-        const made = cells(["partition", "replicas", "size", "waits for", "priority", "plan, by, reason", "actions"], [2, 4]);
-        made[0].append(partitionLink(each)); made[1].append(replicas(each.replicas, each.target_replicas)); made[3].className = "wrap";
-        made[6].append(h("button", { class: "danger", onclick: () => cancel([], [each]) }, "Cancel"));
-        return h("tr", { "data-row": true, tabindex: "-1" }, h("th", { scope: "row", class: "n" }), made);
-      }, (row, each) => {
-        text(row.children[0], String(each.position)); text(row.children[3], bytes(each.size_bytes)); text(row.children[4], each.waits_for); text(row.children[5], String(each.priority));
-        by(row.children[6], each.plan_id, each.initiator, each.reason);
-      });
-    }
-
-    const rollBack = (id) => app.act("roll-back", { rollback_plan_id: id }, { title: `Roll plan ${id} back`, button: "Roll back" });
-    const forget = (id) => app.act("forget-plan", { plan_ids: [id] }, { title: `Forget plan ${id}`, button: "Forget" });
-    function drawPlans(plans) {
-      plansSection.hidden = !plans.length;
-      keyed(plansBody, plans, (each) => each.plan_id, (each) => {
-        const made = cells(["made", "by, reason", "partitions", "running", "queued", "actions"], [2, 3, 4]);
-        text(made[0], moment(each.created_ms)); by(made[1], null, each.initiator, each.reason);
-        made[5].append(h("button", { onclick: () => rollBack(each.plan_id) }, "Roll back"), h("button", { onclick: () => forget(each.plan_id) }, "Forget"));
-        return h("tr", { "data-row": true, tabindex: "-1" }, h("th", { scope: "row" }, link(`/moves/${encodeURIComponent(each.plan_id)}`, each.plan_id)), made);
-      }, (row, each) => [each.partitions, each.running, each.queued].forEach((value, at) => text(row.children[3 + at], count(value))));
-    }
-
-    function choose(select, values, any) {
-      const options = [...new Set(["", ...values, filter(select.dataset.name)].map(String))];
-      if (select.known !== options.join("\n")) { select.known = options.join("\n"); select.replaceChildren(...options.map((value) => h("option", { value }, value || any))); }
-      select.value = filter(select.dataset.name);
     }
 
     function redraw() {
@@ -251,13 +216,13 @@ export default {
       if (!moves) { text(none, fault ? `The cluster has not told its moves: ${fault}` : "Asking the cluster …"); return; }
       const rows = rowsOf(moves), brokers = new Set([...(app.state.brokers?.brokers ?? []).map((each) => each.broker_id), ...[...rows, ...moves.queued.map(queuedRow)].flatMap((each) => each.brokers)]);
       if (app.parts.moves !== drawn) { drawn = app.parts.moves; notice(rows); }
-      const all = rows.filter(holds), list = sorted([...all, ...[...ended.values()].filter(holds)]), queued = waiting();
-      const isIn = (each) => plan === null || each.plan_id === plan;
-      choose(selects.broker, [...brokers].sort((a, b) => a - b), "any"); choose(selects.plan, [...new Set([...rows, ...moves.queued.map(queuedRow)].map((each) => each.plan).filter(Boolean))], "any"); choose(selects.state, [...new Set(rows.map((each) => each.state).filter(Boolean))], "any");
-      keyed(body, list.slice(0, shown), (each) => each.key, make, fill);
-      more.hidden = list.length <= shown; text(more, `Show more: ${count(list.length - shown)} of ${count(list.length)} are not shown`);
-      text(none, list.length ? "" : rows.length ? "No running move matches the filters." : "Nothing moves."); none.hidden = list.length > 0;
-      body.closest(".scroll").hidden = !list.length;
+      const all = rows.filter(holds), here = sorted([...all, ...[...ended.values()].filter(holds)]), queued = waiting();
+      const known = moves.plans.filter((each) => plan === null || each.plan_id === plan);
+      const chosen = { broker: [...brokers].sort((a, b) => a - b), plan: [...rows, ...moves.queued.map(queuedRow)].map((each) => each.plan), state: rows.map((each) => each.state) };
+      for (const [name, values] of Object.entries(chosen)) fields[name]?.offer([["", "any"], ...new Set(values.filter((value) => value !== null && value !== ""))]);
+      list.update(more.of(here));
+      text(none, here.length ? "" : rows.length ? "No running move matches the filters." : "Nothing moves.").hidden = here.length > 0;
+      list.node.hidden = !here.length;
       const etas = all.map((each) => each.eta), inside = all.filter((each) => each.path);
       text(facts.running, count(all.length - inside.length)); text(facts["between directories"], count(inside.length)); text(facts.queued, count(queued.length));
       text(facts["bytes per second"], rate(total(all, (each) => each.rate))); text(facts["bytes left"], all.some((each) => each.left === null) ? `${bytes(total(all, (each) => each.left))}, and moves of unknown size` : bytes(total(all, (each) => each.left)));
@@ -266,11 +231,12 @@ export default {
       const between = all.length - inside.length;
       text(throttleButton, hasFilter() ? `Throttle ${between} shown` : "Throttle all"); text(cancelButton, hasFilter() ? `Cancel ${between + queued.length} shown` : "Cancel all");
       throttleButton.disabled = !between || kafka; cancelButton.disabled = !between && !queued.length;
-      drawFlows(all); drawQueue(queued); drawPlans(moves.plans.filter(isIn));
-      if (plan !== null) {
-        const known = moves.plans.some(isIn);
-        if (planBox.known !== known) { planBox.known = known; planBox.replaceChildren(h("h2", null, `Plan ${plan} `), h("p", null, known ? "Partitions of the plan that are not listed here have no move now. " : "It is not among the plans that can be rolled back. ", link("/moves", "All moves"))); }
-      }
+      drawFlows(all);
+      queue.update(waitingMore.of(queued));
+      plans.update(known);
+      queueSection.hidden = !queued.length;
+      plansSection.hidden = !known.length;
+      if (plan !== null) fresh(planBox, known.length, () => [h("h2", null, `Plan ${plan} `), h("p", null, known.length ? "Partitions of the plan that are not listed here have no move now. " : "It is not among the plans that can be rolled back. ", link("/moves", "All moves"))]);
       const at = app.parts.moves.as_of_ms;
       if (growth && at !== newest) growth.push(at, [total(rows, (each) => (each.move ? each.rate : 0)), total(rows, (each) => (each.path ? each.rate : 0))]);
       newest = at;

@@ -1,9 +1,9 @@
 // The form that starts moves: replicas by broker, options, and what would change before it does.
-import { h, keyed, text, table, bytes, count } from "./dom.js";
+import { h, keyed, text, alert, button, path, row, section, table, bytes, count, plural } from "./dom.js";
 
-const EDITED = 20, UNITS = { "": 1, b: 1, kb: 1e3, mb: 1e6, gb: 1e9, tb: 1e12, kib: 1024, mib: 1048576, gib: 1073741824 };
+const EDITED = 20, UNITS = { "": 1, b: 1, kb: 1e3, mb: 1e6, gb: 1e9, tb: 1e12, kib: 2 ** 10, mib: 2 ** 20, gib: 2 ** 30, tib: 2 ** 40 };
 
-// Return the bytes of "10 MB", "512 kB/s" or "0"; NaN for another text.
+// Return the bytes of "10 MiB", "512 kB/s" or "0"; NaN for another text.
 export function amount(words) {
   const found = /^\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*?)(?:\/s)?\s*$/i.exec(words), unit = found && UNITS[found[2].toLowerCase()];
   return unit ? Math.round(Number(found[1]) * unit) : NaN;
@@ -37,17 +37,20 @@ function parsed(words) {
 export function startForm(box, app, done) {
   const kafka = app.about.speaks_kafka === true, first = app.query.get("start") ?? "";
   const names = h("textarea", { rows: 2, value: first === "?" ? "" : first, placeholder: "orders-3, orders-5   or   {\"partitions\":[{\"topic\":\"orders\",\"partition\":3,\"replicas\":[1,2]}]}" });
-  const input = (label, attributes = {}) => { const node = h("input", { autocomplete: "off", ...attributes }); return [node, h("label", null, label, node)]; };
-  const [throttle, throttleLabel] = input("throttle into each broker, ends with the move", { placeholder: "10 MB" }), [planId, planLabel] = input("plan name, for a rollback"), [reason, reasonLabel] = input("reason");
+  const input = (label, attributes = {}) => {
+    const node = h("input", { autocomplete: "off", ...attributes }), isBox = attributes.type === "checkbox";
+    return [node, h("label", { class: isBox && "tick" }, isBox ? [node, label] : [label, node])];
+  };
+  const [throttle, throttleLabel] = input("throttle into each broker, ends with the move", { placeholder: "10 MiB" }), [planId, planLabel] = input("plan name, for a rollback"), [reason, reasonLabel] = input("reason");
   const [priority, priorityLabel] = input("priority", { type: "number", value: "0" }), [queued, queuedLabel] = input("wait in the queue for free slots", { type: "checkbox" });
   const [factorTopic, factorTopicLabel] = input("topic"), [factor, factorLabel] = input("replicas of each partition", { type: "number", min: "1", value: "3" });
-  const wrong = h("p", { class: "bad", role: "alert" }), rows = h("div"), rest = h("p"), preview = h("div", { "aria-live": "polite" });
-  const see = h("button", { type: "button", onclick: () => attempt(show) }, "Show before and after"), start = h("button", { class: "primary", type: "button", onclick: () => attempt(begin) }, "Start");
+  const wrong = alert(), rows = h("div"), rest = h("p"), preview = h("div", { "aria-live": "polite" });
+  const act = (words, work, kind = null) => button(words, () => attempt(work), kind, { type: "button" });
   let plan = [], disks = {};
-  box.append(h("section", { class: "start" }, h("h2", null, "Start a move"),
-    h("form", { onsubmit: (event) => { event.preventDefault(); attempt(load); } }, h("label", null, "Partitions, or a plan as reassign-partitions --execute reads it", names), h("div", { class: "tools" }, h("button", null, "Choose replicas"), h("button", { type: "button", onclick: () => done(null) }, "Close"))),
-    rows, rest, h("div", { class: "filters" }, kafka ? h("p", null, "Apache Kafka has no queue, plans, reasons and throttles of single moves.") : [throttleLabel, queuedLabel, priorityLabel, planLabel, reasonLabel]), h("div", { class: "tools" }, see, start), wrong, preview,
-    h("details", null, h("summary", null, "Change the replication factor of a topic"), h("div", { class: "filters" }, factorTopicLabel, factorLabel, h("button", { type: "button", onclick: () => attempt(changeFactor) }, "Change the factor"), h("p", null, "The cluster chooses the brokers; throttle, queue and plan of above count.")))));
+  box.append(section("Start a move",
+    h("form", { onsubmit: (event) => { event.preventDefault(); attempt(load); } }, h("label", null, "Partitions, or a plan as reassign-partitions --execute reads it", names), h("div", { class: "tools" }, button("Choose replicas"), act("Close", () => done(null)))),
+    rows, rest, h("div", { class: "filters" }, kafka ? h("p", null, "Apache Kafka has no queue, plans, reasons and throttles of single moves.") : [throttleLabel, queuedLabel, priorityLabel, planLabel, reasonLabel]), h("div", { class: "tools" }, act("Show before and after", show), act("Start", begin, "primary")), wrong, preview,
+    h("details", null, h("summary", null, "Change the replication factor of a topic"), h("div", { class: "filters" }, factorTopicLabel, factorLabel, act("Change the factor", changeFactor), h("p", null, "The cluster chooses the brokers; throttle, queue and plan of above count.")))));
 
   async function attempt(work) {
     text(wrong, "");
@@ -89,7 +92,7 @@ export function startForm(box, app, done) {
       tick();
       return h("fieldset", null, h("legend", null, `${nameOf(each)}, now [${each.is.replica_nodes.join(", ")}], epoch ${each.is.partition_epoch}`), typed, boxes.map((one) => one.node));
     });
-    text(rest, plan.length > EDITED ? `${count(plan.length - EDITED)} more partitions go as the plan says.` : "");
+    text(rest, plan.length > EDITED ? `${plural(plan.length - EDITED, "more partition goes", "more partitions go")} as the plan says.` : "");
   }
   const rowPlan = (each) => plan.find((one) => nameOf(one) === nameOf(each)) ?? each;
 
@@ -127,24 +130,33 @@ export function startForm(box, app, done) {
   }
   async function show() {
     const asked = request(), { moved, places } = changes(), pair = (was, is) => (was === is ? was : `${was} → ${is}`);
-    const answer = h("p", null, "Asking the cluster …"), n = (name) => h("th", { scope: "col", class: "n" }, name), cell = (of, value) => h("td", { class: "n", "data-of": of }, value);
-    const partitions = table("Partitions before and after", ["partition", "replicas", n("size"), n("to copy")], h("tbody", null, moved.slice(0, 200).map(({ each, size, copied }) => h("tr", null, h("th", { scope: "row" }, nameOf(each)), h("td", { "data-of": "replicas" }, replicas(each.is.replica_nodes, each.to)), cell("size", bytes(size)), cell("to copy", bytes(copied))))));
-    const where = table("Brokers and directories before and after", ["broker, directory", n("replicas"), n("bytes"), n("free now")], h("tbody", null, places.map(([key, { before, after }]) => {
+    const answer = h("p", null, "Asking the cluster …"), MOVES = ["partition", "replicas", "#size", "#to copy"], PLACES = ["broker, directory", "#replicas", "#bytes", "#free now"];
+    const partitions = table("Partitions before and after", MOVES, h("tbody", null, moved.slice(0, 200).map(({ each, size, copied }) => row(MOVES, [nameOf(each), replicas(each.is.replica_nodes, each.to), bytes(size), bytes(copied)]))));
+    const where = table("Brokers and directories before and after", PLACES, h("tbody", null, places.map(([key, { before, after }]) => {
       const [id, ...rest] = key.split(" "), path = rest.join(" "), usable = dirsOf(id).find((dir) => dir.log_dir === path)?.usable_bytes;
-      return h("tr", null, h("th", { scope: "row", class: path ? "wrap inner-row" : "" }, path || `broker ${id}`), cell("replicas", pair(count(before[0]), count(after[0]))), cell("bytes", pair(bytes(before[1]), bytes(after[1]))), cell("free now", path ? (usable === undefined ? "–" : bytes(usable)) : free(id).replace(" free", "")));
+      const made = row(PLACES, [path || `broker ${id}`, pair(count(before[0]), count(after[0])), pair(bytes(before[1]), bytes(after[1])), path ? (usable === undefined ? "–" : bytes(usable)) : free(id).replace(" free", "")]);
+      if (path) made.firstChild.className = "wrap inner-row";
+      return made;
     })));
     const copied = moved.reduce((sum, one) => sum + one.copied, 0);
-    preview.replaceChildren(h("h3", null, `${count(moved.length)} ${moved.length === 1 ? "partition" : "partitions"}, ${bytes(copied)} to copy`), partitions, h("h3", null, "Their replicas and bytes by broker and directory"), where, h("h3", null, "What the cluster says"), answer);
+    preview.replaceChildren(h("h3", null, `${plural(moved.length, "partition")}, ${bytes(copied)} to copy`), partitions, h("h3", null, "Their replicas and bytes by broker and directory"), where, h("h3", null, "What the cluster says"), answer);
     if (kafka) return text(answer, "Apache Kafka cannot check a move without starting it.");
-    try { const { words } = await app.post("actions/reassign", { request: asked, preview: true, log_dirs: logDirs() }); answer.className = "good"; text(answer, `✓ It would do this: ${words.slice(0, 5).join("; ")}${words.length > 5 ? "; …" : ""}.`); } catch (error) { answer.className = "bad"; text(answer, `✕ ${error.message}`); if (/INVALID_UPDATE_VERSION/.test(error.message)) answer.append(" ", h("button", { type: "button", onclick: () => attempt(load) }, "Read the partitions again")); }
+    try {
+      const { words } = await app.post("actions/reassign", { request: asked, preview: true, log_dirs: logDirs() });
+      text(answer, `✓ It would do this: ${words.slice(0, 5).join("; ")}${words.length > 5 ? "; …" : ""}.`).className = "good";
+    } catch (error) {
+      text(answer, `✕ ${error.message}`).className = "bad";
+      if (/INVALID_UPDATE_VERSION/.test(error.message)) answer.append(" ", act("Read the partitions again", load));
+    }
   }
+  const finished = (id) => done(path("moves", ...(id ? [id] : [])));
   async function begin() {
-    const asked = request(), title = plan.length === 1 ? `Move ${nameOf(plan[0])}` : `Move ${plan.length} partitions`;
-    if (await app.act("reassign", asked, { title, button: "Start", log_dirs: logDirs() })) done(asked.plan_id ? `/moves/${encodeURIComponent(asked.plan_id)}` : "/moves");
+    const asked = request(), title = plan.length === 1 ? `Move ${nameOf(plan[0])}` : `Move ${plural(plan.length, "partition")}`;
+    if (await app.act("reassign", asked, { title, button: "Start", log_dirs: logDirs() })) finished(asked.plan_id);
   }
   async function changeFactor() {
     const { throttle: limit, queued: waits, plan_id } = options(), name = factorTopic.value.trim();
-    if (await app.act("replication-factor", { topics: [{ name, replication_factor: Number(factor.value) }], throttle: limit, queued: waits, plan_id }, { title: `Replication factor of ${name}`, button: "Change" })) done(plan_id ? `/moves/${encodeURIComponent(plan_id)}` : "/moves");
+    if (await app.act("replication-factor", { topics: [{ name, replication_factor: Number(factor.value) }], throttle: limit, queued: waits, plan_id }, { title: `Replication factor of ${name}`, button: "Change" })) finished(plan_id);
   }
   if (names.value.trim()) attempt(load); else names.focus();
 }

@@ -1,5 +1,5 @@
 // The quorum: who leads, who follows how far behind, the last minutes as lanes and curves, and one election on demand.
-import { h, keyed, text, set, fact, table, mark, count, span, clock, link } from "./dom.js";
+import { h, keyed, text, set, button, factList, grid, section, count, plural, span, link } from "./dom.js";
 import { curve } from "./curves.js";
 import { elections } from "./elections.js";
 import { faultBands, lanes } from "./live_lanes.js";
@@ -10,21 +10,20 @@ export default {
   title: "Quorum",
   open(view, app) {
     const seconds = () => Number(app.query.get("last")) || 300;
-    const facts = Object.fromEntries(["leader", "epoch", "high watermark", "voters", "log start", "cluster id"].map((name) => [name, h("dd", null, "?")]));
+    const [dl, facts] = factList(["leader", "epoch", "high watermark", "voters", "log start", "cluster id"]);
     const findings = h("ul", { class: "plain" }), progress = h("p", { class: "progress", hidden: true });
     const held = elections(app);
     const picture = lanes(app, seconds, held.show);
-    const spans = SPANS.map(([value, name]) => h("button", { "aria-pressed": String(seconds() === value), onclick: () => { app.setQuery({ last: value === 300 ? null : value }); curves.forEach(([drawn]) => drawn.destroy()); curves = []; started = false; update(); } }, name));
-    const body = h("tbody");
-    const nodes = table("Voters and observers", ["node", "role", "state", h("th", { scope: "col", class: "n" }, "log end"), h("th", { scope: "col", class: "n" }, "behind"), h("th", { scope: "col", class: "n" }, "last fetch"), "actions", "directory id", "endpoint"], body);
+    const spans = SPANS.map(([value, name]) => button(name, () => { app.setQuery({ last: value === 300 ? null : value }); curves.forEach(([drawn]) => drawn.destroy()); curves = []; started = false; update(); }));
+    const nodes = grid("Voters and observers", ["node", "role", "state", "#log end", "#behind", "#last fetch", "actions", "directory id", "~endpoint"],
+      (each) => `${each.replica_id} ${each.role === "observer"}`, (each) => [String(each.replica_id), "", "", "", "", "", actions(each)], fill);
     const curveBox = h("div", { class: "pair" });
     let curves = [];
 
     view.append(
-      h("section", null, h("dl", { class: "facts" }, Object.entries(facts).map(([name, node]) => fact(name, node))), progress, findings),
-      h("section", null, h("h2", null, "Who follows whom"), h("div", { class: "tools" }, h("span", { class: "legend choice" }, spans), h("span", { class: "note" }, "Each row is what that controller says. ★ leads, ? knows no leader, a gap: nobody looked.")), picture.node, held.node),
-      h("section", null, h("h2", null, "Nodes of the quorum"), nodes),
-      h("section", null, h("h2", null, "Curves"), curveBox));
+      h("section", null, dl, progress, findings),
+      section("Who follows whom", h("div", { class: "tools" }, h("span", { class: "legend choice" }, spans), h("span", { class: "note" }, "Each row is what that controller says; its colour is the leader that it names. ★ leads, ▲ was elected, ? knows no leader, a gap: nobody looked.")), picture.node, held.node),
+      section("Nodes of the quorum", nodes.node), section("Curves", curveBox));
 
     function rows() {
       const quorum = app.state.quorum;
@@ -35,39 +34,26 @@ export default {
       return [...quorum.current_voters.map(row("voter")), ...quorum.observers.map(row("observer"))];
     }
 
-    function make(each) {
-      const cells = Array.from({ length: 8 }, () => h("td"));
-      for (const at of [2, 3, 4]) cells[at].className = "n";
-      ["role", "state", "log end", "behind", "last fetch", "actions", "directory id", "endpoint"].forEach((name, at) => { cells[at].dataset.of = name; });
-      const id = each.replica_id, directory = each.replica_directory_id;
-      if (each.role === "observer") {
-        const listeners = each.endpoints;
-        cells[5].append(link(`/brokers/${id}`, "Broker"), h("button", { "data-only": "controller", onclick: () => app.act("add-voter", { voter_id: id, voter_directory_id: directory, listeners }, { title: `Make controller ${id} a voter` }) }, "Make a voter"));
-      } else {
-        cells[5].append(
-          h("button", { "data-only": "follower", onclick: () => app.act("transfer-leadership", { voter_id: id, voter_directory_id: directory }, { title: `Let controller ${id} lead`, button: "Transfer" }) }, "Let it lead"), " ",
-          h("button", { onclick: () => app.act("snapshot", {}, { node: id, title: `Snapshot of controller ${id}`, button: "Write it" }) }, "Snapshot"), " ",
-          h("button", { class: "danger", onclick: () => app.act("remove-voter", { voter_id: id, voter_directory_id: directory }, { title: `Make controller ${id} an observer`, button: "Remove" }) }, "Remove"));
-      }
-      return h("tr", { "data-row": true, tabindex: "-1" }, h("th", { scope: "row" }, String(id)), cells);
+    function actions({ replica_id: id, replica_directory_id: directory, role, endpoints }) {
+      const voter = { voter_id: id, voter_directory_id: directory };
+      if (role === "observer") return [link(`/brokers/${id}`, "Broker"),
+        button("Make a voter", () => app.act("add-voter", { ...voter, listeners: endpoints }, { title: `Make controller ${id} a voter` }), null, { "data-only": "controller" })];
+      return [button("Let it lead", () => app.act("transfer-leadership", voter, { title: `Let controller ${id} lead`, button: "Transfer" }), null, { "data-only": "follower" }), " ",
+        button("Snapshot", () => app.act("snapshot", {}, { node: id, title: `Snapshot of controller ${id}`, button: "Write it" })), " ",
+        button("Remove", () => app.act("remove-voter", voter, { title: `Make controller ${id} an observer`, button: "Remove" }), "danger")];
     }
 
-    function fill(row, each) {
-      const [role, state, end, behind, fetched, acts, directory, endpoint] = [...row.children].slice(1);
+    function fill(each, [, , state, , , , acts]) {
       const silent = each.last_fetch_timestamp === null ? null : Math.max(0, app.now() - each.last_fetch_timestamp);
-      text(role, each.role);
       const words = each.role === "leader" ? "★ leads" : silent === null || silent > 10_000 ? "✕ silent" : each.end - each.log_end_offset > 1000 ? "… behind" : "✓ follows";
-      text(state, words);
       state.className = words[0] === "✕" ? "bad" : words[0] === "…" ? "unknown" : "good";
-      text(end, each.log_end_offset < 0 ? "?" : count(each.log_end_offset));
-      text(behind, each.log_end_offset < 0 ? "?" : count(each.end - each.log_end_offset));
-      text(fetched, each.role === "leader" ? "–" : silent === null ? "not in this epoch" : silent < 2000 ? "now" : `${span(silent)} ago`);
-      text(endpoint, each.endpoints.map((at) => `${at.name}://${at.host}:${at.port}`).join(" ") || "–");
-      text(directory, each.replica_directory_id || "–");
       const isBroker = app.state.brokers?.brokers.some((broker) => broker.broker_id === each.replica_id) ?? true;
       for (const only of acts.querySelectorAll("[data-only]")) only.hidden = only.dataset.only === "follower" ? each.role === "leader" : isBroker;
       for (const anchor of acts.querySelectorAll("a")) anchor.hidden = !isBroker;
-      for (const button of acts.querySelectorAll("button")) button.disabled = app.about.speaks_kafka === true && button.textContent !== "Remove";
+      for (const node of acts.querySelectorAll("button")) node.disabled = app.about.speaks_kafka === true && node.textContent !== "Remove";
+      const isKnown = each.log_end_offset >= 0, fetched = each.role === "leader" ? "–" : silent === null ? "not in this epoch" : silent < 2000 ? "now" : `${span(silent)} ago`;
+      return [, each.role, words, isKnown ? count(each.log_end_offset) : "?", isKnown ? count(each.end - each.log_end_offset) : "?", fetched, , each.replica_directory_id || "–",
+        each.endpoints.map((at) => `${at.name}://${at.host}:${at.port}`).join(" ") || "–"];
     }
 
     async function begin() {
@@ -91,7 +77,7 @@ export default {
     let started = false;
     function update() {
       const quorum = app.state.quorum, brokers = app.state.brokers;
-      spans.forEach((button, at) => set(button, { "aria-pressed": String(seconds() === SPANS[at][0]) }));
+      spans.forEach((node, at) => set(node, { "aria-pressed": String(seconds() === SPANS[at][0]) }));
       picture.update();
       text(progress, app.state.faults?.progress ?? "").hidden = !app.state.faults?.progress;
       held.update();
@@ -100,10 +86,10 @@ export default {
       text(facts.leader, quorum.leader_id === null ? "none" : String(quorum.leader_id));
       text(facts.epoch, String(quorum.leader_epoch));
       text(facts["high watermark"], count(quorum.high_watermark));
-      text(facts.voters, `${quorum.current_voters.length}, ${quorum.kraft_version ? "in the log (KIP-853)" : "static"}${quorum.generation ? `, forced ${quorum.generation} times` : ""}`);
+      text(facts.voters, `${quorum.current_voters.length}, ${quorum.kraft_version ? "in the log (KIP-853)" : "static"}${quorum.generation ? `, forced ${plural(quorum.generation, "time")}` : ""}`);
       text(facts["log start"], count(quorum.log_start_offset));
       text(facts["cluster id"], quorum.cluster_id);
-      keyed(body, rows(), (each) => `${each.replica_id} ${each.role === "observer"}`, make, fill);
+      nodes.update(rows());
       if (!started) { started = true; begin(); }
       const times = app.state.commits, timed = app.parts.commits?.as_of_ms;
       if (times && curves.length === 2) {

@@ -1,7 +1,7 @@
 // The page of a seed of the simulator: step through it, forwards and backwards, and see who knows what. Every view is a URL.
-import { h, keyed, text, set, fact, count, link } from "./dom.js";
+import { h, keyed, text, set, button, fact, grid, offer, section, count, link } from "./dom.js";
 import { fold, isOfInterest } from "./sim_fold.js";
-import { say, short, nameOf, kindOf, LOOKS, lookOf } from "./sim_words.js";
+import { say, short, nameOf, kindOf, LOOKS } from "./sim_words.js";
 import { overview, ring, logs, space, about, known } from "./sim_draw.js";
 
 const STORIES = [
@@ -30,10 +30,11 @@ function drawnBy({ options: drawn, committed, ended_us }) {
 
 // What a node knows of itself and of the others, and what it is wrong about.
 function knowledge() {
-  const title = h("h2"), own = h("dl", { class: "facts tight" }), wrong = h("p", { class: "bad" }), asks = h("p"), body = h("tbody"), flightsTitle = h("h3"), flights = h("ul", { class: "plain flights" });
-  const heads = ["of", "last heard", "it knows"].map((name) => h("th", { scope: "col" }, name));
-  const table = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "What it knows of the others" }, h("table", { class: "stack" }, h("thead", null, h("tr", null, heads)), body));
-  const makeRow = () => h("tr", null, h("th", { scope: "row" }), h("td", { class: "wrap", "data-of": "last heard" }), h("td", { class: "wrap", "data-of": "it knows" }));
+  const title = h("h2"), own = h("dl", { class: "facts tight" }), wrong = h("p", { class: "bad" }), asks = h("p"), flightsTitle = h("h3"), flights = h("ul", { class: "plain flights" });
+  const others = grid("What it knows of the others", ["of", "~last heard", "~it knows"], ({ each }) => each.id, () => [], ({ each, node, run, at }) => {
+    const heard = run.steps[node.heard[each.id]];
+    return [nameOf(run, each.id, at), heard ? `${ms(run.steps[at].time_us - heard.time_us)} ago: ${short(run.steps[heard.sent_in] ?? heard)}` : "never", ofOther(node, each.id)];
+  }, "", null);
 
   function error(run, at, id) {
     const { nodes, weather, truth } = run.moments[at], node = nodes[id];
@@ -53,16 +54,11 @@ function knowledge() {
     const isAsking = node.state === "candidate" || node.state === "prospective";
     const told = isAsking ? `It has ${node.yes.length} of ${needed} votes that it needs.` : node.state === "leader" ? `Records count as committed when ${needed} of ${node.config.length} voters have them on disk.` : "";
     for (const [place, words] of [[wrong, error(run, at, id)], [asks, told]]) text(place, words).hidden = !words;
-    keyed(body, nodes.filter((each) => each.id !== id), (each) => each.id, makeRow, (row, each) => {
-      const heard = run.steps[node.heard[each.id]], [name, last, knows] = row.children;
-      text(name, nameOf(run, each.id, at));
-      text(last, heard ? `${ms(step.time_us - heard.time_us)} ago: ${short(run.steps[heard.sent_in] ?? heard)}` : "never");
-      text(knows, ofOther(node, each.id));
-    });
+    others.update(nodes.filter((each) => each.id !== id).map((each) => ({ each, node, run, at })));
     text(flightsTitle, under.length ? `Messages under way: ${under.length}` : "No message is under way.");
     keyed(flights, under.slice(0, 10), ({ flight, number }) => `${flight.at}.${number}`, ({ flight }) => h("li", { class: kindOf(flight.step) }, swatch("sort"), about(run, at, flight)));
   }
-  return { nodes: [title, own, wrong, asks, table, flightsTitle, flights], draw };
+  return { nodes: [title, own, wrong, asks, others.node, flightsTitle, flights], draw };
 }
 
 export default {
@@ -79,23 +75,23 @@ export default {
     const faults = h("input", { value: asked.faults, list: "known-faults", placeholder: "as the seed draws", spellcheck: "false" }), mutant = h("select", null, h("option", { value: asked.mutant }, asked.mutant || "none"));
     const verdict = h("p", { class: "verdict", role: "status" }, "Playing the seed …"), facts = h("dl", { class: "facts" }), command = h("code", { tabindex: 0 });
     const details = h("details", { hidden: true }, h("summary", null, "What this seed has drawn"), facts, h("div", { class: "command" }, command));
+    const another = (by, words) => button(words, () => play({ seed: Number(asked.seed) + by }), null, { type: "button", disabled: Number(asked.seed) + by < 0 });
     const submit = (event) => { event.preventDefault(); play({ seed: seed.value, faults: faults.value.replaceAll(" ", ""), mutant: mutant.value }); };
     view.append(h("section", null,
       h("ul", { class: "plain stories" }, STORIES.map(([query, title, words]) => h("li", null, set(link(`/sim?${query}`, title), { "aria-current": isTold(query) }), h("span", null, ` ${words}`)))),
-      h("form", { class: "filters", onsubmit: submit }, h("label", null, "Seed", seed), h("label", null, "Faults: names with commas, or none", faults, faultNames), h("label", null, "Planted bug", mutant), h("button", { class: "primary" }, "Play this seed"),
-        h("button", { type: "button", disabled: asked.seed === "0", onclick: () => play({ seed: Number(asked.seed) - 1 }) }, "Previous seed"), h("button", { type: "button", onclick: () => play({ seed: Number(asked.seed) + 1 }) }, "Next seed")),
+      h("form", { class: "filters", onsubmit: submit }, h("label", null, "Seed", seed), h("label", null, "Faults: names with commas, or none", faults, faultNames), h("label", null, "Planted bug", mutant), button("Play this seed", null, "primary"), another(-1, "Previous seed"), another(1, "Next seed")),
       verdict, details));
 
     // -- the player
     const all = overview(), slider = h("input", { type: "range", min: 0, max: 0, value: 0, "aria-label": "Step", oninput: () => go(Number(slider.value)) });
     const place = h("output", { class: "place" }), sentence = h("p", { class: "sentence" }), term = h("p", { class: "note term" }), changes = h("p", { class: "changes" });
-    const running = h("button", { class: "primary", onclick: () => toggle() }, "▶ Play");
-    const pace = h("select", { "aria-label": "Speed", onchange: () => { speed = Number(pace.value); } }, SPEEDS.map((each) => h("option", { value: each, selected: each === speed }, `${each} steps/s`)));
+    const running = button("▶ Play", () => toggle(), "primary"), pace = h("select", { "aria-label": "Speed", onchange: () => { speed = Number(pace.value); } });
+    offer(pace, SPEEDS.map((each) => [each, `${each} steps/s`]), String(speed));
     const whose = h("select", { "aria-label": "Steps of", onchange: () => filter(whose.value === "" ? null : Number(whose.value)) });
-    const button = (words, title, act) => h("button", { title, "aria-label": title, onclick: act }, words);
+    const tool = (words, title, act) => button(words, act, null, { title, "aria-label": title });
     const player = h("section", { class: "player", hidden: true }, h("h2", { class: "aside" }, "The step"), all.node, slider,
-      h("div", { class: "tools" }, button("⇤", "First step (Home)", () => go(0)), button("◀ event", "event before (Shift ←)", () => jump(-1, true)), button("◀", "Step back (←)", () => jump(-1)), running,
-        button("▶", "Step forward (→)", () => jump(1)), button("event ▶", "Next event ▶ (Shift →)", () => jump(1, true)), button("⇥", "Last step (End)", () => go(run.steps.length - 1)), pace, whose, place),
+      h("div", { class: "tools" }, tool("⇤", "First step (Home)", () => go(0)), tool("◀ event", "event before (Shift ←)", () => jump(-1, true)), tool("◀", "Step back (←)", () => jump(-1)), running,
+        tool("▶", "Step forward (→)", () => jump(1)), tool("event ▶", "Next event ▶ (Shift →)", () => jump(1, true)), tool("⇥", "Last step (End)", () => go(run.steps.length - 1)), pace, whose, place),
       sentence, changes, term);
 
     // -- the pictures
@@ -105,10 +101,10 @@ export default {
     now.node.addEventListener("keydown", (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(event); } });
     const pictures = h("div", { hidden: true },
       h("div", { class: "sim-pair" },
-        h("section", null, h("h2", null, "Now"), now.node, tip, inForce, legend(...Object.entries(LOOKS).map(([name, [glyph]]) => `${glyph} ${name}`), "⬤ request", "◯ answer")),
+        section("Now", now.node, tip, inForce, legend(...Object.entries(LOOKS).map(([name, [glyph]]) => `${glyph} ${name}`), "⬤ request", "◯ answer")),
         h("section", null, knows.nodes)),
-      h("section", null, h("h2", null, "Logs"), entries.node, legend([swatch("held"), "known to be committed"], [swatch("ahead"), "on disk"], [swatch("loose"), "not on disk yet"], [swatch("other"), "≠ the newest leader has others"], "▾ high watermark", "▵ what the leader knows of the follower")),
-      h("section", null, h("h2", null, "Space and time ", h("small", null, "each step has its column; click one to go there")), around.node,
+      section("Logs", entries.node, legend([swatch("held"), "known to be committed"], [swatch("ahead"), "on disk"], [swatch("loose"), "not on disk yet"], [swatch("other"), "≠ the newest leader has others"], "▾ high watermark", "▵ what the leader knows of the follower")),
+      section(["Space and time ", h("small", null, "each step has its column; click one to go there")], around.node,
         legend("thick: leads", "dashed: asks for votes", "dotted: down", [swatch("vote"), "votes"], [swatch("fetch"), "fetches"], [swatch("begin"), "leaders' announcements"], [swatch("piece"), "snapshots"], "✕ never arrives", "✓ commits", "+ appends", "▪ on disk", "✂ truncates")));
     view.append(player, pictures);
 
@@ -160,11 +156,12 @@ export default {
     function show() {
       const { seed: found } = run, isCut = found.total > run.steps.length;
       faultNames.replaceChildren(...Object.entries(found.faults).map(([value, words]) => h("option", { value }, words)));
-      mutant.replaceChildren(h("option", { value: "" }, "none"), ...Object.entries(found.mutants).map(([value, words]) => h("option", { value, selected: value === asked.mutant }, `${value}: ${words}`)));
-      whose.replaceChildren(h("option", { value: "" }, "steps of all nodes"), ...run.moments[0].nodes.map(({ id }) => h("option", { value: id }, `steps of node ${id}`)));
+      mutant.replaceChildren();
+      offer(mutant, [["", "none"], ...Object.entries(found.mutants).map(([value, words]) => [value, `${value}: ${words}`])], asked.mutant);
+      offer(whose, [["", "steps of all nodes"], ...run.moments[0].nodes.map(({ id }) => [id, `steps of node ${id}`])], "");
       set(verdict, { class: `verdict ${found.violation ? "bad" : "good"}` });
       verdict.replaceChildren(found.violation ? `✕ A rule is broken: ${found.violation}.` : "✓ All rules held.", found.rule && ` The rule: ${found.rule}.`,
-        isCut ? ` The run has ${count(found.total)} steps; here are the first ${count(run.steps.length)}.` : "", ...(found.violation && !isCut ? [h("button", { onclick: () => go(run.steps.length - 1) }, "Go there")] : []));
+        isCut ? ` The run has ${count(found.total)} steps; here are the first ${count(run.steps.length)}.` : "", ...(found.violation && !isCut ? [button("Go there", () => go(run.steps.length - 1))] : []));
       facts.replaceChildren(...drawnBy(found).map(([name, value]) => fact(name, h("dd", null, String(value)))));
       text(command, `kraftlab sim --seed ${asked.seed}${asked.faults && ` --faults ${asked.faults}`}${asked.mutant && ` --mutant ${asked.mutant}`} --trace`);
       set(slider, { max: run.steps.length - 1 });

@@ -1,4 +1,6 @@
 // The steps of a seed in plain English, with the terms of the KIPs.
+import { plural } from "./dom.js";
+
 export const LOOKS = {
   leader: ["★", "leads"], follower: ["●", "follows"], candidate: ["▲", "asks for votes"], prospective: ["◇", "asks for pre-votes"],
   unattached: ["○", "knows no leader"], resigned: ["▽", "has resigned"], down: ["✕", "is down"],
@@ -6,7 +8,7 @@ export const LOOKS = {
 export const lookOf = (node, weather) => (weather.down.includes(node.id) ? "down" : node.state);
 export const hue = (epoch) => `var(--c${epoch % 8})`;
 export const nameOf = (run, id, at) => (id === undefined || id < 0 ? "any node" : `${run.moments[at].nodes[id]?.config.includes(id) ? "controller" : "observer"} ${id}`);
-const plural = (number, word) => `${number} ${word}${number === 1 ? "" : word.endsWith("ch") ? "es" : "s"}`;
+const batches = (all) => plural(all.length, "batch", "batches");
 
 // The faults in force as words.
 export function weatherOf({ down, paused, cut, held }) {
@@ -30,7 +32,7 @@ const ERRORS = {
 };
 const FETCH = "Fetch, KIP-595: followers pull, and the offset says how much they have on disk";
 const OUTCOMES = {
-  records: ({ data, hw }) => [data.length ? plural(data.length, "batch") : "nothing new", `${data.length ? plural(data.length, "batch") : "no new records"} and the high watermark ${hw < 0 ? "(unknown)" : hw}`],
+  records: ({ data, hw }) => [data.length ? batches(data) : "nothing new", `${data.length ? batches(data) : "no new records"} and the high watermark ${hw < 0 ? "(unknown)" : hw}`],
   diverging: ({ data: [epoch, end] }) => ["diverges", `the news that the logs diverge: epoch ${epoch} ends at ${end}`],
   snapshot: () => ["see snapshot", "the news that it needs a snapshot"],
 };
@@ -77,7 +79,7 @@ const EVENTS = {
     return `${STATES[node.state](me, node, who)}, because ${hasFailed ? `too few have granted it a ${was === "candidate" ? "vote" : "pre-vote"} before its election timeout ran out` : reason ?? words}`;
   },
   gone: ({ me }) => `${me} learns that its leader is gone`,
-  append: ({ me, node, step }) => `${me}${node.state === "leader" ? ", the leader, appends" : " copies"} ${plural(step.batches.length, "batch")} ${node.state === "leader" ? "at" : "of its leader to"} offset ${step.offset}`,
+  append: ({ me, node, step }) => `${me}${node.state === "leader" ? ", the leader, appends" : " copies"} ${batches(step.batches)} ${node.state === "leader" ? "at" : "of its leader to"} offset ${step.offset}`,
   truncate: ({ me, step }) => `${me} cuts its log at offset ${step.offset}, because its leader has other records there`,
   install: ({ me, step }) => `${me} replaces its log by a snapshot that ends at ${step.offset}`,
   clean: ({ me, step }) => `${me} removes what its snapshot replaces: its log begins at ${step.offset} now`,

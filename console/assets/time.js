@@ -1,5 +1,5 @@
 // Time travel: the metadata of any moment as a tree, and the difference of two moments with the records in between.
-import { h, svg, keyed, text, set, fact, count, moment, clock, link } from "./dom.js";
+import { h, svg, keyed, text, set, alert, button, factList, section, count, plural, moment, link } from "./dom.js";
 import { command } from "./actions.js";
 import { eventTable } from "./events.js";
 
@@ -27,26 +27,25 @@ export default {
     let marks = { first: 0, newest: 0, since: 0, marks: [], elections: [] }, at = null, asked = 0, timer = 0, sliding = 0, drawn = "", read = 0, marking = false;
     const query = (name) => app.query.get(name) ?? "";
     const opened = new Set();
-    const facts = Object.fromEntries(["offset", "epoch", "time"].map((name) => [name, h("dd", null, "?")]));
+    const [dl, facts] = factList(["offset", "epoch", "time"]), inside = h("p", { class: "unknown", role: "status" });
     const slider = h("input", { type: "range", class: "time-slider", "aria-label": "Offset of the metadata log", step: "1", min: "0", max: "0", onkeydown: step, oninput: () => { clearTimeout(sliding); const to = slider.value; sliding = setTimeout(() => go({ at: Number(to) >= marks.newest ? null : to }), 100); } });
     const picture = svg("svg", { class: "time-marks", role: "img", "aria-label": "Nothing is known yet" });
-    const fault = h("p", { class: "bad", role: "alert", hidden: true });
+    const fault = alert();
     const field = (name, label) => h("input", { "aria-label": label, placeholder: name === "at" ? "now" : "not compared", onchange: (event) => { try { go({ [name]: momentOf(event.target.value, app.now()) || (name === "to" && event.target.value ? "now" : null) }); } catch (error) { fail(error); } } });
     const from = field("at", "Moment: an offset or a time"), to = field("to", "Compare with: an offset or a time");
-    const now = h("button", { onclick: () => go({ at: null }) }, "Now");
-    const compare = h("button", { onclick: () => go({ to: query("to") ? null : "now" }) }, "Compare with now");
+    const now = button("Now", () => go({ at: null })), compare = button("", () => go({ to: query("to") ? null : "now" }));
     const find = h("input", { "data-filter": true, value: query("q"), placeholder: "filter by name", "aria-label": "Filter by name", oninput: () => { clearTimeout(sliding); sliding = setTimeout(() => go({ q: find.value.trim() }), 150); } });
     const title = h("h2", null, "…"), crumbs = h("p", { class: "crumbs" }), tree = h("div", { class: "tree" }), shell = h("div"), between = h("div");
     view.append(
       h("section", null,
         h("div", { class: "chart" }, picture), slider,
-        h("div", { class: "tools" }, h("label", { class: "moment" }, "At ", from), now, h("button", { onclick: () => jump(-1) }, "◀ Change"), h("button", { onclick: () => jump(1) }, "Change ▶"), h("label", { class: "moment" }, "Compare with ", to), compare),
+        h("div", { class: "tools" }, h("label", { class: "moment" }, "At ", from), now, button("◀ Change", () => jump(-1)), button("Change ▶", () => jump(1)), h("label", { class: "moment" }, "Compare with ", to), compare),
         h("p", { class: "small" }, "▲ election. Arrow keys: one batch. Page keys: the next change. A moment is an offset, 14:05, 2026-11-21T17:06:35Z or 10 min ago."),
-        fault, h("dl", { class: "facts" }, Object.entries(facts).map(([name, node]) => fact(name, node)))),
+        fault, inside, dl),
       h("section", null, title, h("div", { class: "tools" }, find, crumbs), tree, h("h3", null, "As a command"), shell),
       between);
 
-    const fail = (error) => { fault.hidden = error === null; text(fault, error?.message ?? ""); };
+    const fail = (error) => text(fault, error?.message ?? "");
     const value = () => (query("at") === "" ? marks.newest : at ?? Number(slider.value));
     const target = (to) => (to >= marks.newest ? null : Math.max(to, marks.first));
     const go = (changes) => { app.setQuery(changes); drawn = ""; load(); };
@@ -77,9 +76,9 @@ export default {
       const tall = ([, number]) => Math.min(22, 5 + 5 * Math.log2(number));
       picture.replaceChildren(
         since > first ? svg("rect", { class: "unread", x: 0, y: 14, width: place(since), height: 22 }, svg("title", null, `Changes before offset ${since} are not marked`)) : "",
-        ...[...counts].map((each) => svg("rect", { class: "change", x: `${(100 * each[0]) / BUCKETS}%`, y: 36 - tall(each), width: 3, height: tall(each) }, svg("title", null, `${each[1]} changes`))),
+        ...[...counts].map((each) => svg("rect", { class: "change", x: `${(100 * each[0]) / BUCKETS}%`, y: 36 - tall(each), width: 3, height: tall(each) }, svg("title", null, plural(each[1], "change")))),
         ...elections.map((each) => svg("text", { x: place(each.offset), y: 12, "text-anchor": "middle" }, "▲", svg("title", null, `Controller ${each.leader} leads epoch ${each.epoch} at offset ${each.offset}, ${moment(each.at_ms)}`))));
-      set(picture, { "aria-label": `${marks.marks.length} changes and ${elections.length} elections between offsets ${since} and ${newest}.` });
+      set(picture, { "aria-label": `${plural(marks.marks.length, "change")} and ${plural(elections.length, "election")} between offsets ${since} and ${newest}.` });
       set(slider, { min: first, max: newest });
       slider.value = String(query("at") && at !== null ? at : newest);
     }
@@ -110,6 +109,8 @@ export default {
       at = answer.offset;
       slider.value = query("at") ? String(at) : String(marks.newest);
       set(slider, { "aria-valuetext": `offset ${at}, ${answer.at_ms ? moment(answer.at_ms) : "the beginning"}` });
+      const typed = /^\d+$/.test(query("at")) ? Number(query("at")) : at;
+      text(inside, typed > at && !answer.to ? `Offset ${count(typed)} is inside a batch; shown is the state before it, offset ${count(at)}.` : "");
       text(facts.offset, count(at));
       text(facts.epoch, String(answer.epoch));
       text(facts.time, `${answer.at_ms ? moment(answer.at_ms) : "before the first record"}${query("at") ? "" : ", live"}`);
@@ -150,13 +151,13 @@ export default {
     async function compared(found, mine) {
       place({ ...found.from, to: found.to.offset });
       text(title, `What differs between offsets ${count(found.from.offset)} and ${count(found.to.offset)}`);
-      text(crumbs, `${count(found.total)} ${found.total === 1 ? "thing differs" : "things differ"}${found.total > SHOWN_MAX ? `, ${SHOWN_MAX} are shown; filter to see others` : ""}. ${found.to.at_ms ? `Until ${moment(found.to.at_ms)}.` : ""}`);
+      text(crumbs, `${plural(found.total, "thing differs", "things differ")}${found.total > SHOWN_MAX ? `, ${SHOWN_MAX} are shown; filter to see others` : ""}. ${found.to.at_ms ? `Until ${moment(found.to.at_ms)}.` : ""}`);
       const groups = Map.groupBy(found.changes.slice(0, SHOWN_MAX), (each) => each.path.split("/").slice(0, 2).join("/"));
       tree.replaceChildren(...[...groups].flatMap(([name, changes]) => [h("h3", null, name, h("small", null, ` ${changes.length}`)), h("ul", { class: "plain diff" }, changes.map((each) => h("li", null,
         h("b", { class: SIGNS[each.change][1] }, `${SIGNS[each.change][0]} ${each.change}`), " ", h("code", null, each.path),
         h("ul", { class: "plain" }, Object.entries(each.fields).filter(([, { before, after }]) => each.change === "changed" || (before ?? after)?.length !== 0).map(([field_, { before, after }]) => h("li", null, `${field_}: `, each.change === "added" ? null : h("del", null, shown(before)), each.change === "changed" ? " → " : "", each.change === "removed" ? null : h("ins", null, shown(after))))))))]));
       const [low, high] = [found.from.offset, found.to.offset].sort((a, b) => a - b);
-      const list = eventTable("Records in between"), more = h("button", { onclick: () => older() }, "Show older");
+      const list = eventTable("Records in between"), more = button("Show older", () => older());
       let events = [], before = high;
       const older = async () => {
         const answer = await app.get("records", { after: low, before, limit: 100 });
@@ -164,14 +165,14 @@ export default {
         list.update(events = [...events, ...answer.events]);
         more.hidden = (before = answer.next) === null;
       };
-      between.replaceChildren(h("section", null, h("h2", null, "Records in between"), list.node, more));
+      between.replaceChildren(section("Records in between", list.node, more));
       await older();
     }
 
     // Read what is new. Marks of a long log take a while, and the tree does not wait for them.
     async function look() {
       read = performance.now();
-      if (!query("at") || query("to") === "now" || !fault.hidden) load();
+      if (!query("at") || query("to") === "now" || fault.textContent) load();
       if (marking) return;
       marking = true;
       try { marks = await app.get("marks"); drawMarks(); } catch (error) { fail(error); } finally { marking = false; }

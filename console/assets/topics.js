@@ -1,6 +1,6 @@
 // Topics and partitions as long lists, one topic with its configs, and one partition with its replicas and its whole history.
 import "./lanes.js";
-import { h, svg, keyed, set, text, link, fact, table, mark, count, bytes, clock, moment } from "./dom.js";
+import { h, svg, set, text, absence, button, link, path, partitionLink, fact, factList, field, grid, section, mark, count, bytes, clock, moment } from "./dom.js";
 import { form } from "./actions.js";
 import { windowed } from "./window.js";
 
@@ -9,9 +9,10 @@ const STATES = {
   moving: ["", "→ moving"], skewed: ["", "◇ skewed"],
 };
 const SOURCES = ["?", "topic", "broker", "all brokers", "broker's file", "default"];
+const ROLES = { adding_replicas: "→ being added", removing_replicas: "← being removed", eligible_leader_replicas: "eligible leader", last_known_elr: "last known eligible leader" };
 const ids = (some) => some.join(", ") || "–";
-const path = (...parts) => `/topics/${parts.map(encodeURIComponent).join("/")}`;
 const pills = (states) => (states.length ? states.map((name) => [mark(...STATES[name]), " "]) : h("span", { class: "good" }, "✓ in sync"));
+const wordsOf = (name) => STATES[name]?.[1].slice(2) ?? name;
 const { drawLanes, heightOf } = globalThis.kraftlabLanes;
 
 // Read again after changes of the topics that `concerns` chooses, at most twice a second. The log names 20 topics of a batch.
@@ -27,48 +28,43 @@ function follow(app, concerns, read) {
   } };
 }
 
+// A long list whose filters and order are in the URL.
+function listOf(app, label, noun, address, columns, keyOf, cells, topic = null) {
+  const wanted = () => Object.fromEntries(["q", "broker", "state", "sort"].map((name) => [name, app.query.get(name)]));
+  return windowed(label, noun, columns, {
+    load: (from, limit) => app.get(address, { ...wanted(), topic, internal: topic || app.query.get("internal") ? null : 0, from, limit }),
+    sort: () => app.query.get("sort") ?? "", onSort: (sort) => app.setQuery({ sort }), keyOf, cells,
+  });
+}
+
 function partitionList(app, topic, sizes = null) {
-  const wanted = () => ({ topic, ...Object.fromEntries(["q", "broker", "state", "sort"].map((name) => [name, app.query.get(name)])), internal: topic || app.query.get("internal") ? null : 0 });
   const columns = [
     { title: "partition", width: "minmax(160px, 3fr)", sort: topic ? "partition_index" : "topic" }, { title: "state", width: "minmax(150px, 2fr)" },
     { title: "leader", width: "80px", sort: "leader_id" }, { title: "replicas", width: "minmax(90px, 1fr)", sort: "replica_nodes" },
     { title: "in sync", width: "minmax(90px, 1fr)", sort: "isr_nodes" }, { title: "epoch", width: "80px", sort: "leader_epoch" },
     ...(sizes ? [{ title: "size of each replica", width: "minmax(150px, 2fr)" }] : []),
   ];
-  return windowed(topic ? `Partitions of ${topic}` : "Partitions", "partition", columns, {
-    load: (from, limit) => app.get("partitions", { ...wanted(), from, limit }), sort: () => app.query.get("sort") ?? "", onSort: (sort) => app.setQuery({ sort }),
-    keyOf: (row) => `${row.topic}-${row.partition_index}`,
-    cells: (row) => [link(path(row.topic, row.partition_index), `${row.topic}-${row.partition_index}`), pills(row.states), row.leader_id ?? h("b", { class: "bad" }, "none"), ids(row.replica_nodes), ids(row.isr_nodes), String(row.leader_epoch),
-      ...(sizes ? [row.replica_nodes.map((id) => bytes(sizes.get(`${row.partition_index} ${id}`))).join(" · ")] : [])],
-  });
+  return listOf(app, topic ? `Partitions of ${topic}` : "Partitions", "partition", "partitions", columns, (row) => `${row.topic}-${row.partition_index}`, (row) => [
+    partitionLink(row.topic, row.partition_index), pills(row.states), row.leader_id ?? h("b", { class: "bad" }, "none"), ids(row.replica_nodes), ids(row.isr_nodes), String(row.leader_epoch),
+    ...(sizes ? [row.replica_nodes.map((id) => bytes(sizes.get(`${row.partition_index} ${id}`))).join(" · ")] : []),
+  ], topic);
 }
 
 function topicList(app) {
-  const wanted = () => ({ ...Object.fromEntries(["q", "broker", "state", "sort"].map((name) => [name, app.query.get(name)])), internal: app.query.get("internal") ? null : 0 });
-  const columns = [{ title: "topic", width: "minmax(160px, 4fr)", sort: "name" },
-    ...[["partitions", "partitions"], ["replication_factor", "replicas"], ...Object.entries(STATES).map(([name, [, words]]) => [name, words.slice(2)])].map(([sort, title]) => ({ title, sort, width: "minmax(84px, 1fr)", n: "n" }))];
-  return windowed("Topics", "topic", columns, {
-    load: (from, limit) => app.get("topics", { ...wanted(), from, limit }), sort: () => app.query.get("sort") ?? "", onSort: (sort) => app.setQuery({ sort }), keyOf: (row) => row.name,
-    cells: (row) => [link(path(row.name), row.name), count(row.partitions), String(row.replication_factor), ...Object.entries(STATES).map(([name, [kind]]) => (row[name] ? h("b", { class: kind }, count(row[name])) : "–"))],
-  });
+  const numbers = [["partitions", "partitions"], ["replication_factor", "replicas"], ...Object.keys(STATES).map((name) => [name, wordsOf(name)])];
+  const columns = [{ title: "topic", width: "minmax(160px, 4fr)", sort: "name" }, ...numbers.map(([sort, title]) => ({ title, sort, width: "minmax(84px, 1fr)", n: "n" }))];
+  return listOf(app, "Topics", "topic", "topics", columns, (row) => row.name, (row) => [
+    link(path("topics", row.name), row.name), count(row.partitions), String(row.replication_factor), ...Object.entries(STATES).map(([name, [kind]]) => (row[name] ? h("b", { class: kind }, count(row[name])) : "–")),
+  ]);
 }
 
 // Filters that stay in the URL. `names`: which of q, state, broker, internal.
 function filters(app, names, list) {
-  const changed = (name) => ({ target }) => { app.setQuery({ [name]: target.type === "checkbox" ? (target.checked ? "1" : null) : target.value }); list.reload(true); };
-  const brokers = h("select", { onchange: changed("broker") }, h("option", { value: "" }, "all"));
-  const states = h("select", { onchange: changed("state") }, h("option", { value: "" }, "any"), Object.entries(STATES).map(([name, [, words]]) => h("option", { value: name }, words)));
-  states.value = app.query.get("state") ?? "";
-  const made = {
-    q: () => h("label", null, "Filter by name", h("input", { type: "search", "data-filter": true, value: app.query.get("q") ?? "", oninput: changed("q") })),
-    state: () => h("label", null, "State", states), broker: () => h("label", null, "Broker", brokers),
-    internal: () => h("label", { class: "tick" }, h("input", { type: "checkbox", checked: Boolean(app.query.get("internal")), onchange: changed("internal") }), " internal topics"),
+  const changed = () => list.reload(true), all = {
+    q: ["Filter by name", null, { "data-filter": true }], state: ["State", [["", "any"], ...Object.keys(STATES).map((name) => [name, STATES[name][1]])]], broker: ["Broker", [["", "all"]]], internal: ["internal topics", true],
   };
-  return { node: names.map((name) => made[name]()), update() {
-    const known = [...new Set([app.query.get("broker"), ...(app.state.brokers?.brokers ?? []).map((each) => String(each.broker_id))])].filter(Boolean);
-    keyed(brokers, ["", ...known], (id) => id, (id) => h("option", { value: id }, id || "all"));
-    brokers.value = app.query.get("broker") ?? "";
-  } };
+  const fields = names.map((name) => field(app, name, all[name][0], changed, ...all[name].slice(1)));
+  return { node: fields, update: () => fields[names.indexOf("broker")].offer([["", "all"], ...(app.state.brokers?.brokers ?? []).map((each) => each.broker_id)]) };
 }
 
 async function create(app, list) {
@@ -84,28 +80,27 @@ function openAll(view, app) {
   const isPartitions = app.query.get("view") === "partitions", list = isPartitions ? partitionList(app, null) : topicList(app);
   const chosen = filters(app, ["q", "state", "broker", "internal"], list);
   const facts = ["topics", "partitions", ...Object.keys(STATES)].map((name) => [name, link(name === "topics" ? "/topics?internal=1" : `/topics?view=partitions&internal=1${STATES[name] ? `&state=${name}` : ""}`, "?")]);
-  const views = ["topics", "partitions"].map((name) => [name, link("/topics", name[0].toUpperCase() + name.slice(1))]);
+  const views = ["Topics", "Partitions"].map((title) => link("/topics", title));
   view.append(
-    h("section", { class: "counted" }, h("dl", { class: "facts" }, facts.map(([name, node]) => fact(STATES[name]?.[1].slice(2) ?? name, h("dd", null, node))))),
-    h("section", null, h("h2", null, isPartitions ? "Partitions" : "Topics"), h("div", { class: "filters" }, h("nav", { class: "views", "aria-label": "View" }, views.map(([, node]) => node)), chosen.node, h("button", { onclick: () => create(app, list) }, "Create a topic")), list.node));
+    h("section", { class: "counted" }, h("dl", { class: "facts" }, facts.map(([name, node]) => fact(wordsOf(name), node)))),
+    section(isPartitions ? "Partitions" : "Topics", h("div", { class: "filters" }, h("nav", { class: "views", "aria-label": "View" }, views), chosen.node, button("Create a topic", () => create(app, list))), list.node));
   const kept = follow(app, (name) => name.includes(app.query.get("q") ?? ""), () => list.reload());
   return { close: kept.close, update() {
     chosen.update();
     kept.update();
     for (const [name, node] of facts) set(text(node, count(app.state.topics?.[name])), { class: STATES[name]?.[0] && app.state.topics?.[name] ? STATES[name][0] : null });
-    for (const [name, node] of views) {
+    views.forEach((node, at) => {
       const query = new URLSearchParams(app.query);
-      query.set("view", name);
+      query.set("view", ["topics", "partitions"][at]);
       query.delete("sort");
-      set(node, { href: `/topics?${query}`, "aria-current": (name === "partitions") === isPartitions ? "page" : null });
-    }
+      set(node, { href: `/topics?${query}`, "aria-current": Boolean(at) === isPartitions ? "page" : null });
+    });
   } };
 }
 
 function openTopic(view, app, name) {
   const sizes = new Map(), list = partitionList(app, name, sizes), chosen = filters(app, ["state", "broker"], list);
-  const facts = Object.fromEntries(["topic id", "partitions", "replicas", ...Object.keys(STATES)].map((each) => [each, h("dd", null, "?")]));
-  const body = h("tbody"), note = h("p", { class: "note", role: "status" });
+  const [dl, facts] = factList(["topic id", "partitions", "replicas", ...Object.keys(STATES)], wordsOf), note = h("p", { class: "note", role: "status" });
   let topic = null, leaves = false;
   const act = async (...request) => { if (await app.act(...request)) { read(); list.reload(); } };
   const number = async (action, title, label, field, value, button) => {
@@ -114,38 +109,40 @@ function openTopic(view, app, name) {
   };
   async function elect() {
     const { rows } = await app.get("partitions", { topic: name, state: "skewed", limit: 500 });
-    if (!rows.length) { app.say("Every leader is the preferred replica"); text(note, "Every leader is the preferred replica."); return; }
-    act("elect", { election_type: 0, topic_partitions: { values: [{ topic: name, partitions: rows.map((row) => row.partition_index) }] } }, { title: `Elect preferred leaders of ${name}`, button: "Elect" });
+    if (!rows.length) { app.say("Every leader is the preferred replica"); return; }
+    const values = [{ topic: name, partitions: rows.map((row) => row.partition_index) }];
+    act("elect", { election_type: 0, topic_partitions: { values } }, { title: `Elect preferred leaders of ${name}`, button: "Elect" });
   }
   async function change({ name: key, value, config_source: source }) {
     const given = await form(`Change ${key}`, [["value", source === 1 ? "Value (empty: remove it from the topic)" : "Value", value ?? "", {}]]);
-    if (given) act("configure", { resources: [{ resource_type: 2, resource_name: name, configs: [given.value === "" ? { name: key, config_operation: 1 } : { name: key, config_operation: 0, value: given.value }] }] }, { title: `Change ${key} of ${name}`, button: "Change" });
+    const config = { name: key, ...(given?.value === "" ? { config_operation: 1 } : { config_operation: 0, value: given?.value }) };
+    if (given) act("configure", { resources: [{ resource_type: 2, resource_name: name, configs: [config] }] }, { title: `Change ${key} of ${name}`, button: "Change" });
   }
   async function remove() {
     leaves = true;
     if (await app.act("delete-topic", { topics: [{ name }] }, { title: `Delete topic ${name}`, button: "Delete" })) app.go("/topics");
     else leaves = false;
   }
+  const configs = grid(`Effective configs of ${name}`, ["config", "~value", "from", "action"], (each) => each.name, (each) => [each.name], (each, cells) => {
+    set(cells[2], { class: each.config_source === 1 ? "own" : null });
+    cells[3].replaceChildren(button("Change", () => change(each), null, { "aria-label": `Change ${each.name}` }));
+    return [, each.is_sensitive ? "(hidden)" : each.value || "–", SOURCES[each.config_source] ?? "?"];
+  }, "", null);
   view.append(
-    h("section", null, h("h2", null, link("/topics", "Topics"), " / ", name), h("dl", { class: "facts" }, Object.entries(facts).map(([each, node]) => fact(STATES[each]?.[1].slice(2) ?? each, node))),
-      h("div", { class: "tools acts" }, h("button", { onclick: () => number("add-partitions", `Add partitions to ${name}`, "Partitions in all", "count", (topic?.partitions ?? 0) + 1, "Add") }, "Add partitions"),
-        h("button", { onclick: () => number("replication-factor", `Replication factor of ${name}`, "Replicas of each partition", "replication_factor", topic?.replication_factor, "Change") }, "Replication factor"),
-        h("button", { onclick: elect }, "Elect preferred leaders"), h("button", { class: "danger", onclick: remove }, "Delete")), note),
-    h("section", null, h("h2", null, "Partitions"), h("div", { class: "filters" }, chosen.node), list.node),
-    h("section", null, h("h2", null, "Configs"), table(`Effective configs of ${name}`, ["config", "value", "from", "action"], body)));
+    h("section", null, h("h2", null, link("/topics", "Topics"), " / ", name), dl,
+      h("div", { class: "tools acts" }, button("Add partitions", () => number("add-partitions", `Add partitions to ${name}`, "Partitions in all", "count", (topic?.partitions ?? 0) + 1, "Add")),
+        button("Replication factor", () => number("replication-factor", `Replication factor of ${name}`, "Replicas of each partition", "replication_factor", topic?.replication_factor, "Change")),
+        button("Elect preferred leaders", elect), button("Delete", remove, "danger")), note),
+    section("Partitions", h("div", { class: "filters" }, chosen.node), list.node), section("Configs", configs.node));
+  const lack = absence(view, "/topics", "All topics");
   async function read() {
     let found;
-    try { found = await app.get(`topics/${encodeURIComponent(name)}`); } catch (error) { text(note, error.message); return; }
+    try { found = await app.get(path("topics", name).slice(1)); } catch (error) { if (error.isUnknown) lack(`topic ${name}`); else text(note, error.message); return; }
     ({ topic } = found);
+    lack(null);
     text(note, "");
     for (const [each, node] of Object.entries(facts)) text(node, { "topic id": topic.topic_id, replicas: topic.replication_factor }[each] ?? count(topic[each]));
-    const configs = found.configs.toSorted((one, other) => (other.config_source === 1) - (one.config_source === 1));
-    keyed(body, configs, (each) => each.name, (each) => h("tr", null, h("th", { scope: "row" }, each.name), h("td", { "data-of": "value", class: "wrap" }), h("td", { "data-of": "from" }), h("td", { "data-of": "action" })),
-      (row, each) => {
-        text(row.children[1], each.is_sensitive ? "(hidden)" : each.value || "–");
-        set(text(row.children[2], SOURCES[each.config_source] ?? "?"), { class: each.config_source === 1 ? "own" : null });
-        row.children[3].replaceChildren(h("button", { onclick: () => change(each), "aria-label": `Change ${each.name}` }, "Change"));
-      });
+    configs.update(found.configs.toSorted((one, other) => (other.config_source === 1) - (one.config_source === 1)));
     if (topic.partitions > 1000 || sizes.size) return;
     const { brokers } = await app.get("disks", { topic: name });
     for (const [id, { log_dirs: found }] of Object.entries(brokers)) for (const { replicas } of found) for (const each of replicas) if (!each.is_future_key) sizes.set(`${each.partition_index} ${id}`, each.partition_size);
@@ -176,8 +173,9 @@ function lanesOf(history) {
 }
 
 function openPartition(view, app, topic, index) {
-  const name = `${topic}-${index}`, note = h("p", { class: "note", role: "status" }), body = h("tbody"), drawing = svg("svg", { role: "img", height: 0, "aria-label": "Leader and replicas in sync over time: not read yet" }), chart = h("div", { class: "chart" }, drawing);
-  const facts = Object.fromEntries(["state", "leader", "leader epoch", "partition epoch", "eligible leaders", "last known eligible"].map((each) => [each, h("dd", null, "?")]));
+  const name = `${topic}-${index}`, note = h("p", { class: "note", role: "status" });
+  const drawing = svg("svg", { role: "img", height: 0, "aria-label": "Leader and replicas in sync over time: not read yet" }), chart = h("div", { class: "chart" }, drawing);
+  const [dl, facts] = factList(["state", "leader", "leader epoch", "partition epoch", "eligible leaders", "last known eligible"]);
   const columns = [{ title: "time", width: "minmax(150px, 1fr)" }, { title: "offset", width: "90px", n: "n" }, { title: "epoch", width: "60px", n: "n" }, { title: "change", width: "minmax(200px, 6fr)" }, { title: "by", width: "minmax(110px, 2fr)" }];
   let row = null, disks = null, history = [], known = new Promise(() => {});
   const past = app.about.speaks_kafka ? null : windowed(`History of ${name}`, "record", columns, {
@@ -193,28 +191,27 @@ function openPartition(view, app, topic, index) {
     const given = await form(`Move ${name} of broker ${id}`, [["path", "To log directory", others[0], { options: others }]]);
     if (given?.path) act("move-directory", { dirs: [{ path: given.path, topics: [{ name: topic, partitions: [index] }] }] }, { node: id, title: `Move ${name} of broker ${id}`, button: "Move" });
   }
+  const replicas = grid(`Replicas of ${name}`, ["broker", "role", "~log directory", "#size", "#behind", "action"], (id) => id, (id) => [
+    link(path("brokers", id), String(id)), ...Array(4).fill(""), button("Move to another directory", null, null, { "aria-label": `Move to another directory: replica of broker ${id}` })], fill);
   view.append(
-    h("section", null, h("h2", null, link("/topics", "Topics"), " / ", link(path(topic), topic), ` / ${index}`), h("dl", { class: "facts" }, Object.entries(facts).map(([each, node]) => fact(each, node))),
-      h("div", { class: "tools acts" }, h("button", { onclick: () => app.go(`/moves?start=${encodeURIComponent(name)}`) }, "Move …"), h("button", { onclick: () => elect(0, `Elect the preferred leader of ${name}`) }, "Elect the preferred leader"),
-        h("button", { class: "danger", onclick: () => elect(1, `Unclean election of ${name}`) }, "Unclean election")), note),
-    h("section", null, h("h2", null, "Replicas"), table(`Replicas of ${name}`, ["broker", "role", "log directory", h("th", { scope: "col", class: "n" }, "size"), h("th", { scope: "col", class: "n" }, "behind"), "action"], body)),
-    h("section", null, h("h2", null, "History"), past ? [chart, past.node] : h("p", null, "This cluster does not show its metadata log.")));
+    h("section", null, h("h2", null, link("/topics", "Topics"), " / ", link(path("topics", topic), topic), ` / ${index}`), dl,
+      h("div", { class: "tools acts" }, button("Move …", () => app.go(`/moves?start=${encodeURIComponent(name)}`)), button("Elect the preferred leader", () => elect(0, `Elect the preferred leader of ${name}`)),
+        button("Unclean election", () => elect(1, `Unclean election of ${name}`), "danger")), note),
+    section("Replicas", replicas.node), section("History", past ? [chart, past.node] : h("p", null, "This cluster does not show its metadata log.")));
+  const lack = absence(view, "/topics", "All topics");
 
-  function fill(tr, id) {
+  function fill(id, [, role, , , , action]) {
     const own = Object.values(disks?.brokers[id]?.log_dirs ?? []).flatMap((each) => each.replicas.map((replica) => ({ ...replica, at: each.log_dir })));
-    const now = own.find((each) => !each.is_future_key), next = own.find((each) => each.is_future_key), [role, directory, size, behind, action] = [...tr.children].slice(1);
-    const words = [id === row.leader_id ? "★ leader" : row.isr_nodes.includes(id) ? "✓ in sync" : "✕ out of sync", ...Object.entries({ adding_replicas: "→ being added", removing_replicas: "← being removed", eligible_leader_replicas: "eligible leader", last_known_elr: "last known eligible leader" }).filter(([field]) => row[field].includes(id)).map(([, word]) => word)];
-    set(text(role, words.join(", ")), { class: row.isr_nodes.includes(id) ? "good" : "bad" });
-    text(directory, now ? now.at + (next ? ` → ${next.at}` : "") : disks?.silent[id] ?? (disks ? "none" : "?"));
-    text(size, bytes(now?.partition_size));
-    text(behind, id === row.leader_id ? "–" : count(now?.offset_lag));
+    const now = own.find((each) => !each.is_future_key), next = own.find((each) => each.is_future_key);
+    const words = [id === row.leader_id ? "★ leader" : row.isr_nodes.includes(id) ? "✓ in sync" : "✕ out of sync", ...Object.entries(ROLES).filter(([field]) => row[field].includes(id)).map(([, word]) => word)];
+    set(role, { class: row.isr_nodes.includes(id) ? "good" : "bad" });
     action.firstChild.disabled = !now || directories(id).length < 2;
     action.firstChild.onclick = () => moveTo(id, now.at);
+    return [, words.join(", "), now ? now.at + (next ? ` → ${next.at}` : "") : disks?.silent[id] ?? (disks ? "none" : "?"), bytes(now?.partition_size), id === row.leader_id ? "–" : count(now?.offset_lag)];
   }
   function draw() {
     if (!row) return;
-    keyed(body, row.replica_nodes, (id) => id, (id) => h("tr", { "data-row": true, tabindex: "-1" }, h("th", { scope: "row" }, link(`/brokers/${id}`, String(id))),
-      ["role", "log directory", "size", "behind", "action"].map((each) => h("td", { "data-of": each, class: ["size", "behind"].includes(each) ? "n" : each === "log directory" ? "wrap" : null }, each === "action" ? h("button", { "aria-label": `Move to another directory: replica of broker ${id}` }, "Move to another directory") : null))), fill);
+    replicas.update(row.replica_nodes);
     if (!history.length || !chart.clientWidth) return;
     const lanes = lanesOf(history), left = 80, width = chart.clientWidth, from = history[0].append_time_ms * 1000, to = Math.max(app.now() * 1000, from + 1e6);
     const times = [0.1, 0.5, 0.9].map((share) => [from + share * (to - from), (to - from > 36e8 * 24 ? moment : clock)((from + share * (to - from)) / 1000)]);
@@ -226,7 +223,8 @@ function openPartition(view, app, topic, index) {
   async function read() {
     try {
       const { rows: [found] } = await app.get("partitions", { topic, from: index, limit: 1 });
-      if (!found) throw new Error(`There is no partition ${name}; it may have been deleted.`);
+      lack(found ? null : `partition ${name}`);
+      if (!found) return;
       const isNew = JSON.stringify(found) !== JSON.stringify(row);
       row = found;
       Object.entries({ state: "", leader: row.leader_id ?? "none", "leader epoch": row.leader_epoch, "partition epoch": row.partition_epoch, "eligible leaders": ids(row.eligible_leader_replicas), "last known eligible": ids(row.last_known_elr) }).forEach(([each, value]) => text(facts[each], value));
@@ -240,7 +238,7 @@ function openPartition(view, app, topic, index) {
       }
       disks = await app.get("disks", { topic, partition: index });
       draw();
-    } catch (error) { text(note, error.message); }
+    } catch (error) { if (error.isUnknown && !row) lack(`partition ${name}`); else text(note, error.message); }
   }
   const kept = follow(app, (each) => each === topic, read), resized = new ResizeObserver(draw);
   resized.observe(chart);

@@ -1,6 +1,6 @@
 // A long list of which only the rows in view are in the document, each as high as the CSS variable --row says. Slices are loaded
 // as they come into view. Focus and scroll position stay with their row while rows come, go and change.
-import { h, keyed, set, text, count } from "./dom.js";
+import { h, keyed, set, text, plural } from "./dom.js";
 
 const SLICE = 200, SPARE = 8;
 
@@ -32,7 +32,7 @@ export function windowed(label, noun, columns, { load, keyOf, cells, sort = () =
       const moved = body.contains(document.activeElement) ? rows.findIndex((row) => keyOf(row) === active.key) + from - active.place : 0;
       slice.rows = rows;
       total = found;
-      text(note, total ? `${count(total)} ${noun}${total === 1 ? "" : "s"}` : `No ${noun} matches.`);
+      text(note, total ? plural(total, noun) : `No ${noun} matches.`);
       if (moved && moved + active.place >= from) { active.place += moved; draw(); box.scrollTop += moved * height; }
     }).catch((error) => { if (slices.get(number) === slice) text(note, error.message); }).finally(() => { Object.assign(slice, { busy: false, turn: asked }); later(); });
   }

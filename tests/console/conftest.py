@@ -31,7 +31,7 @@ POLICY = (
 ALONE = "https://console.test/"
 """Address of pages without a server."""
 FRAME = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Alone</title><link rel="icon" href="data:,">
-<link rel="stylesheet" href="page.css"><link rel="stylesheet" href="uplot.css">
+<link rel="stylesheet" href="page.css"><link rel="stylesheet" href="console.css">
 <script type="module" src="alone.js"></script></head>
 <body><main><h1>Alone</h1></main></body></html>"""
 TYPES = {".css": "text/css", ".js": "text/javascript"}
@@ -148,8 +148,22 @@ def open_alone(page: Page, script: str, files: Mapping[str, str] = {}) -> None:
 
 
 def assert_accessible(page: Page) -> None:
-    """Fail with the rules of axe-core that the page breaks, and the elements that break them."""
+    """Fail if the page is wider than its window, or with the rules of axe-core that the page breaks and the elements that do."""
+    assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), f"{page.url} is too wide"
     page.evaluate(AXE.read_text())
     found: dict[str, Any] = page.evaluate("() => axe.run()")
     broken = {rule["id"]: [rule["help"], *(node["html"] for node in rule["nodes"])] for rule in found["violations"]}
     assert broken == {}, json.dumps(broken, indent=1)
+
+
+def open_accessible(browser_page: BrowserPages, url: str, color_scheme: Literal["light", "dark"], text: str) -> Page:
+    """Open a page on a phone, wait for the text, and check it there and on a desktop. Return the page of the desktop."""
+    from playwright.sync_api import expect
+
+    page = browser_page(color_scheme=color_scheme, width=360)
+    page.goto(url)
+    expect(page.get_by_text(text).first).to_be_visible()
+    assert_accessible(page)
+    page.set_viewport_size({"width": 1300, "height": 900})
+    assert_accessible(page)
+    return page

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -12,7 +13,7 @@ from kraftlab.lab import LocalCluster
 from kraftlab.lab.faults.caller import give
 from kraftlab.lab.faults.orders import Order
 
-from .conftest import BrowserPages, Pages, assert_accessible
+from .conftest import BrowserPages, Pages, assert_accessible, open_accessible
 
 pytestmark = [pytest.mark.cluster, pytest.mark.console]
 CLUSTER = (1, 4, 2)
@@ -161,15 +162,10 @@ def test_a_broker_is_unregistered_by_typing_its_name(cluster: LocalCluster, page
 @pytest.mark.parametrize("color_scheme", ["light", "dark"])
 @pytest.mark.parametrize("path", ["brokers", "brokers/2"])
 def test_the_pages_are_accessible_and_fit_a_phone(
-    cluster: LocalCluster, pages: Pages, browser_page: BrowserPages, color_scheme: str, path: str
+    cluster: LocalCluster, pages: Pages, browser_page: BrowserPages, color_scheme: Literal["light", "dark"], path: str
 ) -> None:
-    page = browser_page(color_scheme=color_scheme, width=360)  # type: ignore[arg-type]
-    page.goto(f"{pages.url}{path}")
-    expect(page.get_by_text("free of").first).to_be_visible()
-    assert not page.evaluate("() => document.documentElement.scrollWidth > innerWidth")
-    assert_accessible(page)
-    page.set_viewport_size({"width": 1300, "height": 900})
+    page = open_accessible(browser_page, f"{pages.url}{path}", color_scheme, "free of")
     if path == "brokers/2":
         page.get_by_role("button", name="Preview the plan").click()
         expect(page.get_by_role("button", name="Drain", exact=True)).to_be_visible()
-    assert_accessible(page)
+        assert_accessible(page)

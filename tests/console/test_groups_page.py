@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Literal
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
@@ -13,7 +14,7 @@ from kraftlab.lab import LocalCluster
 from kraftlab.lab.faults.caller import give
 from kraftlab.lab.faults.orders import Order
 
-from .conftest import BrowserPages, Pages, assert_accessible
+from .conftest import BrowserPages, Pages, open_accessible
 
 pytestmark = [pytest.mark.cluster, pytest.mark.console]
 CLUSTER = (1, 3, 1)
@@ -115,12 +116,6 @@ def test_a_group_that_nobody_has_is_said(cluster: LocalCluster, pages: Pages, br
 @pytest.mark.parametrize("color_scheme", ["light", "dark"])
 @pytest.mark.parametrize("path", ["groups", "groups/billing"])
 def test_the_pages_are_accessible_and_fit_a_phone(
-    cluster: LocalCluster, pages: Pages, browser_page: BrowserPages, color_scheme: str, path: str
+    cluster: LocalCluster, pages: Pages, browser_page: BrowserPages, color_scheme: Literal["light", "dark"], path: str
 ) -> None:
-    page = browser_page(color_scheme=color_scheme, width=360)  # type: ignore[arg-type]
-    page.goto(f"{pages.url}{path}")
-    expect(page.get_by_text("records").first).to_be_visible()
-    assert not page.evaluate("() => document.documentElement.scrollWidth > innerWidth")
-    assert_accessible(page)
-    page.set_viewport_size({"width": 1300, "height": 900})
-    assert_accessible(page)
+    open_accessible(browser_page, f"{pages.url}{path}", color_scheme, "records")

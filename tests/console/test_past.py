@@ -53,12 +53,19 @@ class Lab:
             self.follower.step()
 
     def events(
-        self, *, before: int | None = None, after: int = 0, kind: str = "", about: str = "", limit: int = EVENTS_MAX
+        self,
+        *,
+        before: int | None = None,
+        after: int = 0,
+        kind: str = "",
+        about: str = "",
+        limit: int = EVENTS_MAX,
+        internal: bool = True,
     ) -> list[Any]:
         """Return all events, over as many requests as they need."""
         found: list[Any] = []
         while True:
-            answer: Any = self.past.events(before, after, kind, about, limit)
+            answer: Any = self.past.events(before, after, kind, about, limit, internal=internal)
             found += answer["events"]
             before = answer["next"]
             if before is None:
@@ -168,6 +175,14 @@ def test_events_are_filtered_by_kind_and_by_object_whose_number_is_whole(log: Sc
     assert [each.about for each in lab.events(about="ORD")] == ["orders-0", "orders"]
     with pytest.raises(BadQuery, match="there is no kind 'brokers'; there are quorum, broker, topic, other"):
         lab.events(kind="brokers")
+
+
+def test_events_may_leave_internal_topics_out(log: ScriptedLog) -> None:
+    log.topic("__consumer_offsets", 1)
+    log.topic("orders", 2)
+    lab = Lab(log)
+    assert [each.about for each in lab.events(internal=False)] == ["orders-0", "orders"]
+    assert [each.about for each in lab.events()] == ["orders-0", "orders", "__consumer_offsets-0", "__consumer_offsets"]
 
 
 def test_configs_of_a_topic_are_its_events_also_after_it_is_deleted(log: ScriptedLog) -> None:

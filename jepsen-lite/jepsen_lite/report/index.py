@@ -106,6 +106,7 @@ class Index:
                 "verdict": sorted({row.word.name for row in rows}),
             },
             version=version,
+            is_served=self._builds_pages,
             assets=ASSETS,
         )
 

@@ -51,12 +51,13 @@ def is_current(directory: RunDirectory) -> bool:
         return False
 
 
-def render(report: RunReport) -> str:
-    """Return the page as HTML. The same report gives the same text."""
+def render(report: RunReport, *, is_served: bool = False) -> str:
+    """Return the page as HTML; one that a console serves has a link to it. The same report gives the same text."""
     kinds = {kind: place % 8 for place, kind in enumerate(report.scene.kinds)}
     named = set(report.scene.named[:NAMED])
     return template("run.html.j2").render(
         report=report,
+        is_served=is_served,
         word=words.word(report.verdicts),
         reason=words.reason(report.verdicts),
         lost=sum(verdict.lost for verdict in report.verdicts),

@@ -61,7 +61,7 @@ class Runs:
             with self._lock:
                 known = self._built.pop(directory.path, None)
                 if known is None or known[0] != written:
-                    known = written, page.render(content.gather(directory))
+                    known = written, page.render(content.gather(directory), is_served=True)
                 self._built[directory.path] = known
                 while len(self._built) > KEPT:
                     self._built.popitem(last=False)

@@ -88,7 +88,10 @@ def test_a_run_is_linked_once_it_has_a_page(new_run, tmp_path: Path) -> None:
     directory = new_run(OPS, VALID)
     link = f'href="{directory.name}/report/index.html"'
     assert link not in Index(tmp_path).render()
-    assert link in Index(tmp_path, builds_pages=True).render()
+    served = Index(tmp_path, builds_pages=True).render()
+    assert link in served
+    assert '<a href="/">← Console</a>' in served
+    assert "Console" not in Index(tmp_path).render()
     directory.report.mkdir()
     (directory.report / "index.html").touch()
     assert link in Index(tmp_path).render()
