@@ -95,6 +95,7 @@ function drawHeading() {
 let source = null;
 let drawing = 0;
 let reopening = 0;
+const forgotten = () => app.onChange?.({ reset: true, topics: [], brokers: [] });
 
 function changed() { drawing ||= requestAnimationFrame(() => { drawing = 0; drawHeading(); current?.update?.(); notice(); }); }
 
@@ -111,7 +112,9 @@ function open() {
     const { now_ms, parts } = JSON.parse(data);
     app.ahead = now_ms - Date.now();
     app.connected = true;
+    const cluster = app.state.brokers?.cluster_id;
     take(parts);
+    if (cluster && app.state.brokers.cluster_id !== cluster) forgotten(); // another console at this address
   });
   source.addEventListener("part", ({ data }) => take(JSON.parse(data)));
   source.addEventListener("tick", ({ data }) => {
@@ -119,7 +122,7 @@ function open() {
     changed();
   });
   source.addEventListener("change", ({ data }) => app.onChange?.(JSON.parse(data)));
-  source.addEventListener("reset", () => app.onChange?.({ reset: true, topics: [], brokers: [] }));
+  source.addEventListener("reset", forgotten);
   source.addEventListener("error", () => {
     if (app.connected) { app.connected = false; app.since = Date.now(); }
     changed();
