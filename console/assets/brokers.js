@@ -101,7 +101,7 @@ function one(view, app, id) {
     return [button(words, cordon), each.error_code && !kafka ? button("Bring online", () => act("online", { log_dir: each.log_dir }, `Bring ${each.log_dir} online`, "Bring online", id)) : ""];
   });
   const unregister = () => act("unregister", { broker_id: id, ...(broker.broker_epoch > 0 ? { expected_broker_epoch: broker.broker_epoch } : {}) }, `Unregister broker ${id}`, "Unregister");
-  const acts = h("div", { class: "tools" }, button("Cordon all directories", () => configure("*", `Cordon broker ${id}`)), button("Uncordon all", () => configure("", `Uncordon broker ${id}`)),
+  const acts = h("div", { class: "tools", hidden: true }, button("Cordon all directories", () => configure("*", `Cordon broker ${id}`)), button("Uncordon all", () => configure("", `Uncordon broker ${id}`)),
     kafka ? "" : button("Snapshot", () => act("snapshot", {}, `Snapshot of broker ${id}`, "Write it", id)), button("Unregister", unregister, "danger"));
   const drained = h("div"), copies = h("ul", { class: "plain" }), configs = h("tbody"), reason = h("p", { class: "unknown" }), why = h("p", { class: "unknown" });
   const where = field(app, "dir", "Directory", draw, [["", "all"]], { "data-filter": true }), more = cut(CUT, draw), total = h("span", { class: "note" });
@@ -183,6 +183,7 @@ function one(view, app, id) {
     if (app.state.brokers) lack(broker ? null : `broker ${app.path[0]} now: it was never registered, or it was unregistered`);
     if (!broker) return;
     own.fill(broker);
+    acts.hidden = false;
     text(peers.endpoint, `${broker.host}:${broker.port}`);
     if (!kafka) { text(peers["peer endpoint"], `${broker.peer_host}:${broker.peer_port}`); text(peers["last heartbeat"], broker.silent_ms === null ? "?" : `${span(broker.silent_ms)} ago`); }
   } };
