@@ -11,12 +11,15 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import string
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
 from google.protobuf import json_format
 
+from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient
 from kraftlab.client.entries import EntriesFailed, checked
 from kraftlab.common.errors import ApiError
@@ -32,6 +35,9 @@ REFUSED = ("header", "validate_only", "initiator", "topic_names", "topic_id", "a
 """Fields that no page needs: a preview is asked for by `preview`, topics are named as the words name them, and the cluster
 places new partitions.
 """
+
+WordsAndCommand = tuple[list[str], list[Any]]
+Moves = list[tuple[str, pb.ReassignablePartition]]
 
 
 class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,19 +64,27 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 class _Action(NamedTuple):
-    """`words`, `command` and `typed` are formats of the request `r`, of the `node`, and of the only values of the fields in
-    `one`, or functions of the request; a mapping in a command is a file that it reads. `options`: options of the command by
-    field. `force`: the words about a field of that name, which is confirmed by typing. `refused`: fields that the command lacks.
+    """`words`, `command` and `typed` are formats of the request `r`, of the `node`, of `when` moves begin, and of the only values
+    of the fields in `one`. `words` may be a function that returns the words and the command; a mapping in a command is a file
+    that it reads. `options`: options of the command by field. `force`: the words about a field of that name, which is confirmed
+    by typing. `refused`: fields that the command lacks.
     """
 
     api: str
-    words: str | Callable[[Any], Iterable[str]]
-    command: str | Callable[[Any], Iterable[object]]
+    words: str | Callable[[Any], WordsAndCommand]
+    command: str = ""
     options: Mapping[str, str] = {}
     one: str = ""
     typed: str | Callable[[Any], str] = ""
     force: str = ""
     refused: tuple[str, ...] = ()
+
+
+class _Format(string.Formatter):
+    """Formats numbers of things: `{count:replica}` is 1 replica or 3 replicas."""
+
+    def format_field(self, value: Any, spec: str) -> str:
+        return _count(value, spec) if spec else str(value)
 
 
 def _count(number: int, noun: str) -> str:
@@ -87,120 +101,100 @@ def _when(r: Any) -> str:
     return f"{when}{priority}, {limit}"
 
 
-def _moves(r: Any) -> Iterator[str]:
-    for topic, each in entries(r):
-        name = f"{topic}-{each.partition_index}"
-        if not each.HasField("replicas"):
-            yield f"{name}: the reassignment is cancelled, and the original replicas stay"
-        else:
-            expects = each.HasField("expected_partition_epoch")
-            still = f", if its partition epoch is still {each.expected_partition_epoch}" if expects else ""
-            yield f"{name} moves to replicas {list(each.replicas.values)}{_when(r)}{still}"
-
-
-def _move_command(r: Any) -> list[object]:
-    """Return the command. A cancel names the present replicas, which the command does not look at."""
+def _reassign(r: Any) -> WordsAndCommand:
     moves = entries(r)
-    if len({each.HasField("replicas") for _, each in moves}) != 1:
+    kinds = {each.HasField("replicas") for _, each in moves}
+    if len(kinds) != 1:
         raise BadQuery("a request moves partitions or cancels moves; send two requests for both")
-    cancels = not moves[0][1].HasField("replicas")
-    if cancels and not all(each.expected_replicas.values for _, each in moves):
+    return _move(r, moves) if True in kinds else _cancel(moves)
+
+
+def _cancel(moves: Moves) -> WordsAndCommand:
+    """Return words and command of cancels. The file names the present replicas, which the command does not look at."""
+    if not all(each.expected_replicas.values for _, each in moves):
         raise BadQuery("a cancel names the present replicas of each partition as `expected_replicas`")
-    if r.force and not cancels:
+    words = [f"{_name(move)}: the reassignment is cancelled, and the original replicas stay" for move in moves]
+    return words, ["reassign-partitions", "--cancel", *_file(moves, "expected_replicas"), "--preserve-throttles"]
+
+
+def _move(r: Any, moves: Moves) -> WordsAndCommand:
+    if r.force:
         raise BadQuery("`force` is for cancels; a move to replicas needs none")
+    words, expects = [], False
+    for topic, each in moves:
+        has_epoch = each.HasField("expected_partition_epoch")
+        expects |= has_epoch or each.HasField("expected_replicas")
+        still = f", if its partition epoch is still {each.expected_partition_epoch}" if has_epoch else ""
+        words.append(f"{_name((topic, each))} moves to replicas {list(each.replicas.values)}{_when(r)}{still}")
+    command = ["reassign-partitions", "--execute", *_file(moves, "replicas"), "--additional"]
+    if expects:
+        command.append("--if-unchanged")
+    if r.HasField("allow_replication_factor_change") and not r.allow_replication_factor_change:
+        command.append("--disallow-replication-factor-change")
+    if r.HasField("throttle"):
+        command.append("--throttle-ends-with-move")
+    return words, command
+
+
+def _name(move: tuple[str, pb.ReassignablePartition]) -> str:
+    return f"{move[0]}-{move[1].partition_index}"
+
+
+def _file(moves: Moves, replicas: str) -> list[Any]:
     partitions = [
-        {
-            "topic": topic,
-            "partition": each.partition_index,
-            "replicas": [*(each.expected_replicas if cancels else each.replicas).values],
-        }
+        {"topic": topic, "partition": each.partition_index, "replicas": [*getattr(each, replicas).values]}
         for topic, each in moves
     ]
-    file = ("--reassignment-json-file", {"version": 1, "partitions": partitions})
-    if cancels:
-        return ["reassign-partitions", "--cancel", *file, "--preserve-throttles"]
-    expected = ("expected_partition_epoch", "expected_replicas")
-    keeps_factor = r.HasField("allow_replication_factor_change") and not r.allow_replication_factor_change
-    more = {
-        "--additional": True,
-        "--if-unchanged": any(each.HasField(name) for _, each in moves for name in expected),
-        "--disallow-replication-factor-change": keeps_factor,
-        "--throttle-ends-with-move": r.HasField("throttle"),
-    }
-    return ["reassign-partitions", "--execute", *file, *(option for option, is_given in more.items() if is_given)]
+    return ["--reassignment-json-file", {"version": 1, "partitions": partitions}]
 
 
-def _cancels(r: Any) -> Iterator[str]:
+def _cancel_all(r: Any) -> WordsAndCommand:
     if r.HasField("topics") and not r.topics.names:
         raise BadQuery("`topics` names no topic; leave it out for all reassignments")
     names = ", ".join(r.topics.names) or "the cluster"
-    yield f"Every running and queued reassignment of {names} is cancelled; replicas that were being added are removed"
+    words = f"Every running and queued reassignment of {names} is cancelled; replicas that were being added are removed"
+    which = [part for name in r.topics.names for part in ("--topic", name)] or ["--all"]
+    return [words], ["reassign-partitions", "--cancel", *which, "--preserve-throttles"]
 
 
-def _cancel_command(r: Any) -> list[str]:
-    topics = [part for name in r.topics.names for part in ("--topic", name)]
-    return ["reassign-partitions", "--cancel", *(topics or ["--all"]), "--preserve-throttles"]
+def _create(r: Any) -> WordsAndCommand:
+    (topic,) = r.topics
+    count, factor = topic.num_partitions, topic.replication_factor
+    partitions = "the default number of partitions" if count < 0 else _count(count, "partition")
+    replicas = "the default number of replicas" if factor < 0 else _count(factor, "replica")
+    words = f"Topic {topic.name} is created with {partitions}{'' if count == 1 else ', each'} with {replicas}"
+    sizes = [part for pair in (("--partitions", count), ("--replication-factor", factor)) if pair[1] >= 0 for part in pair]
+    configs = [part for config in topic.configs for part in ("--config", f"{config.name}={config.value}")]
+    return [words], ["topics", "--create", "--topic", topic.name, *sizes, *configs]
 
 
-def _new_topic(r: Any) -> Iterator[str]:
-    for each in r.topics:
-        count, factor = each.num_partitions, each.replication_factor
-        partitions = "the default number of partitions" if count < 0 else _count(count, "partition")
-        replicas = "the default number of replicas" if factor < 0 else _count(factor, "replica")
-        yield f"Topic {each.name} is created with {partitions}{'' if count == 1 else ', each'} with {replicas}"
-
-
-def _create_command(r: Any) -> list[object]:
-    (each,) = r.topics
-    sizes = (("--partitions", each.num_partitions), ("--replication-factor", each.replication_factor))
-    given = [part for pair in sizes if pair[1] >= 0 for part in pair]
-    configs = [part for config in each.configs for part in ("--config", f"{config.name}={config.value}")]
-    return ["topics", "--create", "--topic", each.name, *given, *configs]
-
-
-def _config_words(r: Any) -> Iterator[str]:
-    for resource in r.resources:
-        for each in resource.configs:
-            kind = "topic" if resource.resource_type == 2 else "broker"
-            where = f"{kind} {resource.resource_name}" if resource.resource_name else "all brokers"
-            yield f"{where}: {each.name} {'is removed' if each.config_operation else f'= {each.value}'}"
-
-
-def _config_command(r: Any) -> tuple[str, ...]:
+def _configure(r: Any) -> WordsAndCommand:
     (resource,) = r.resources
-    (each,) = resource.configs
-    if resource.resource_type not in (2, 4) or each.config_operation not in (0, 1):
+    (config,) = resource.configs
+    name, is_removed = resource.resource_name, config.config_operation == 1
+    if resource.resource_type not in (2, 4) or config.config_operation not in (0, 1):
         raise BadQuery("a config of a topic (2) or a broker (4) is set (0) or removed (1)")
-    entity = ("--topic" if resource.resource_type == 2 else "--broker", resource.resource_name)
-    change = ("--delete-config", each.name) if each.config_operation else ("--add-config", f"{each.name}=[{each.value}]")
-    return ("configs", "--alter", *(entity if resource.resource_name else ("--broker-defaults",)), *change)
+    kind = "topic" if resource.resource_type == 2 else "broker"
+    words = f"{f'{kind} {name}' if name else 'all brokers'}: {config.name} {'is removed' if is_removed else f'= {config.value}'}"
+    change = ["--delete-config", config.name] if is_removed else ["--add-config", f"{config.name}=[{config.value}]"]
+    return [words], ["configs", "--alter", *([f"--{kind}", name] if name else ["--broker-defaults"]), *change]
 
 
-def _elected(r: Any) -> list[tuple[str, int]]:
-    return [(each.topic, index) for each in r.topic_partitions.values for index in each.partitions]
-
-
-def _elections(r: Any) -> Iterator[str]:
+def _elect(r: Any) -> WordsAndCommand:
     if r.election_type not in (0, 1):
         raise BadQuery(f"election_type is {r.election_type}; 0 elects preferred leaders, 1 unclean ones")
-    if r.HasField("topic_partitions") and not _elected(r):
+    chosen = [{"topic": each.topic, "partition": at} for each in r.topic_partitions.values for at in each.partitions]
+    if r.HasField("topic_partitions") and not chosen:
         raise BadQuery("`topic_partitions` names no partition; leave it out for every partition that needs a leader")
-    which = ", ".join(f"{topic}-{index}" for topic, index in _elected(r)) or "every partition that needs one"
+    which = ", ".join(f"{each['topic']}-{each['partition']}" for each in chosen) or "every partition that needs one"
     kind = "An unclean leader is elected for" if r.election_type else "The preferred replica becomes the leader of"
-    yield f"{kind} {which}"
-    if r.election_type:
-        yield "Records that only the lost replicas have are lost"
-
-
-def _election_command(r: Any) -> list[object]:
-    kind = ["leader-election", "--election-type", "unclean" if r.election_type else "preferred"]
-    match _elected(r):
-        case []:
-            return [*kind, "--all-topic-partitions"]
-        case [(topic, index)]:
-            return [*kind, "--topic", topic, "--partition", index]
-        case several:
-            return [*kind, "--path-to-json-file", {"partitions": [{"topic": topic, "partition": at} for topic, at in several]}]
+    words = [f"{kind} {which}", *(["Records that only the lost replicas have are lost"] if r.election_type else [])]
+    command = ["leader-election", "--election-type", "unclean" if r.election_type else "preferred"]
+    if not chosen:
+        return words, [*command, "--all-topic-partitions"]
+    if len(chosen) == 1:
+        return words, [*command, "--topic", chosen[0]["topic"], "--partition", chosen[0]["partition"]]
+    return words, [*command, "--path-to-json-file", {"partitions": chosen}]
 
 
 FORCED = "Also where a partition loses its leader by that (force)"
@@ -215,13 +209,11 @@ MOVE = {
     **FORCE,
 }
 ACTIONS: dict[str, _Action] = {
-    "reassign": _Action("AlterPartitionReassignments", _moves, _move_command, MOVE, force=FORCED),
-    "cancel-all": _Action("CancelReassignments", _cancels, _cancel_command, FORCE, force=FORCED),
+    "reassign": _Action("AlterPartitionReassignments", _reassign, options=MOVE, force=FORCED),
+    "cancel-all": _Action("CancelReassignments", _cancel_all, options=FORCE, force=FORCED),
     "roll-back": _Action(
         "RollbackPlan",
-        lambda r: [
-            f"The partitions of plan {r.rollback_plan_id} get the replicas, order and directories from before the plan{_when(r)}"
-        ],
+        "The partitions of plan {r.rollback_plan_id} get the replicas, order and directories from before the plan{when}",
         "reassign-partitions --rollback {r.rollback_plan_id}",
         MOVE,
         force="Also partitions that moved on since (force)",
@@ -234,18 +226,16 @@ ACTIONS: dict[str, _Action] = {
     ),
     "replication-factor": _Action(
         "AlterReplicationFactors",
-        lambda r: [
-            f"Every partition of {each.name} gets {_count(each.replication_factor, 'replica')}{_when(r)}" for each in r.topics
-        ],
+        "Every partition of {topic.name} gets {topic.replication_factor:replica}{when}",
         "topics --alter --topic {pattern} --replication-factor {topic.replication_factor}",
         {"queued": "--queue", "throttle": "--throttle", "plan_id": "--plan-id"},
         one="topics",
         refused=("reason", "priority", "throttle_expires_ms"),
     ),
-    "create-topic": _Action("CreateTopics", _new_topic, _create_command, one="topics"),
+    "create-topic": _Action("CreateTopics", _create, one="topics"),
     "add-partitions": _Action(
         "CreatePartitions",
-        "Topic {topic.name} has {topic.count} partitions then; keys may go to other partitions",
+        "Topic {topic.name} has {topic.count:partition} then; keys may go to other partitions",
         "topics --alter --topic {pattern} --partitions {topic.count}",
         one="topics",
     ),
@@ -256,8 +246,8 @@ ACTIONS: dict[str, _Action] = {
         one="topics",
         typed="{topic.name}",
     ),
-    "elect": _Action("ElectLeaders", _elections, _election_command, typed=lambda r: "unclean" if r.election_type else ""),
-    "configure": _Action("IncrementalAlterConfigs", _config_words, _config_command, one="resources.configs"),
+    "elect": _Action("ElectLeaders", _elect, typed=lambda r: "unclean" if r.election_type else ""),
+    "configure": _Action("IncrementalAlterConfigs", _configure, one="resources.configs"),
     "move-directory": _Action(
         "AlterReplicaLogDirs",
         "{topic.name}-{partition} of broker {node} moves to {dir.path}; it serves from where it is meanwhile",
@@ -300,12 +290,12 @@ ACTIONS: dict[str, _Action] = {
 
 def _named(name: str, action: _Action, r: Any, node: int | None) -> dict[str, Any]:
     """Return the values of the action's formats by name: those of `one` without the s of the field. BadQuery."""
-    names: dict[str, Any] = {"r": r, "node": node}
+    names: dict[str, Any] = {"r": r, "node": node, "when": _when(r) if hasattr(r, "queued") else ""}
     value = r
     for field in filter(None, action.one.split(".")):
         values = getattr(value, field)
         if len(values) != 1:
-            raise BadQuery(f"{name} is about one thing in one request: `{field}` has {_count(len(values), 'value')}")
+            raise BadQuery(f"{name} is about one thing in one request: `{field}` has {_count(len(values), 'value')}; send one")
         names[field.removesuffix("s")] = value = values[0]
     if "topic" in names:  # `kraftlab topics` reads a regular expression
         names["pattern"] = names["topic"].name.replace(".", r"\.")
@@ -317,13 +307,13 @@ def _shown(
 ) -> Shown:
     """Return the dialog about a request before it is sent; `names` as those of `_named`. BadQuery."""
     given = {field.name: value for field, value in r.ListFields()}
-    words = [action.words.format(**names)] if isinstance(action.words, str) else [*action.words(r)]
+    made = partial(_Format().vformat, args=(), kwargs=names)
+    words, parts = action.words(r) if callable(action.words) else ([made(action.words)], [*map(made, action.command.split())])
     if "plan_id" in given:
         words.append(f"Plan {r.plan_id} remembers the placement before, and can be rolled back")
     if "force" in given:
         words.append(action.force)
     words += [f"{topic}-{index} on broker {broker} goes to {path}" for (topic, index, broker), path in directories.items()]
-    parts = [part.format(**names) for part in action.command.split()] if isinstance(action.command, str) else [*action.command(r)]
     for field, option in action.options.items():
         if field in given:
             parts += [option] if given[field] is True else [option, given[field]]
@@ -333,7 +323,7 @@ def _shown(
             if found := order.log_dirs.get(f"{each['topic']}-{each['partition']}"):
                 each["log_dirs"] = [*found]
         command = f"cat > {PLAN} <<'END'\n{json.dumps(file)}\nEND\n{command}"
-    typed = action.typed.format(**names) if isinstance(action.typed, str) else action.typed(r)
+    typed = action.typed(r) if callable(action.typed) else made(action.typed)
     return Shown(words, command, "validate_only" in r.DESCRIPTOR.fields_by_name, "force" if "force" in given else typed)
 
 
@@ -355,11 +345,11 @@ def _parsed(name: str, action: _Action, order: Order) -> Any:
     try:
         request = json_format.ParseDict(order.request, kind())
     except json_format.ParseError as error:
-        raise BadQuery(f"not a request of {action.api}: {error}") from None
+        raise BadQuery(f"not a request of {action.api}: {error}; its fields are in docs/reference/calls.md") from None
     if CALLS[action.api].place in (LOG_DIRS, NODE) and order.node is None:
         raise BadQuery(f"{name} is the business of one node; give its id as `node`")
     if order.log_dirs and name != "reassign":
-        raise BadQuery(f"{name} takes no `log_dirs`")
+        raise BadQuery(f"{name} takes no `log_dirs`; leave it out")
     for each in getattr(request, "dirs", ()):
         if not each.path.startswith("/"):
             raise BadQuery("`path` is that of a log directory; the present one ends a move")

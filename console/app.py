@@ -1,6 +1,6 @@
 """The routes of a console, its assets, and the headers of every answer.
 
-Every page is the same document; its script draws the page that the URL names.
+Every page is the same document. Its script draws the page that the URL names.
 """
 
 import gzip
@@ -11,6 +11,7 @@ from functools import partial
 import trio
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
@@ -29,7 +30,7 @@ from .rows import BadQuery
 from .visitors import HEADERS, Refusal, check_host
 
 PAGES = ("quorum", "brokers", "topics", "moves", "time", "events", "groups", "faults", "sim", "login")
-STYLES = ("page.css", "console.css", "sim.css")
+STYLES = ("page.css", "uplot.css", "console.css", "sim.css")
 TYPES = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
 
 
@@ -47,7 +48,7 @@ class Assets:
         """Return a script or a style."""
         name = request.path_params["name"]
         if name not in self.plain or request.path_params["hash"] != self.hash:
-            return Response("no such file\n", 404, media_type="text/plain")
+            return Response("no such file; reload the page\n", 404, media_type="text/plain")
         headers = {"Cache-Control": "public, max-age=31536000, immutable"}
         if "gzip" not in request.headers.get("accept-encoding", ""):
             return Response(self.plain[name], 200, headers, TYPES[name.rpartition(".")[2]])
@@ -119,8 +120,15 @@ def application(console: Console | None, others: Mapping[str, Page], settings: S
             Route("/assets/{hash}/{name}", assets.answer),
             Route("/", lambda request: RedirectResponse("/sim" if console is None else "/quorum")),
             *(Route(f"/{name}{rest}", assets.document) for name in PAGES for rest in ("", "/{rest:path}")),
-        ]
+        ],
+        exception_handlers={HTTPException: _nothing},
     )
+
+
+def _nothing(request: Request, error: Exception) -> Response:
+    """Answer a request that has no route, or not with its method."""
+    status = error.status_code if isinstance(error, HTTPException) else 404
+    return failure(request, Refusal(status, f"there is no {request.method} {request.url.path}; see /quorum, or docs/console.md"))
 
 
 async def _in_thread(page: Page, request: Request) -> Response:

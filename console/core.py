@@ -37,7 +37,6 @@ THREADS = 8
 IMAGE_S = 3.0
 POLLED_S = 2.0
 """Age at which the topics of Apache Kafka are asked for again."""
-NOT_READ = "the metadata log has not been read yet; is the cluster up?"
 MISSING = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.BROKER_ID_NOT_REGISTERED, ErrorCode.GROUP_ID_NOT_FOUND)
 """Errors about things that do not exist: HTTP's 404."""
 T = TypeVar("T")
@@ -78,7 +77,7 @@ class Console:
         self.logging_in = trio.CapacityLimiter(2)
         """Logins at a time, each with a wait after a wrong password: so guessing is slow, and takes no thread from the pages."""
         self.breaking = trio.CapacityLimiter(1)
-        """A cluster executes one order at a time; those that wait take no thread from the pages."""
+        """A cluster takes one order at a time; those that wait take no thread from the pages."""
 
     def rows(self) -> Rows | None:
         """Return the newest topics. Blocks for a cluster of Apache Kafka, which is asked."""
@@ -157,9 +156,9 @@ class Console:
             async for part in request.stream():
                 data += part
                 if len(data) > BODY_BYTES_MAX:
-                    raise Refusal(413, f"a request has at most {BODY_BYTES_MAX} bytes")
+                    raise Refusal(413, f"a request has at most {BODY_BYTES_MAX} bytes; send several")
         if reading.cancelled_caught:
-            raise Refusal(408, f"the request has not ended within {BODY_S:g} s")
+            raise Refusal(408, f"the request has not ended within {BODY_S:g} s; send it again")
         try:
             return msgspec.json.decode(bytes(data), type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -171,11 +170,7 @@ class Console:
         return self.past
 
     def known_image(self) -> MetadataImage:
-        self.known_past()
-        image = None if self._follower is None else self._follower.image
-        if image is None:
-            raise BadQuery(NOT_READ)
-        return image
+        return self.known_past().newest()[1]
 
     def broker_ids(self) -> set[int]:
         """Return the registered brokers. Blocks for a cluster of Apache Kafka, which is asked."""
@@ -190,7 +185,7 @@ class Console:
     def known_rows(self) -> Rows:
         rows = self.rows()
         if rows is None:
-            raise BadQuery(NOT_READ)
+            raise BadQuery("the metadata log has not been read yet; is the cluster up?")
         return rows
 
 

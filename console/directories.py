@@ -34,7 +34,8 @@ def named_directories(request: Request, log_dirs: LogDirs) -> dict[Replica, str]
     for topic, each in entries(request) if log_dirs else ():
         paths = log_dirs.get(f"{topic}-{each.partition_index}") or ("any",) * len(each.replicas.values)
         if len(paths) != len(each.replicas.values):
-            raise BadQuery(f"{topic}-{each.partition_index} has {len(each.replicas.values)} replicas and {len(paths)} log_dirs")
+            text = f"{topic}-{each.partition_index} has {len(each.replicas.values)} replicas and {len(paths)} log_dirs"
+            raise BadQuery(f"{text}; give one for each replica")
         pairs = zip(each.replicas.values, paths, strict=True)
         found |= {(topic, each.partition_index, broker): path for broker, path in pairs if path != "any"}
     return found

@@ -9,7 +9,7 @@ A node that does not answer, is behind, or no longer has the batches is left for
 nodes can continue, because they have another log or are another cluster by now, or the batches do not fit, the follower begins
 again with an image, and pages get a reset. It rests while nobody looks.
 
-The follower alone replaces `known`, an immutable value, so that readers need no lock.
+The follower alone replaces `known`. A value of `known` never changes, so that readers need no lock.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class Groups:
             return self._found
 
     def some(self, text: str, topic: str, internal: bool, sort: str, start: int, limit: int) -> dict[str, object]:
-        """Return some groups with the text in their name, and with offsets in the topic. `lag` counts what is known."""
+        """Return some groups with the text in their name and offsets in the topic. `lag` counts what is known."""
         offsets = self.newest()
         found = [
             (name, group, _lags(offsets, group.committed, topic))

@@ -23,7 +23,7 @@ from kraftlab.config.secrets import is_secret
 from kraftlab.metadata.difference import BOOKKEEPING, change_documents, changes_of, image_differences
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.tree import Directory, Node, image_tree, plain_document
-from kraftlab.node.history import Moment
+from kraftlab.node.history import NEWEST, Moment
 
 from .follower import Follower
 from .known import Known
@@ -41,12 +41,9 @@ class Images:
     def __init__(self, client: AdminClient, follower: Follower) -> None:
         self.client = client
         self._follower = follower
-        self._images = lru_cache(IMAGES_KEPT)(
+        self._image_of = lru_cache(IMAGES_KEPT)(
             lambda node, moment, generation: image_at(client, node, offset=moment.offset, time_ms=moment.time_ms)
         )
-
-    def _image_of(self, node: Endpoint, moment: Moment) -> MetadataImage:
-        return self._images(node, moment, self._follower.generation)
 
     def asked(self, ask: Callable[[Endpoint], T]) -> T:
         """Ask the node that is followed, or the next one if that one has just died. ApiError, ClusterUnreachable."""
@@ -63,6 +60,14 @@ class Images:
             raise BadQuery("the metadata log has not been read yet; is the cluster up?")
         return known, known.image
 
+    @property
+    def end(self) -> int:
+        """The newest offset. BadQuery before the first image."""
+        return self.newest()[1].provenance.offset
+
+    def _ask_image(self, moment: Moment) -> MetadataImage:
+        return self.asked(lambda node: self._image_of(node, moment, self._follower.generation))
+
     @contextmanager
     def explained(self, moment: Moment) -> Iterator[None]:
         """Say which the earliest moment is, where a node no longer has one."""
@@ -72,11 +77,11 @@ class Images:
             first = self.first() if error.code is ErrorCode.OFFSET_OUT_OF_RANGE else 0
             if not first:
                 raise
-            at_ms = self.asked(lambda node: self._image_of(node, Moment(offset=first))).provenance.append_time_ms
+            at_ms = self._ask_image(Moment(offset=first)).provenance.append_time_ms
             if moment.reaches(first, at_ms):
                 raise
-            since = f"{datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC):%Y-%m-%dT%H:%M:%SZ}"
-            text = f"the earliest moment that exists is offset {first} ({since}); ask for that or a later one"
+            since = datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC)
+            text = f"the earliest moment that exists is offset {first} ({since:%Y-%m-%dT%H:%M:%SZ}); ask for that or a later one"
             raise BadQuery(text) from error
 
     def first(self) -> int:
@@ -95,10 +100,8 @@ class Images:
         return known.at_time(moment.time_ms)
 
     def _asked(self, moment: Moment) -> MetadataImage:
-        newest = self.newest()[1].provenance.offset
-        is_newest = moment.time_ms is None and (moment.offset is None or moment.offset > newest)
         with self.explained(moment):
-            return self.asked(lambda node: self._image_of(node, Moment(offset=newest) if is_newest else moment))
+            return self._ask_image(Moment(offset=self.end) if moment == NEWEST else moment)
 
     def image(self, moment: Moment) -> MetadataImage:
         """Return the image of a moment. BadQuery if the log no longer has it; ApiError, ClusterUnreachable."""
@@ -106,21 +109,20 @@ class Images:
 
     def _reached(self, moment: Moment) -> Moment:
         """Return a moment that is not after the end of the log. BadQuery."""
-        newest = self.newest()[1].provenance.offset
-        if moment.offset is not None and moment.offset > newest:
-            raise BadQuery(f"the log ends at offset {newest}, and {moment.offset} is not written yet")
+        if moment.offset is not None and moment.offset > self.end:
+            raise BadQuery(f"the log ends at offset {self.end}, and {moment.offset} is not written yet; ask for an earlier one")
         return moment
 
     def tree(self, at: str, path: str, text: str) -> dict[str, object]:
-        """Return one directory of the tree of an image: its names with `text` in them, and the values of those that hold
-        no others; or the value at the path. BadQuery.
+        """Return one directory of the tree of an image: its names with `text` in them, and the values of the others;
+        or the value at the path. BadQuery.
         """
         image = self.image(self._reached(moment_of(at)))
         node: Node = image_tree(image, is_secret)
         parts = [each for each in path.split("/") if each]
         for name in parts:
             if not isinstance(node, Directory) or name not in node:
-                raise BadQuery(f"there is no {path!r} at offset {image.provenance.offset}")
+                raise BadQuery(f"there is no {path!r} at offset {image.provenance.offset}; look at the directory above")
             node = node.get(name)
         found: dict[str, object] = {"path": parts, **_place(image)}
         if not isinstance(node, Directory):
@@ -153,7 +155,7 @@ def _place(image: MetadataImage) -> dict[str, object]:
 def moment_of(text: str) -> Moment:
     """Return the moment of `now`, an offset, or a time: ISO (UTC by default), or milliseconds since 1970 after an @. BadQuery."""
     if text in ("", "now"):
-        return Moment()
+        return NEWEST
     if re.fullmatch(r"[0-9]{1,18}", text):
         return Moment(offset=int(text))
     if re.fullmatch(r"@[0-9]{1,15}", text):
@@ -164,5 +166,5 @@ def moment_of(text: str) -> Moment:
     except (ValueError, OverflowError):
         shown = text[:40]
         raise BadQuery(
-            f"{shown!r} does not name a moment; give an offset, now, a time as 2026-11-21T17:06:35Z, or @MILLISECONDS"
+            f"{shown!r} is not a moment; give an offset, now, a time as 2026-11-21T17:06:35Z, or @MILLISECONDS"
         ) from None

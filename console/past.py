@@ -38,7 +38,7 @@ SPANS_MAX = 2
 """Spans that one request for events reads."""
 SPANS_KEPT = 4
 SPANS_MARKED = 2
-"""Spans with marks for elections and changes."""
+"""Spans with marks of elections and changes."""
 HISTORY_OFFSETS = 100_000
 
 
@@ -69,12 +69,15 @@ class Past(Images):
         super().__init__(client, follower)
         self._told = lru_cache(SPANS_KEPT)(self._tell)
 
+    def _logged(self, start: int, end: int) -> list[LoggedBatch]:
+        """Return batches that a node has on its disk. BadQuery, ApiError, ClusterUnreachable."""
+        with self.explained(Moment(offset=start)):
+            return self.asked(lambda node: list(batches(self.client, node, start, end)))
+
     def _tell(self, start: int, end: int, generation: int) -> list[KnownBatch]:
         image = self.image(Moment(offset=start)) if start else EMPTY
         found: list[KnownBatch] = []
-        with self.explained(Moment(offset=start)):
-            logged = self.asked(lambda node: list(batches(self.client, node, start, end)))
-        for batch in logged:
+        for batch in self._logged(start, end):
             found.append(KnownBatch(batch, image))
             delta = MetadataDelta(image)
             delta.replay_all(batch.records, batch.base_offset)
@@ -109,8 +112,7 @@ class Past(Images):
         """
         if kind not in ("", *KINDS):
             raise BadQuery(f"there is no kind {kind!r}; there are {', '.join(KINDS)}")
-        known, image = self.newest()
-        newest = image.provenance.offset
+        known, newest = self.newest()[0], self.end
         found: list[ObjectChange] = []
         matches = _matching(about)
         end = newest if before is None else min(before, newest)
@@ -132,7 +134,7 @@ class Past(Images):
 
     def marks(self) -> dict[str, object]:
         """Return elections and changes among the newest records, oldest first, and since which offset they were looked for."""
-        newest = since = self.newest()[1].provenance.offset
+        newest = since = self.end
         logged: list[LoggedBatch] = []
         for start, span in islice(self._spans(newest, 0), SPANS_MARKED):
             since = start
@@ -159,12 +161,7 @@ class Past(Images):
         end = image.provenance.offset
         start = max(self.first(), end - HISTORY_OFFSETS)
         ring = known.between(start, end)
-        with self.explained(Moment(offset=start)):
-            found = (
-                self.asked(lambda node: list(batches(self.client, node, start, end)))
-                if ring is None
-                else [told.batch for told in ring]
-            )
+        found = self._logged(start, end) if ring is None else [told.batch for told in ring]
         begin = self.image(Moment(offset=start)) if start else EMPTY
         return subject_changes(Subject("topic", f"{topic}-{partition}"), begin, found)
 

@@ -75,7 +75,7 @@ def main(arguments: Sequence[str]) -> None:
     """Write the document of a seed to stdout: SEED, FAULTS separated by commas or "", and a MUTANT or "". Exit code 64 with the
     reason for unknown names.
     """
-    signal.alarm(PLAY_S)  # ends a bug that plays forever, also when nobody waits for it
+    signal.alarm(PLAY_S)  # ends a bug that plays without end, also when nobody waits
     seed, faults, mutant = arguments
     names = None if not faults else () if faults == "none" else faults.split(",")
     try:

@@ -40,7 +40,7 @@ logger = logging.getLogger("kraftlab.console")
 GRACE_S = 1.0
 CONNECTIONS_MAX = 500
 UNREAD_MS = 20_000
-"""Time after which the connection of a reader that does not read ends."""
+"""Time after which a connection ends if its reader does not read."""
 Stream = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 Connect = Callable[[ClientSecurity | None], AdminClient]
 """Makes a client of a security; without one, of the console's own user."""

@@ -85,10 +85,9 @@ def check_write(headers: Mapping[str, str], scheme: str) -> None:
 class Visitor:
     """Somebody with a client of their own. `user` is "" on a cluster without users."""
 
-    def __init__(self, user: str, client: AdminClient, host: str) -> None:
+    def __init__(self, user: str, client: AdminClient) -> None:
         self.user = user
         self.client = client
-        self.host = host
         self.operations: frozenset[int] = frozenset()
         self.since = time.monotonic()
         self._checked_at = float("-inf")
@@ -126,7 +125,7 @@ class Visitors:
         self._security = security
         self._connect = connect
         self._audit = audit
-        self._everybody = Visitor("", client, "")
+        self._everybody = Visitor("", client)
         self._everybody.operations = frozenset(Operation)
         self._sessions: dict[str, Visitor] = {}
         self._silent_at = float("-inf")
@@ -138,14 +137,14 @@ class Visitors:
         if self._security.mechanism == "OAUTHBEARER":
             changes["mechanism"] = "PLAIN"
         client = self._connect(msgspec.structs.replace(self._security, **changes))
-        visitor = Visitor(user, client, host)
+        visitor = Visitor(user, client)
         try:
             visitor.check()
         except BaseException as error:
             client.close()
             if isinstance(error, ApiError) and error.code is ErrorCode.SASL_AUTHENTICATION_FAILED:
                 self._audit.login_failed("CONSOLE", host, "wrong user or password")
-                raise Refusal(401, "the cluster does not know this user with this password") from None
+                raise Refusal(401, "the cluster does not know this user with this password; check both") from None
             raise
         key = secrets.token_urlsafe(32)
         with self._lock:

@@ -134,7 +134,7 @@ class RunDirectory:
         return self.path / "nodes"
 
     def node_logs(self) -> list[Path]:
-        """Return the logs of the nodes by name; a pipe or a device with such a name is none."""
+        """Return the logs of the nodes by name, without pipes and devices."""
         return sorted(path for path in self.nodes.glob("*.log") if path.is_file())
 
     def node_traces(self) -> str:

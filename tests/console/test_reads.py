@@ -149,3 +149,10 @@ def test_odd_names_are_no_accident(api: TestClient, path: str, odd: str) -> None
 
 def test_a_partition_needs_its_topic(api: TestClient) -> None:
     assert error_of(api, "disks?partition=0") == (400, "BAD_REQUEST", None)
+
+
+@pytest.mark.parametrize("path", ["nothing", "actions/elect", "topics/a/b"])
+def test_what_the_api_does_not_have_says_where_it_is_described(api: TestClient, path: str) -> None:
+    answer = api.get(f"/api/v1/{path}")
+    assert answer.status_code in (404, 405)
+    assert f"there is no GET /api/v1/{path}; see /quorum, or docs/console.md" in answer.json()["error"]["message"]
