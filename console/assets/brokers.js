@@ -1,12 +1,10 @@
 // Brokers: their states, shares, and directories as cards; and one broker with its replicas, copies, configs, and actions.
-import { h, keyed, text, absence, alert, bar, button, cut, factList, field, grid, row, section, table, mark, bytes, count, plural, rate, span, link, partitionLink, polled } from "./dom.js";
+import { h, keyed, text, absence, alert, bar, button, cut, factList, field, grid, row, section, table, mark, bytes, count, plural, rate, span, link, partitionLink, lastOf, sum, polled } from "./dom.js";
 import { command } from "./actions.js";
 
 const SILENT_MS = 5000, CUT = 200, CARDS = 60, BROKER = 4;
 const STATES = ["active", "fenced", "shutting down", "silent", "unreachable directories", "offline directory", "cordoned"];
 const SOURCES = { 2: "set for this broker", 3: "set for all brokers", 4: "server.properties" };
-const sum = (numbers) => numbers.reduce((total, each) => total + (each ?? 0), 0);
-const short = (directory) => directory.split("/").slice(-2).join("/");
 
 // What is known of a broker, from the parts of the state: [kind, shape and word, name in STATES] for each state it is in.
 function known(app, broker) {
@@ -52,13 +50,13 @@ function card(app, id, actions = () => []) {
     }
     text(cells["moves in"], app.state.moves ? rate(broker.in) : "?");
     text(cells["moves out"], app.state.moves ? rate(broker.out) : "?");
-    keyed(dirs, broker.dirs ?? [], (each) => `${each.log_dir} ${each.is_cordoned} ${each.error_code}`, (each) => h("li", null, h("b", { title: each.log_dir }, short(each.log_dir)), h("span"), h("div"), actions(each, broker)), (row, each) => {
+    keyed(dirs, broker.dirs ?? [], (each) => `${each.log_dir} ${each.is_cordoned} ${each.error_code}`, (each) => h("li", null, h("b", { title: each.log_dir }, lastOf(each.log_dir)), h("span"), h("div"), actions(each, broker)), (row, each) => {
       const left = broker.incoming[each.log_dir] ?? 0, total = each.total_bytes || 1, used = total - (each.usable_bytes ?? 0);
       const words = each.error_code ? `✕ offline: ${each.error_message || "no reason was given"}`
         : each.total_bytes === null ? "size unknown" : `${bytes(used)} used${left ? `, ${bytes(left)} incoming` : ""}, ${bytes(each.usable_bytes)} free of ${bytes(total)}`;
       text(row.children[1], ` ${each.is_cordoned ? "⊘ cordoned, takes no new replicas · " : ""}${words}`).className = each.error_code ? "bad" : "";
       row.children[2].hidden = Boolean(each.error_code) || each.total_bytes === null;
-      bar(row.children[2], `${short(each.log_dir)}: ${words}`, [[used / total, "used"], [left / total, "incoming"]]);
+      bar(row.children[2], `${lastOf(each.log_dir)}: ${words}`, [[used / total, "used"], [left / total, "incoming"]]);
     });
     text(note, broker.dirs ? "" : broker.is_fenced ? "Its directories are not asked for while it is fenced." : broker.silence ? `Its directories are unknown: ${broker.silence}` : "Its directories are not known yet.");
   }
@@ -101,7 +99,7 @@ function one(view, app, id) {
     return [button(words, cordon), each.error_code && !kafka ? button("Bring online", () => act("online", { log_dir: each.log_dir }, `Bring ${each.log_dir} online`, "Bring online", id)) : ""];
   });
   const unregister = () => act("unregister", { broker_id: id, ...(broker.broker_epoch > 0 ? { expected_broker_epoch: broker.broker_epoch } : {}) }, `Unregister broker ${id}`, "Unregister");
-  const acts = h("div", { class: "tools" }, button("Cordon all directories", () => configure("*", `Cordon broker ${id}`)), button("Uncordon all", () => configure("", `Uncordon broker ${id}`)),
+  const acts = h("div", { class: "tools", hidden: true }, button("Cordon all directories", () => configure("*", `Cordon broker ${id}`)), button("Uncordon all", () => configure("", `Uncordon broker ${id}`)),
     kafka ? "" : button("Snapshot", () => act("snapshot", {}, `Snapshot of broker ${id}`, "Write it", id)), button("Unregister", unregister, "danger"));
   const drained = h("div"), copies = h("ul", { class: "plain" }), configs = h("tbody"), reason = h("p", { class: "unknown" }), why = h("p", { class: "unknown" });
   const where = field(app, "dir", "Directory", draw, [["", "all"]], { "data-filter": true }), more = cut(CUT, draw), total = h("span", { class: "note" });
@@ -115,12 +113,12 @@ function one(view, app, id) {
       const request = { dirs: [{ path: to.value, topics: [{ name: each.topic, partitions: [each.partition_index] }] }] };
       to.value = "";
       act("move-directory", request, `Move ${name} to another directory`, "Move", id);
-    } }, h("option", { value: "" }, "…"), others.map((dir) => h("option", { value: dir.log_dir }, short(dir.log_dir))));
+    } }, h("option", { value: "" }, "…"), others.map((dir) => h("option", { value: dir.log_dir }, lastOf(dir.log_dir))));
     return [partitionLink(each.topic, each.partition_index), "", "", "", "", each.is_future_key || !others.length ? "–" : to];
   }, (each) => {
-    const state = each.error ? `✕ ${each.error}` : each.is_future_key ? `→ from ${short(each.source_log_dir ?? "?")}: ${bytes(each.bytes_left)} left, ${rate(each.bytes_per_second)}`
+    const state = each.error ? `✕ ${each.error}` : each.is_future_key ? `→ from ${lastOf(each.source_log_dir)}: ${bytes(each.bytes_left)} left, ${rate(each.bytes_per_second)}`
       : each.offset_lag > 0 ? `… ${plural(each.offset_lag, "record")} behind` : "✓ current";
-    return [, short(each.log_dir), bytes(each.partition_size), count(each.log_end_offset < 0 ? null : each.log_end_offset), state];
+    return [, lastOf(each.log_dir), bytes(each.partition_size), count(each.log_end_offset < 0 ? null : each.log_end_offset), state];
   }, "tall");
   view.append(own.node,
     kafka ? "" : section("Drain", h("p", null, "Moves every replica to the least loaded brokers, and keeps the racks of each partition apart. The plan is shown first, and can be rolled back on the page of moves."), h("div", { class: "tools" }, button("Preview the plan", preview)), drained),
@@ -183,6 +181,7 @@ function one(view, app, id) {
     if (app.state.brokers) lack(broker ? null : `broker ${app.path[0]} now: it was never registered, or it was unregistered`);
     if (!broker) return;
     own.fill(broker);
+    acts.hidden = false;
     text(peers.endpoint, `${broker.host}:${broker.port}`);
     if (!kafka) { text(peers["peer endpoint"], `${broker.peer_host}:${broker.peer_port}`); text(peers["last heartbeat"], broker.silent_ms === null ? "?" : `${span(broker.silent_ms)} ago`); }
   } };

@@ -51,6 +51,8 @@ export function bytes(number) {
   while (number >= 1024 && at < units.length - 1) { number /= 1024; at++; }
   return `${number.toFixed(at ? 1 : 0)}\u00a0${units[at]}`;
 }
+export const sum = (numbers) => numbers.reduce((total, each) => total + (each ?? 0), 0);
+export const lastOf = (directory) => directory?.split("/").slice(-2).join("/") ?? "?";
 export const rate = (number) => (isKnown(number) ? `${bytes(number)}/s` : "?");
 export function span(ms) {
   if (!isKnown(ms)) return "?";
