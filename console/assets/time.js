@@ -110,7 +110,7 @@ export default {
       slider.value = query("at") ? String(at) : String(marks.newest);
       set(slider, { "aria-valuetext": `offset ${at}, ${answer.at_ms ? moment(answer.at_ms) : "the beginning"}` });
       const typed = /^\d+$/.test(query("at")) ? Number(query("at")) : at;
-      text(inside, typed > at && !answer.to ? `Offset ${count(typed)} is inside a batch; shown is the state before it, offset ${count(at)}.` : "");
+      text(inside, typed > at ? `Offset ${count(typed)} is inside a batch; shown is the state before it, offset ${count(at)}.` : "");
       text(facts.offset, count(at));
       text(facts.epoch, String(answer.epoch));
       text(facts.time, `${answer.at_ms ? moment(answer.at_ms) : "before the first record"}${query("at") ? "" : ", live"}`);
