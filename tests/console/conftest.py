@@ -13,7 +13,6 @@ import pytest
 
 from kraftlab.cli.web.child import pages_of
 from kraftlab.common.pages import assets_of, shared_assets
-from kraftlab.console.elections import TRACE
 from kraftlab.lab import LocalCluster
 from kraftlab.lab.faults.breaker import Breaker
 from kraftlab.lab.faults.server import ControlServer
@@ -92,12 +91,13 @@ class Pages(NamedTuple):
 
 @pytest.fixture(scope="module")
 def pages(request: pytest.FixtureRequest, starts_clusters: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
-    """A cluster of the module's `CLUSTER = (controllers, brokers, log directories)` that takes faults, and its console. With
-    `HAS_TRACES = True` the nodes write traces.
+    """A cluster of the module's `CLUSTER = (controllers, brokers, log directories)` that takes faults, and its console. Its
+    nodes have the module's `PROPERTIES`, in which DIRECTORY is the cluster's.
     """
     shape, directory = getattr(request.module, "CLUSTER", (3, 3, 2)), tmp_path_factory.mktemp("lab")
-    traces = {TRACE: f"{directory}/logs/{{node}}.ndjson"} if getattr(request.module, "HAS_TRACES", False) else {}
-    with LocalCluster(directory, *shape, allow_chaos=True, overrides=traces) as cluster:
+    given: dict[str, str] = getattr(request.module, "PROPERTIES", {})
+    overrides = {name: value.replace("DIRECTORY", str(directory)) for name, value in given.items()}
+    with LocalCluster(directory, *shape, allow_chaos=True, overrides=overrides) as cluster:
         control = ControlServer(cluster.directory, Breaker(cluster, lambda line: None))
         try:
             with pages_of(cluster.directory, 0, allow_chaos=True) as url:

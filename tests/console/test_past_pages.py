@@ -11,12 +11,13 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.console.elections import TRACE
 from tests.helpers.waiting import wait_until
 
 from .conftest import BrowserPages, Pages, assert_accessible
 
 pytestmark = [pytest.mark.cluster, pytest.mark.console]
-HAS_TRACES = True
+PROPERTIES = {TRACE: "DIRECTORY/logs/{node}.ndjson"}
 
 _numbers = count()
 
