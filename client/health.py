@@ -63,7 +63,7 @@ def findings(
         found.extend(_of_topic(topic, min_isr.get(topic.name, 1), first))
     if moves:
         text = f"{moves} {'reassignment is' if moves == 1 else 'reassignments are'} running"
-        found.append(Finding("reassignments", text, "watch: kraftlab reassign-partitions --progress", is_fault=False))
+        found.append(Finding("reassignments", text, "watch: kraftlab reassign-partitions --list --details", is_fault=False))
     return found
 
 

@@ -41,7 +41,6 @@ class Assets:
         self.plain = {**shared_assets(), **assets_of("kraftlab.console")}
         self.hash = hashlib.sha256(b"".join(name.encode() + self.plain[name] for name in sorted(self.plain))).hexdigest()[:12]
         self.compressed = {name: gzip.compress(data, 9, mtime=0) for name, data in self.plain.items()}
-
         self._page = self._made()
 
     def answer(self, request: Request) -> Response:
@@ -54,9 +53,9 @@ class Assets:
             return Response(self.plain[name], 200, headers, TYPES[name.rpartition(".")[2]])
         return Response(self.compressed[name], 200, headers | {"Content-Encoding": "gzip"}, TYPES[name.rpartition(".")[2]])
 
-    def document(self, request: Request) -> Response:
+    def document(self, request: Request, status: int = 200) -> Response:
         """Return the document of every page."""
-        return Response(self._page, 200, {"Cache-Control": "no-store"}, "text/html; charset=utf-8")
+        return Response(self._page, status, {"Cache-Control": "no-store"}, "text/html; charset=utf-8")
 
     def _made(self) -> bytes:
         base = f"/assets/{self.hash}"
@@ -121,13 +120,15 @@ def application(console: Console | None, others: Mapping[str, Page], settings: S
             Route("/", lambda request: RedirectResponse("/sim" if console is None else "/quorum")),
             *(Route(f"/{name}{rest}", assets.document) for name in PAGES for rest in ("", "/{rest:path}")),
         ],
-        exception_handlers={HTTPException: _nothing},
+        exception_handlers={HTTPException: partial(_nothing, assets)},
     )
 
 
-def _nothing(request: Request, error: Exception) -> Response:
-    """Answer a request that has no route, or not with its method."""
+def _nothing(assets: Assets, request: Request, error: Exception) -> Response:
+    """Answer a request that has no route, or not with its method: people get a page."""
     status = error.status_code if isinstance(error, HTTPException) else 404
+    if status == 404 and not request.url.path.startswith(("/api/", "/assets/")):
+        return assets.document(request, status)
     return failure(request, Refusal(status, f"there is no {request.method} {request.url.path}; see /quorum, or docs/console.md"))
 
 

@@ -131,7 +131,10 @@ class Console:
     def why_no_faults(self, visitor: Visitor) -> str:
         """Return why the visitor may not break the cluster, with the next step; "" if faults are allowed."""
         if self.settings.data is None or not self.settings.allow_chaos:
-            return "this console offers no faults; start it with kraftlab up --allow-chaos --console"
+            start = (
+                "kraftlab up --allow-chaos --console, or kraftlab console --data DIR --allow-chaos for a cluster of --allow-chaos"
+            )
+            return f"this console offers no faults; start it with {start}"
         if self.settings.read_only:
             return "this console was started with --read-only; use kraftlab cluster"
         if not visitor.may(Operation.ALTER):

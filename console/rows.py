@@ -92,7 +92,9 @@ class Rows:
             "topic_id": topic.topic_id,
             "is_internal": topic.is_internal,
             "partitions": len(topic.partitions),
-            "replication_factor": max((len(each.replica_nodes) for each in topic.partitions), default=0),
+            "replication_factor": max(
+                (len({*each.replica_nodes} - {*each.adding_replicas}) for each in topic.partitions), default=0
+            ),
             **{name: sum(holds(topic, each) for each in topic.partitions) for name, holds in self.states.items()},
         }
         leads = Counter(each.leader_id for each in topic.partitions if each.leader_id is not None)

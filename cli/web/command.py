@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import ipaddress
 import logging
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from kraftlab.common.exit_codes import DONE
 from kraftlab.common.extras import not_installed
@@ -66,7 +68,8 @@ Examples:
     default=LISTEN,
     show_default=True,
     callback=_endpoint,
-    help="Address of the pages. Other addresses than loopback need a certificate, or --insecure.",
+    help="Address of the pages; by default another port if 8090 is in use. Other addresses than loopback need a certificate, or "
+    "--insecure.",
 )
 @click.option("--certificate", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE", help="Serve https.")
 @click.option("--key", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE", help="Key of --certificate.")
@@ -115,7 +118,8 @@ def console(
     own_names = frozenset(name.lower() for name in (*names, at.host))
     settings = server.Settings(read_only, allow_chaos, data, where, own_names, tls is not None, runs is not None)
     cluster = None if servers is None else _cluster(servers, _security(insecure))
-    listening = _listening(server, at)
+    source = click.get_current_context().get_parameter_source("at")
+    listening = listening_at(server, at, chosen=source is not ParameterSource.DEFAULT)
     url = f"{'http' if tls is None else 'https'}://{_shown(at.host)}:{listening.getsockname()[1]}/"
 
     def ready() -> None:
@@ -147,10 +151,15 @@ def _cluster(servers: str, security: ClientSecurity) -> tuple[Connect, tuple[End
     return lambda other: connect_as(servers, other or security), parse_servers(servers)
 
 
-def _listening(server: ModuleType, at: Endpoint) -> socket.socket:
+def listening_at(server: ModuleType, at: Endpoint, *, chosen: bool) -> socket.socket:
+    """Return the socket of the pages: at any free port if that of an address nobody has `chosen` is in use. CommandFailed."""
+    from kraftlab.common.endpoint import Endpoint
+
     try:
         listening: socket.socket = server.listen(at)
     except OSError as error:
+        if error.errno == errno.EADDRINUSE and not chosen:
+            return listening_at(server, Endpoint(at.host, 0), chosen=True)
         why = f"{error.strerror or error}; is another process using the port?"
         raise CommandFailed(f"Error: cannot listen on {at}: {why} Choose another address: --listen HOST:PORT") from None
     return listening

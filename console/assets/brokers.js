@@ -25,8 +25,8 @@ function known(app, broker) {
 }
 
 function all(app) {
-  const found = (app.state.brokers?.brokers ?? []).map((each) => known(app, each)), share = found.filter((each) => !each.is_fenced).length || 1;
-  const fair = { leads: sum(found.map((each) => each.leads)) / share, replicas: sum(found.map((each) => each.replicas)) / share };
+  const found = (app.state.brokers?.brokers ?? []).map((each) => known(app, each)), active = found.filter((each) => !each.is_fenced).length || 1;
+  const fair = { leads: sum(found.map((each) => each.leads)) / active, replicas: sum(found.map((each) => each.replicas)) / (found.length || 1) };
   return found.map((each) => ({ ...each, fair }));
 }
 
@@ -53,7 +53,7 @@ function card(app, id, actions = () => []) {
     keyed(dirs, broker.dirs ?? [], (each) => `${each.log_dir} ${each.is_cordoned} ${each.error_code}`, (each) => h("li", null, h("b", { title: each.log_dir }, lastOf(each.log_dir)), h("span"), h("div"), actions(each, broker)), (row, each) => {
       const left = broker.incoming[each.log_dir] ?? 0, total = each.total_bytes || 1, used = total - (each.usable_bytes ?? 0);
       const words = each.error_code ? `✕ offline: ${each.error_message || "no reason was given"}`
-        : each.total_bytes === null ? "size unknown" : `${bytes(used)} used${left ? `, ${bytes(left)} incoming` : ""}, ${bytes(each.usable_bytes)} free of ${bytes(total)}`;
+        : each.total_bytes === null ? "size unknown" : `disk: ${bytes(used)} used${left ? `, ${bytes(left)} incoming` : ""}, ${bytes(each.usable_bytes)} free of ${bytes(total)}`;
       text(row.children[1], ` ${each.is_cordoned ? "⊘ cordoned, takes no new replicas · " : ""}${words}`).className = each.error_code ? "bad" : "";
       row.children[2].hidden = Boolean(each.error_code) || each.total_bytes === null;
       bar(row.children[2], `${lastOf(each.log_dir)}: ${words}`, [[used / total, "used"], [left / total, "incoming"]]);

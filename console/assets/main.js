@@ -78,14 +78,15 @@ function drawHeading() {
   const leader = quorum?.leader_id;
   const facts = quorum && [leader === null ? "no leader" : `leader ${leader}`, `epoch ${quorum.leader_epoch}`, log && `offset ${count(log.offset)}`].filter(Boolean).join(" · ");
   const newest = Math.max(0, ...Object.values(app.parts).map((part) => part.as_of_ms));
-  text(live, !app.connected ? "" : newest ? `${app.now() - newest < 5000 ? "live" : "catching up"}, as of ${clock(newest)}${facts ? ` · ${facts}` : ""}` : "live");
   const fault = app.parts.quorum?.fault || app.parts.brokers?.fault;
+  text(live, !app.connected ? "" : newest ? `${fault ? "not live" : app.now() - newest < 5000 ? "live" : "catching up"}, as of ${clock(newest)}${facts ? ` · ${facts}` : ""}` : "live");
   const own = OWN_DATA.includes(app.page);
-  banner.hidden = own || (app.connected && !fault);
+  banner.hidden = own || app.about.no_cluster || (app.connected && !fault);
   const offset = log?.offset ?? quorum?.high_watermark;
   const asOf = `as of ${clock(fault && app.connected ? app.parts.quorum?.as_of_ms || newest : newest || app.since)}${offset === undefined ? "" : `, offset ${count(offset)}`}`;
-  text(banner, app.connected ? (fault ? `The cluster does not answer, ${asOf}: ${fault}` : "") : newest ? `Not connected to the console since ${clock(app.since)}; shown ${asOf}` : "Connecting to the console …");
-  document.getElementById("main").classList.toggle("stale", !own && !app.connected && newest > 0);
+  const broken = (app.state.faults?.orders ?? []).filter((each) => each.ended_ms === null).map((each) => each.text).join("; ");
+  text(banner, app.connected ? (fault ? `The cluster does not answer, ${asOf}: ${fault}${broken && `. In force on /faults: ${broken}`}` : "") : newest ? `Not connected to the console since ${clock(app.since)}; shown ${asOf}` : "Connecting to the console …");
+  document.getElementById("main").classList.toggle("stale", !own && (!app.connected || Boolean(fault)) && newest > 0);
   text(who, "");
   if (app.about.must_log_in) who.append(app.about.user, " ", button("Log out", async () => { await app.post("logout", {}); location.assign("/login"); }, "quiet"));
 }
@@ -172,7 +173,13 @@ async function route() {
   const view = document.getElementById("main");
   let found;
   if (app.about.no_cluster && !OWN_DATA.includes(page)) { view.replaceChildren(section("This console shows no cluster", h("p", null, "Start one with kraftlab up, and this console again."))); drawHeading(); return; }
-  try { found = (await import(`./${page}.js`)).default; } catch (error) { console.error(error); view.replaceChildren(section("There is no such page")); return; }
+  if (page !== "login" && (page === "runs" || !PAGES.some(([name]) => name === page))) {
+    text(heading, "kraftlab");
+    view.replaceChildren(section("There is no such page", h("p", null, page === "runs" ? "Start the console with --runs DIR, the store of kraftlab chaos, to see its runs." : "The pages are in the list above.")));
+    drawHeading();
+    return;
+  }
+  try { found = (await import(`./${page}.js`)).default; } catch { view.replaceChildren(section("This page cannot be loaded", h("p", null, "Load it again; the console may have been replaced."))); return; }
   if (app.page !== page) return;
   document.title = `${[...app.path].reverse().concat(found.title).join(" · ")} – kraftlab`;
   text(heading, found.title);

@@ -29,8 +29,8 @@ export default {
       const quorum = app.state.quorum;
       if (!quorum) return [];
       const end = Math.max(...quorum.current_voters.map((each) => each.log_end_offset), 0);
-      const lead = quorum.leader_id;
-      const row = (role) => (each) => ({ ...each, role: each.replica_id === lead ? "leader" : role, end });
+      const lead = quorum.leader_id, leader_ms = quorum.current_voters.find((each) => each.replica_id === lead)?.last_fetch_timestamp ?? null;
+      const row = (role) => (each) => ({ ...each, role: each.replica_id === lead ? "leader" : role, end, leader_ms });
       return [...quorum.current_voters.map(row("voter")), ...quorum.observers.map(row("observer"))];
     }
 
@@ -44,9 +44,10 @@ export default {
     }
 
     function fill(each, [, , state, , , , acts]) {
-      const silent = each.last_fetch_timestamp === null ? null : Math.max(0, app.now() - each.last_fetch_timestamp);
-      const words = each.role === "leader" ? "★ leads" : silent === null || silent > 10_000 ? "✕ silent" : each.end - each.log_end_offset > 1000 ? "… behind" : "✓ follows";
-      state.className = words[0] === "✕" ? "bad" : words[0] === "…" ? "unknown" : "good";
+      // The leader's clock, which may differ from this one's, says when others fetched, and when it answered.
+      const silent = each.last_fetch_timestamp === null ? null : Math.max(0, (each.leader_ms ?? app.now()) - each.last_fetch_timestamp) + Math.max(0, app.now() - app.parts.quorum.as_of_ms);
+      const words = app.parts.quorum.fault ? "? unknown" : each.role === "leader" ? "★ leads" : silent === null || silent > 10_000 ? "✕ silent" : each.end - each.log_end_offset > 1000 ? "… behind" : "✓ follows";
+      state.className = words[0] === "✕" ? "bad" : "…?".includes(words[0]) ? "unknown" : "good";
       const isBroker = app.state.brokers?.brokers.some((broker) => broker.broker_id === each.replica_id) ?? true;
       for (const only of acts.querySelectorAll("[data-only]")) only.hidden = only.dataset.only === "follower" ? each.role === "leader" : isBroker;
       for (const anchor of acts.querySelectorAll("a")) anchor.hidden = !isBroker;

@@ -13,6 +13,9 @@ from kraftlab.certificates.folder import throw_away
 from kraftlab.cli import main
 from kraftlab.cli.output import CommandFailed
 from kraftlab.cli.web.child import free_port
+from kraftlab.cli.web.command import listening_at
+from kraftlab.common.endpoint import Endpoint
+from kraftlab.console import server
 from kraftlab.console.app import Assets
 
 IMPORTED = """import sys
@@ -34,6 +37,15 @@ def test_any_port_will_do_if_the_default_is_in_use() -> None:
 def test_a_chosen_port_that_is_in_use_is_refused_with_the_option_of_that_command() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(CommandFailed, match=r"in use; .* --console-port PORT"):
         free_port(other.getsockname()[1], chosen=True)
+
+
+def test_a_console_takes_another_port_if_that_of_the_default_is_in_use() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        at = Endpoint("127.0.0.1", other.getsockname()[1])
+        with listening_at(server, at, chosen=False) as listening:
+            assert listening.getsockname()[1] not in (0, at.port)
+        with pytest.raises(CommandFailed, match="Choose another address: --listen"):
+            listening_at(server, at, chosen=True)
 
 
 def test_up_refuses_the_port_before_it_starts_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

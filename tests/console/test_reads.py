@@ -151,6 +151,12 @@ def test_a_partition_needs_its_topic(api: TestClient) -> None:
     assert error_of(api, "disks?partition=0") == (400, "BAD_REQUEST", None)
 
 
+@pytest.mark.parametrize("path", ["nothing", "runs/", "dom", "quorumm"])
+def test_people_get_a_page_for_an_address_without_one(api: TestClient, path: str) -> None:
+    answer = api.get(f"/{path}")
+    assert (answer.status_code, answer.headers["content-type"]) == (404, "text/html; charset=utf-8")
+
+
 @pytest.mark.parametrize("path", ["nothing", "actions/elect", "topics/a/b"])
 def test_what_the_api_does_not_have_says_where_it_is_described(api: TestClient, path: str) -> None:
     answer = api.get(f"/api/v1/{path}")
