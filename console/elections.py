@@ -37,7 +37,7 @@ NOTHING = (
 )
 STATES = f"The nodes' logs have changes of state. A dashed arrow begins at the node that a log names. {MORE} of later elections."
 MESSAGES = "From the nodes' traces: a solid arrow has both ends, and ✕ means that no node recorded the arrival."
-_EPOCH = re.compile(rb'"state":"\w+","epoch":(\d+)')
+_EPOCH = re.compile(rb'"state":"\w+","epoch":(\d{1,10})')
 
 
 class Picture(msgspec.Struct, frozen=True):

@@ -7,7 +7,8 @@ with the image before it, so that a change can be told with the state it changed
 
 A node that does not answer, is behind, or no longer has the batches is left for the next one; the offset goes on. If none of the
 nodes can continue, because they have another log or are another cluster by now, or the batches do not fit, the follower begins
-again with an image, and pages get a reset. It rests while nobody looks.
+again with an image, and pages get a reset. It rests while nobody looks. After a rest, a failure or a change of node, the node
+must have the batch that led to our image.
 
 The follower alone replaces `known`. A value of `known` never changes, so that readers need no lock.
 """
@@ -57,6 +58,8 @@ class Follower(threading.Thread):
         self._stopping = threading.Event()
         self._failures, self._is_lost = 0, False
         """Nodes in a row that could not continue, and True if one of them refused with one of ELSEWHERE."""
+        self._sure_of: Endpoint | None = None
+        """The node that has the log of our image, by its last answer."""
 
     @property
     def image(self) -> MetadataImage | None:
@@ -81,6 +84,7 @@ class Follower(threading.Thread):
             return GATHER_S if before is not self.image else PAUSE_S
         except (ApiError, ClusterUnreachable) as error:
             self._failures += 1
+            self._sure_of = None
             self._is_lost |= isinstance(error, ApiError) and error.code in ELSEWHERE
             if self._is_lost and self._failures >= len(self.nodes()):
                 self._forget()
@@ -99,13 +103,28 @@ class Follower(threading.Thread):
         self._cluster_id = self._client.call_at(self.endpoint, pb.DescribeClusterResponse, asked, timeout_ms=POLL_MS).cluster_id
         image = image_at(self._client, self.endpoint)
         self.known = Known(image)
+        self._sure_of = self.endpoint
         self.is_current.set()
         self._note(image)
         return image
 
+    def _check_log(self, at: Provenance) -> None:
+        """Check that the node has the batch that led to our image: its log may be a new one, of a cluster with the same id.
+        OFFSET_OUT_OF_RANGE if the node has another batch there, or none.
+        """
+        found = [*batches(self._client, self.endpoint, at.offset - 1, at.offset)] if at.offset else []
+        ends = [Provenance(each.base_offset + each.record_count, each.epoch, each.append_time_ms) for each in found]
+        if at.offset and ends[-1:] != [at]:
+            text = f"{self.endpoint} has another log than the one that was read up to offset {at.offset}"
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+
     def _look(self, image: MetadataImage) -> None:
         start = image.provenance.offset
-        end = self._end_after(start) if self.is_current.is_set() else self._end(start, pb.RequestHeader())
+        has_rested = not self.is_current.is_set()
+        end = self._end(start, pb.RequestHeader()) if has_rested else self._end_after(start)
+        if has_rested or self._sure_of != self.endpoint:
+            self._check_log(image.provenance)
+            self._sure_of = self.endpoint
         if end > start:
             for batch in batches(self._client, self.endpoint, start, end):
                 image = self._replay(image, batch)

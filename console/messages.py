@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from typing import Annotated
 
 import msgspec
 
@@ -25,7 +26,13 @@ ELECTION = frozenset(f"{name}{end}" for name in ("Vote", "BeginQuorumEpoch", "En
 LEADER = "leader"
 QUARTER_US = 15 * 60 * 1_000_000
 """Time zones differ by multiples of a quarter of an hour."""
-_STATE = re.compile(r"^(\S+ \S+),(\d{3}) \w+ kraftlab\.quorum: node (\d+): state (?:.* -> )?(\w+) e(\d+)(?: L(\d+))?([^:]*.*)$")
+_NUMBER = r"(\d{1,10})"
+_STATE = re.compile(
+    r"^\0*(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3}) \w+ kraftlab\.quorum: "
+    rf"node {_NUMBER}: state (?:.* -> )?(\w+) e{_NUMBER}(?: L{_NUMBER})?([^:]*.*)$",
+    re.ASCII,
+)
+"""A change of state. Zeros in front of it are those that a power cut has left."""
 _NAMED = (
     re.compile(r"^n(\d+) (?:asks for a vote|fetches in a higher epoch)"),
     re.compile(r"^node (\d+) (?:names the leader|knows a higher epoch)"),
@@ -58,8 +65,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 class _Line(msgspec.Struct, frozen=True):
     """The needed fields of a line of a trace."""
 
-    time_us: int
-    node: int
+    time_us: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+    node: Annotated[int, msgspec.Meta(ge=0)]
     event: str
     state: str
     epoch: int
@@ -85,7 +92,7 @@ def from_trace(lines: Iterable[bytes]) -> list[Event]:
     for text in lines:
         try:
             read.append(decode(text))
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
     read.sort(key=lambda line: line.time_us)
     for line in read:
@@ -153,7 +160,10 @@ def _changes(log: str) -> Iterator[Event]:
         named = next((match[1] for match in (pattern.match(reason) for pattern in _NAMED) if match), None)
         if named is None and reason in _OF_THE_LEADER:
             named = leader
-        at_us = int(datetime.strptime(clock, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp()) * 1_000_000
+        try:
+            at_us = int(datetime.strptime(clock, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp()) * 1_000_000
+        except ValueError:  # digits that are no time
+            continue
         yield Event(
             at_us=at_us + int(ms) * 1000,
             node=int(node),

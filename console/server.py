@@ -46,6 +46,14 @@ Connect = Callable[[ClientSecurity | None], AdminClient]
 """Makes a client of a security; without one, of the console's own user."""
 
 
+class Connection(TCPServer):
+    """A connection that ends when its client has closed it. That of Hypercorn ends when its idle time is over."""
+
+    async def _read_data(self) -> None:
+        await super()._read_data()
+        await self.idle_task.stop()
+
+
 def listen(at: Endpoint) -> socket.socket:
     """Return the socket of the console. OSError."""
     family = socket.AF_INET6 if ":" in at.host else socket.AF_INET
@@ -108,7 +116,7 @@ async def serve(app: ASGIFramework, config: Config, listening: socket.socket, st
             return
         open_now.add(stream)
         try:
-            await TCPServer(wrapped, config, context, ConnectionState({}), cast(trio.SSLStream[trio.SocketStream], stream))
+            await Connection(wrapped, config, context, ConnectionState({}), cast(trio.SSLStream[trio.SocketStream], stream))
         except Exception as error:  # of Hypercorn, about input that it does not foresee
             logger.warning("a connection has failed: %r", error)
             await trio.aclose_forcefully(stream)

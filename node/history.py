@@ -12,7 +12,7 @@ known here if the records are committed; `known_committed` returns the part that
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, suppress
 from typing import NamedTuple, TypeVar
 
@@ -103,7 +103,7 @@ class History:
         """Return the image of that moment. NoHistory, OSError."""
         return while_files_vanish(lambda: self._at(moment))
 
-    def steps(self, start: Moment, end: Moment) -> Iterator[Step | str]:
+    def steps(self, start: Moment, end: Moment) -> Generator[Step | str]:
         """Yield the batches between two moments, in order, then a text if the log cannot be followed that far.
 
         NoHistory, OSError. A caller that takes them all at once can repeat it (`while_files_vanish`).

@@ -14,6 +14,7 @@ import hashlib
 import hmac
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from itertools import islice
 from typing import TypeVar
 
@@ -174,9 +175,14 @@ class TimeTravel:
         return response
 
     def _raise_if_behind(self, reached: int, wanted: int) -> None:
-        """Raise NoHistory if there is no more to read: the published records may only be on other voters' disks."""
-        if reached < wanted and self._history.at(NEWEST).image.provenance.offset <= reached:
-            raise NoHistory(f"its disk holds the log up to offset {reached} so far; ask again, or another node")
+        """Raise NoHistory if the log on disk does not go on from `reached` with a batch that ends after `wanted`: the published
+        records may only be on other voters' disks, or a file is lost.
+        """
+        if reached < wanted:
+            with closing(self._history.steps(Moment(offset=wanted), NEWEST)) as following:
+                after = next(following, f"its disk holds the log up to offset {reached} so far; ask again, or another node")
+            if isinstance(after, str):
+                raise NoHistory(after)
 
 
 def masked(record: AnyRecord, key: bytes) -> AnyRecord:

@@ -99,6 +99,52 @@ def test_an_old_election_is_found_in_long_traces(lab: Path) -> None:
     assert picture(lab, 2) == expected
 
 
+STATE_LINE = b"2026-11-29 18:40:05,965 INFO kraftlab.quorum: node %s: state leader e2"
+
+
+@pytest.mark.parametrize("cut", range(20))
+def test_a_log_of_which_only_a_part_of_the_first_line_is_read_tells_the_rest(lab: Path, cut: int) -> None:
+    for trace in lab.glob("logs/*.ndjson"):
+        trace.unlink()
+    expected = picture(lab, 2)
+    log = lab / "logs/controller-3002.log"
+    log.write_bytes((STATE_LINE % b"3000")[cut + 1 :] + b"\n" + log.read_bytes())
+    assert picture(lab, 2) == expected
+
+
+@pytest.mark.parametrize("junk", [STATE_LINE % (b"9" * 5000), STATE_LINE.replace(b"-29", b"-31") % b"3000", b"{\n\0", bytes(99)])
+def test_lines_of_a_log_that_are_none_are_skipped_and_zeros_before_a_line_too(lab: Path, junk: bytes) -> None:
+    for trace in lab.glob("logs/*.ndjson"):
+        trace.unlink()
+    expected = picture(lab, 2)
+    log = lab / "logs/controller-3002.log"
+    lines = log.read_bytes().splitlines(keepends=True)
+    elected = next(place for place, line in enumerate(lines) if b"leader e2" in line)
+    junk += b"" if not any(junk) else b"\n"
+    log.write_bytes(b"".join([*lines[:elected], junk, *lines[elected:]]))
+    assert picture(lab, 2) == expected
+
+
+LEADER_LINE = b'{"time_us":%s,"node":%s,"event":"state","state":"leader","epoch":%s,"hw":0,"from":"candidate"}\n'
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        b'{"v":' + b"[" * 100_000 + b"\n",
+        LEADER_LINE % (b"1", b"-5", b"2"),
+        LEADER_LINE % (b"9" * 400, b"3000", b"2"),
+        LEADER_LINE % (b"1", b"3000", b"9" * 5000),
+        b'{"why":"\\ud800"}\n\xff\n\0\n',
+    ],
+)
+def test_lines_of_a_trace_that_no_node_writes_are_skipped(lab: Path, junk: bytes) -> None:
+    expected = picture(lab, 2)
+    trace = lab / "logs/3002.ndjson"
+    trace.write_bytes(junk + trace.read_bytes() + junk)
+    assert picture(lab, 2) == expected
+
+
 def a_directory(path: Path) -> None:
     path.mkdir()
 

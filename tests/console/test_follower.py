@@ -211,6 +211,47 @@ def test_another_cluster_with_as_many_records_replaces_the_image_and_pages_are_r
     on_trio(check)
 
 
+@pytest.mark.parametrize("rests", [False, True])
+def test_a_longer_log_of_a_cluster_that_was_begun_anew_under_the_same_id_replaces_the_image(rests: bool) -> None:
+    async def check(followed: Followed) -> None:
+        followed.catch_up()
+        other = ScriptedLog()
+        other.epoch = followed.log.epoch
+        other.no_ops(20)
+        other.topic("payments", 2)
+        for node in followed.nodes:
+            node.log, node.is_up = other, rests
+        if rests:
+            followed.follower.is_current.clear()
+        else:
+            followed.follower.step()
+        for node in followed.nodes:
+            node.is_up = True
+
+        def follow() -> None:
+            for _ in range(STEPS_MAX):
+                followed.follower.step()
+
+        was_reset, _ = await _received(followed, followed.log.end, follow)
+        assert (was_reset, followed.follower.image) == (True, other.images[-1])
+
+    on_trio(check)
+
+
+def test_a_node_with_another_log_is_left_after_a_failure() -> None:
+    async def check(followed: Followed) -> None:
+        followed.catch_up()
+        followed.nodes[1].is_up = False
+        followed.nodes[2].log = ScriptedLog()
+        followed.nodes[2].log.no_ops(20)
+        followed.log.no_ops(3)
+        assert followed.follower.endpoint == endpoints(3)[1]
+        followed.catch_up()
+        assert len(followed.follower.known.ring) == 3
+
+    on_trio(check)
+
+
 def test_one_node_of_another_cluster_is_left() -> None:
     async def check(followed: Followed) -> None:
         followed.catch_up()

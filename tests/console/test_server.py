@@ -68,6 +68,14 @@ async def asked(port: int, request: bytes = REQUEST) -> bytes:
     return answer
 
 
+async def late(port: int) -> bytes:
+    """Return the answer to a request; nothing if the connection was closed without one."""
+    try:
+        return await asked(port)
+    except trio.BrokenResourceError:
+        return b""
+
+
 def data_of_a_request_that_was_answered() -> bytes:
     connection = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
     connection.initiate_connection()
@@ -168,14 +176,21 @@ def test_connections_beyond_the_limit_are_closed_and_later_ones_are_served(monke
                 await trio.sleep(0.02)
             return [*found, answer]
 
-    async def late(port: int) -> bytes:
-        try:
-            return await asked(port)
-        except trio.BrokenResourceError:
-            return b""
-
     refused, answer = trio.run(play)
     assert (refused, answer.endswith(b"hello")) == (b"", True)
+
+
+def test_a_connection_that_its_client_closed_is_free_before_its_idle_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "CONNECTIONS_MAX", 1)
+
+    async def play() -> None:
+        async with serving(hello) as (port, _):
+            with trio.fail_after(Config().keep_alive_timeout):
+                for _ in range(10):
+                    while not await late(port):  # noqa: ASYNC110
+                        await trio.sleep(0.01)
+
+    trio.run(play)
 
 
 @pytest.mark.console

@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.common.errors import ApiError, ErrorCode
@@ -16,7 +19,7 @@ from kraftlab.metadata import codec
 from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance
 from kraftlab.metadata.records import AnyRecord, Config, RequestOutcome, Topic, UserScramCredential
-from kraftlab.metadata.snapshot import ImageSnapshot, image_digest, image_from
+from kraftlab.metadata.snapshot import ImageSnapshot, image_digest, image_from, image_records
 from kraftlab.node import time_travel
 from kraftlab.node.history import NEWEST, History, Moment, NoHistory, UnreadableSnapshot, read_snapshot
 from kraftlab.node.time_travel import TimeTravel, masked
@@ -50,9 +53,13 @@ class Lab(NamedTuple):
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
-    """Several segments, snapshots after 10 and 20 batches, nothing cleaned."""
+    return written(tmp_path)
+
+
+def written(tmp_path: Path) -> Lab:
+    """Write several segments, and snapshots after 10 and 20 batches. Nothing is cleaned."""
     store = MetadataStore.open(RealFileSystem(), str(tmp_path), "test", bytes(16), segment_bytes=5000, preallocate_bytes=8192)
-    images, written = [EMPTY], []
+    images, lists = [EMPTY], []
     for number in range(BATCHES):
         config = Config(0, 4, "", "min.insync.replicas", str(number))
         records: list[AnyRecord] = [Topic(0, f"t{number}", bytes([number]) * 16), config]
@@ -71,7 +78,7 @@ def lab(tmp_path: Path) -> Lab:
         delta = MetadataDelta(images[-1])
         delta.replay_all(records, base)
         images.append(delta.apply(Provenance(base + 2, 1, 1000 * number)))
-        written.append(records)
+        lists.append(records)
     store.log.flush()
     for number in (10, 20):
         header = SnapshotHeader(0, "test", 0, store.log_view().crc_at(2 * number), 1000 * (number - 1))
@@ -80,7 +87,7 @@ def lab(tmp_path: Path) -> Lab:
             writer.append(body, count)
         writer.finish()
     store.close()
-    return Lab(metadata_partition(str(tmp_path)), images, written)
+    return Lab(metadata_partition(str(tmp_path)), images, lists)
 
 
 def test_the_image_of_any_offset_equals_a_replay_from_the_beginning(lab: Lab) -> None:
@@ -351,6 +358,124 @@ async def test_a_node_leaves_out_no_records_that_its_disk_does_not_hold_yet(lab:
             await travel.list_records(pb.ListMetadataRecordsRequest(from_offset=from_offset, to_offset=end_offset + 4))
     answer = await travel.list_records(pb.ListMetadataRecordsRequest(from_offset=end_offset - 4, to_offset=end_offset - 1))
     assert ([batch.base_offset for batch in answer.batches], answer.next_offset) == ([end_offset - 4], end_offset - 1)
+
+
+def lose_segments(lab: Lab, begin: int) -> int:
+    """Remove the segments from an offset on, and return where the log ends then."""
+    lost = [(base, path) for base, path in segments_in(lab.partition) if base >= begin]
+    for _, path in lost:
+        Path(path).unlink()
+    return lost[0][0]
+
+
+@pytest.mark.parametrize("begin", [0, 20])
+async def test_a_snapshot_after_lost_segments_does_not_stand_for_their_records(lab: Lab, begin: int) -> None:
+    end = lose_segments(lab, begin)
+    for wanted in (end + 1, end + 2):
+        with pytest.raises(ApiError, match=f"its disk holds the log up to offset {end} so far"):
+            await travel_of(lab).list_records(pb.ListMetadataRecordsRequest(from_offset=max(0, end - 4), to_offset=wanted))
+        with pytest.raises(ApiError, match=f"its disk holds the log up to offset {end} so far"):
+            await travel_of(lab).describe_image(pb.DescribeImageRequest(offset=wanted))
+
+
+OFFSETS = st.integers(0, 2 * BATCHES)
+PLACES = st.tuples(st.integers(0, 9), st.integers(0, 9999), st.integers(1, 255))
+"""A file by number, a byte of it, and what is done to that byte."""
+DEEDS = st.one_of(
+    st.tuples(st.just("list"), st.tuples(OFFSETS, OFFSETS)),
+    st.tuples(st.just("describe"), OFFSETS),
+    st.tuples(st.just("time"), st.integers(-1, BATCHES)),
+    st.tuples(st.just("part"), st.just(None)),
+    st.tuples(st.sampled_from(["clean", "lose", "put back"]), st.integers(0, 9)),
+    st.tuples(st.sampled_from(["damage", "truncate"]), PLACES),
+)
+
+
+def deed_on_files(files: list[Path], whole: dict[Path, bytes], deed: str, what: Any) -> None:
+    if deed == "clean":
+        segments = segments_in(str(files[0].parent))
+        for _, path in segments[: max(0, min(what, len(segments) - 1))]:
+            Path(path).unlink()
+    elif deed in ("lose", "put back"):
+        path = files[what % len(files)]
+        path.unlink(missing_ok=True) if deed == "lose" else path.write_bytes(whole[path])
+    else:
+        number, position, change = what
+        path = files[number % len(files)]
+        data = bytearray(path.read_bytes() if path.exists() else b"")
+        if deed == "truncate":
+            del data[position:]
+        elif position < len(data):
+            data[position] ^= change
+        if path.exists():
+            path.write_bytes(data)
+
+
+async def told(travel: TimeTravel, request: Any) -> Any:
+    """Return the response; None if it is refused with a reason."""
+    is_list = isinstance(request, pb.ListMetadataRecordsRequest)
+    try:
+        return await (travel.list_records(request) if is_list else travel.describe_image(request))
+    except ApiError as error:
+        assert error.message
+        assert error.code in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.KAFKA_STORAGE_ERROR)
+        return None
+
+
+@pytest.fixture(scope="module")
+def module_lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    return written(tmp_path_factory.mktemp("lab"))
+
+
+@settings(max_examples=150, deadline=None)
+@given(deeds=st.lists(DEEDS, max_size=30))
+def test_whatever_becomes_of_the_files_a_node_that_remembers_places_tells_the_truth_or_refuses(
+    module_lab: Lab, deeds: list[tuple[str, Any]]
+) -> None:
+    """It also tells everything that a node without remembered places tells."""
+    lab, files = module_lab, sorted(each for each in Path(module_lab.partition).iterdir() if each.suffix != ".lock")
+    whole = {path: path.read_bytes() for path in files}
+
+    async def play() -> None:
+        travel, part = travel_of(lab), pb.DescribeImageRequest(offset=2 * BATCHES)
+        for deed, what in deeds:
+            if deed == "list":
+                request: Any = pb.ListMetadataRecordsRequest(from_offset=min(what), to_offset=max(what))
+            elif deed == "describe":
+                request = pb.DescribeImageRequest(offset=what)
+            elif deed == "time":
+                request = pb.DescribeImageRequest(time_ms=1000 * what + 500)
+            elif deed == "part":
+                request = part
+            else:
+                deed_on_files(files, whole, deed, what)
+                continue
+            answer, fresh = await told(travel, request), await told(travel_of(lab), request)
+            if answer is None:
+                assert fresh is None, (request, fresh)
+                continue
+            if deed == "list":
+                first, last = min(what) // 2, min(max(what), answer.next_offset) // 2
+                assert [codec.decode(each.body) for each in answer.batches] == lab.records[first:last]
+                continue
+            if deed != "time":
+                assert answer.offset == request.offset // 2 * 2
+            assert answer.append_time_ms == lab.images[answer.offset // 2].provenance.append_time_ms
+            records = [*image_records(lab.images[answer.offset // 2])]
+            found = [record for body in answer.bodies for record in codec.decode(body)]
+            assert found == records[request.first_record :][: len(found)]
+            reached = request.first_record + len(found)
+            assert answer.next_record == reached or (answer.next_record, reached) == (0, len(records))
+            part = pb.DescribeImageRequest(offset=answer.offset, first_record=answer.next_record)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time_travel, "ANSWER_BYTES", 200)
+        patch.setattr(time_travel, "RECORDS_PER_BODY", 4)
+        try:
+            trio.run(play)
+        finally:
+            for path, data in whole.items():
+                path.write_bytes(data)
 
 
 def test_masked_secrets_are_equal_exactly_if_the_secrets_are() -> None:
