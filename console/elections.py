@@ -19,7 +19,7 @@ from kraftlab.config.regular_files import OddFile, open_regular
 from kraftlab.lab.cluster_plan import ClusterPlan, load
 from kraftlab.lab.layout import log_path
 
-from .messages import LEADER, STATE, Event, changes, from_trace
+from .messages import AGAIN, ELECTION, LEADER, STATE, Event, changes, from_trace
 from .space_time import Diagram, election
 
 READ_BYTES = 4 << 20
@@ -37,6 +37,7 @@ NOTHING = (
 )
 STATES = f"The nodes' logs have changes of state. A dashed arrow begins at the node that a log names. {MORE} of later elections."
 MESSAGES = "From the nodes' traces: a solid arrow has both ends, and ✕ means that no node recorded the arrival."
+CLOCKS = "Messages arrived before they were sent, so the clocks of the nodes differ: neither the order nor ✕ is certain."
 _EPOCH = re.compile(rb'"state":"\w+","epoch":(\d{1,10})')
 
 
@@ -57,10 +58,13 @@ def picture(data: Path | None, epoch: int) -> Picture:
     pattern = plan.properties.get(TRACE, "")
     traces = {pattern.replace("{node}", str(node.node_id)) for node in plan.controllers} if pattern else ()
     lines = (line for path in sorted(traces) for line in _read(Path(path), _around(epoch)).splitlines())
-    diagram, note = _drawn(plan, from_trace(lines), epoch), MESSAGES
+    events = from_trace(lines)
+    diagram, note = _drawn(plan, events, epoch), MESSAGES
     if diagram is None:
         logs = [_read(log_path(data, node), _end).decode(errors="replace") for node in plan.controllers]
         diagram, note = _drawn(plan, changes(logs), epoch), STATES
+    elif any(each.kind == AGAIN and each.message in ELECTION and each.epoch == epoch for each in events):
+        note = CLOCKS
     return Picture(diagram, NOTHING if diagram is None else note)
 
 

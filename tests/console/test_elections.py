@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kraftlab.console.elections import MESSAGES, NO_DIRECTORY, NOTHING, READ_BYTES, STATES, TRACE, Picture, picture
+from kraftlab.console.elections import CLOCKS, MESSAGES, NO_DIRECTORY, NOTHING, READ_BYTES, STATES, TRACE, Picture, picture
 from kraftlab.console.space_time import Diagram
 from kraftlab.lab.cluster_plan import FILE_NAME, ClusterPlan, NodePlan
 
@@ -67,6 +68,14 @@ def test_traces_tell_every_message_from_the_candidacy_to_the_first_commit(lab: P
         (3.164, "node 3000 to node 3002: Fetch(e2 23@2 hw=22); 0.5 ms in transit"),
         (3.691, "node 3002: committed to 23"),
     ]
+
+
+@pytest.mark.parametrize("ahead_us", [-20_000_000, 20_000_000])
+def test_clocks_that_differ_are_said(lab: Path, ahead_us: int) -> None:
+    path = lab / "logs" / "3000.ndjson"
+    shifted = re.sub(rb'"time_us":(\d+)', lambda found: b'"time_us":%d' % (int(found[1]) + ahead_us), path.read_bytes())
+    path.write_bytes(shifted)
+    assert picture(lab, 2).note == CLOCKS
 
 
 def test_logs_tell_states_and_what_tells_more(lab: Path) -> None:
