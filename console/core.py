@@ -78,6 +78,8 @@ class Console:
         """Logins at a time, each with a wait after a wrong password: so guessing is slow, and takes no thread from the pages."""
         self.breaking = trio.CapacityLimiter(1)
         """A cluster takes one order at a time; those that wait take no thread from the pages."""
+        self.drawing = trio.CapacityLimiter(1)
+        """An election is megabytes of files to read; those that wait take no thread from the pages either."""
 
     def rows(self) -> Rows | None:
         """Return the newest topics. Blocks for a cluster of Apache Kafka, which is asked."""

@@ -32,7 +32,7 @@ _STATE = re.compile(
     rf"node {_NUMBER}: state (?:.* -> )?(\w+) e{_NUMBER}(?: L{_NUMBER})?([^:]*.*)$",
     re.ASCII,
 )
-"""A change of state. Zeros in front of it are those that a power cut has left."""
+"""A change of state. Zeros in front of it are what a power cut left."""
 _NAMED = (
     re.compile(r"^n(\d+) (?:asks for a vote|fetches in a higher epoch)"),
     re.compile(r"^node (\d+) (?:names the leader|knows a higher epoch)"),
@@ -162,7 +162,7 @@ def _changes(log: str) -> Iterator[Event]:
             named = leader
         try:
             at_us = int(datetime.strptime(clock, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp()) * 1_000_000
-        except ValueError:  # digits that are no time
+        except ValueError:  # there is no 31 November
             continue
         yield Event(
             at_us=at_us + int(ms) * 1000,

@@ -171,6 +171,11 @@ async def stream(console: Console, request: Request) -> Response:
     return StreamingResponse(messages(), headers={"Cache-Control": "no-store"}, media_type="text/event-stream")
 
 
+async def _election(console: Console, request: Request) -> Response:
+    data, epoch = console.settings.data, number(request.query_params, "epoch", 0)
+    return answered(request, await trio.to_thread.run_sync(picture, data, epoch, limiter=console.drawing, abandon_on_cancel=True))
+
+
 def _orders(console: Console, query: Query) -> object:
     """Return what can be ordered: every order with its fields, and the nodes with their log directories."""
     data = console.settings.data
@@ -220,6 +225,6 @@ READS: dict[str, Handler] = {
     "brokers/{broker}/drain": reading(lambda console, query: drain(console.known_image(), _named_broker(console, query))),
     "groups": reading(_groups),
     "groups/{group:path}": reading(lambda console, query: console.groups.one(query["group"])),
-    "election": reading(lambda console, query: picture(console.settings.data, number(query, "epoch", 0))),
+    "election": _election,
     "marks": reading(lambda console, query: console.known_past().marks()),
 }

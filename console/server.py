@@ -47,7 +47,7 @@ Connect = Callable[[ClientSecurity | None], AdminClient]
 
 
 class Connection(TCPServer):
-    """A connection that ends when its client has closed it. That of Hypercorn ends when its idle time is over."""
+    """A connection that ends when its client has closed it. Hypercorn itself waits until its idle time is over."""
 
     async def _read_data(self) -> None:
         await super()._read_data()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -13,8 +15,9 @@ from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client.results import AllLogDirs
 from kraftlab.client.security import ClientSecurity
 from kraftlab.common.audit import AuditLog
+from kraftlab.console import reads
 from kraftlab.console.app import Guard, application
-from kraftlab.console.core import Console, Settings
+from kraftlab.console.core import THREADS, Console, Settings
 from kraftlab.console.follower import Follower
 from kraftlab.console.reads import READS
 from kraftlab.console.streams import Streams
@@ -91,6 +94,21 @@ def test_an_unknown_broker_is_not_found_as_in_kafka(api: TestClient, path: str) 
     assert error_of(api, path) == (404, "BROKER_ID_NOT_REGISTERED", 102)
 
 
+def test_many_who_ask_for_elections_do_not_keep_others_waiting(api: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    others_were_answered = threading.Event()
+
+    def picture(data: object, epoch: int) -> list[int]:
+        assert others_were_answered.wait(20)
+        return [epoch]
+
+    monkeypatch.setattr(reads, "picture", picture)
+    with ThreadPoolExecutor(2 * THREADS) as asking:
+        answers = [asking.submit(api.get, f"/api/v1/election?epoch={epoch}") for epoch in range(2 * THREADS)]
+        assert api.get("/api/v1/topics").status_code == 200
+        others_were_answered.set()
+        assert [answer.result().json() for answer in answers] == [[epoch] for epoch in range(2 * THREADS)]
+
+
 ODD = ["-1", "1" + 30 * "0", "1e3", "１２", "x", "1.5", " 1", "0x10", "9007199254740993"]
 NUMBERS = [
     "topics?from=",
@@ -99,6 +117,7 @@ NUMBERS = [
     "partitions?from=",
     "partitions?limit=",
     "partitions?broker=",
+    "election?epoch=",
     "records?before=",
     "records?after=",
     "records?limit=",
