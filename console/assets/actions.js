@@ -48,7 +48,7 @@ export const dialog = (app, name, request, { title = "Change the cluster", node 
     const typed = shown.typed ? h("input", { autocomplete: "off", "aria-label": `Type ${shown.typed} to confirm`, oninput: () => { confirm.disabled = typed.value !== shown.typed; } }) : null;
     const may = app.about.may_alter || app.about.must_log_in, more = shown.words.length - WORDS_MAX;
     body.replaceChildren(h("ul", null, shown.words.slice(0, WORDS_MAX).map((line) => h("li", null, line)), more > 0 && h("li", null, `and ${more} more, as the command below has them`)),
-      h("p", { class: "note" }, shown.checked ? "The cluster has checked this change and would accept it." : "The cluster checks this change only when it makes it."),
+      h("p", { class: "note" }, shown.checked ? "The cluster has checked this change and would accept it." : "This call has no dry run: the cluster checks the change when it applies it."),
       answered(shown.answer ?? {}) ?? "", h("h3", null, "As a command"), command(shown.command),
       typed ? h("label", { class: "typed" }, "Type ", h("b", null, shown.typed), " to confirm ", typed) : "");
     if (app.about.read_only) body.append(h("p", { class: "unknown" }, "This console was started with --read-only: use the command."));

@@ -76,9 +76,9 @@ export const fact = (name, node) => h("div", null, h("dt", null, name), node.tag
 export const mark = (kind, words) => h("span", { class: `pill ${kind}` }, words);
 export const alert = () => h("p", { class: "bad", role: "alert" });
 
-// A list of facts, "?" at first: [its node, the places of the values by name]. `words(name)` is what a reader sees.
+// A list of facts, "…" at first: [its node, the places of the values by name]. `words(name)` is what a reader sees.
 export function factList(names, words = (name) => name) {
-  const places = Object.fromEntries(names.map((name) => [name, h("dd", null, "?")]));
+  const places = Object.fromEntries(names.map((name) => [name, h("dd", { class: / id$/.test(name) && "id" }, "…")]));
   return [h("dl", { class: "facts" }, names.map((name) => fact(words(name), places[name]))), places];
 }
 

@@ -1,4 +1,4 @@
-// Faults by click: nodes × faults, links × links, any order as a form with its command, what is in force, and the election beside it.
+// Faults by click: nodes × faults, links × links, any fault as a form with its command, what is in force, and the election beside it.
 import { h, keyed, text, set, alert, button, offer, row, section, span, bytes, plural, table } from "./dom.js";
 import { command, modal } from "./actions.js";
 import { lanes } from "./live_lanes.js";
@@ -6,8 +6,8 @@ import { lanes } from "./live_lanes.js";
 const DURATIONS = [[3000, "3 s"], [10000, "10 s"], [30000, "30 s"], [120000, "2 min"], ["", "until healed"]];
 // What a click on a node gives, with its name in the heading; [order, heading, further fields]. Log directories add their own.
 const NODE_FAULTS = [["kill", "kill"], ["pause", "pause"], ["power-loss", "power loss"], ["isolate", "isolate"], ["slow", "slow 200 ms", { delay_ms: 200, jitter_ms: 50 }],
-  ["lossy", "lossy 20 %", { loss: 0.2 }], ["clock", "clock × 3", { rate: 3 }], ["fill-disk", "fill disk"]];
-const LINK_FAULTS = [["cut", "cut"], ["slow", "slow 200 ms", { delay_ms: 200, jitter_ms: 50 }], ["lossy", "lossy 20 %", { loss: 0.2 }]];
+  ["lossy", "lossy 20 %", { loss: 0.2 }], ["clock", "clock 3× fast", { rate: 3 }], ["fill-disk", "fill disk"]];
+const LINK_FAULTS = [["cut", "cuts"], ["slow", "delays by 200 ms", { delay_ms: 200, jitter_ms: 50 }], ["lossy", "loses 20 % on", { loss: 0.2 }]];
 // Fields of an order: [label, factor from what people type, default]; no factor: a box to tick.
 const FIELDS = {
   delay_ms: ["delay, ms", 1, 200], jitter_ms: ["jitter, ms", 1, 0], loss: ["lost, %", 0.01, 20], duplicate: ["doubled, %", 0.01, 0], reorder: ["reordered, %", 0.01, 0],
@@ -49,7 +49,7 @@ export default {
         h("div", { class: "tools" }, button("Heal everything", () => close(true), "primary", { autofocus: true }), button("Cancel", () => close()))], "action");
       if (said) give({ order: "heal" });
     }
-    const onKey = (event) => { if (event.key === "Escape" && !document.querySelector("dialog[open]")) { event.preventDefault(); healAll(); } };
+    const onKey = (event) => { if (event.key === "Escape" && inForce().length && !document.querySelector("dialog[open]")) { event.preventDefault(); healAll(); } };
     document.addEventListener("keydown", onKey);
 
     // -- the matrices ------------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ export default {
     // -- the form ----------------------------------------------------------------------------------------------------
     const orderSelect = h("select", { onchange: () => pick(orderSelect.value) }), names_ = h("datalist", { id: "node-names" });
     const names = h("input", { list: "node-names", autocomplete: "off", spellcheck: "false", oninput: shown }), takes = h("small");
-    const lasting = h("select", { "aria-label": "Duration of the order", onchange: shown });
+    const lasting = h("select", { "aria-label": "Duration of the fault", onchange: shown });
     const fields = h("span", { class: "filters" }), line = h("div");
     function pick(name, given = {}) {
       kind = orderSelect.value = name;
@@ -134,7 +134,7 @@ export default {
     async function shown() {
       const turn = ++asked;
       const made = await app.get("faults/command", { order: JSON.stringify(order()) }).catch((error) => ({ missing: error.message }));
-      if (turn === asked) line.replaceChildren(made.missing ? h("p", { class: "note" }, made.missing) : command(made.command));
+      if (turn === asked) line.replaceChildren(!made.missing ? command(made.command) : names.value.trim() ? h("p", { class: "note" }, made.missing) : "");
     }
     const controllers = () => known.nodes.filter((node) => node.role === "controller").map((node) => node.name), half = () => { const all = controllers(), most = Math.floor(all.length / 2) + 1; return [all.slice(0, most), all.slice(most)]; };
     const STORIES = [
@@ -144,27 +144,27 @@ export default {
       ["Kill two of three: no quorum", () => ["kill", half()[0].join(","), 10000]],
     ];
     const stories = h("div", { class: "tools" }, STORIES.map(([title, made]) => button(title, () => { const [name, who, ms, more] = made(); names.value = who; lasting.value = ms; pick(name, more); go.focus(); })));
-    const go = button("Give the order", null, "primary");
-    const form = h("form", { onsubmit: (event) => { event.preventDefault(); give(order()); } }, h("div", { class: "filters" }, h("label", null, "order", orderSelect), h("label", null, "nodes ", takes, names), h("label", null, "for", lasting), fields), names_, line, h("div", { class: "tools" }, go));
+    const go = button("Inject", null, "primary");
+    const form = h("form", { onsubmit: (event) => { event.preventDefault(); give(order()); } }, h("div", { class: "filters" }, h("label", null, "fault", orderSelect), h("label", null, "nodes ", takes, names), h("label", null, "for", lasting), fields), names_, line, h("div", { class: "tools" }, go));
 
     // -- the page ----------------------------------------------------------------------------------------------------
-    const list = h("ul", { class: "plain" }), none = h("p", null, "Nothing is broken.");
+    const list = h("ul", { class: "plain" }), none = h("p", null, "Nothing is broken."), heal = button("Heal everything", healAll, "danger");
     const picture = lanes(app, () => 60);
     const durations = h("select", { onchange: () => { app.setQuery({ for: durations.value === "10000" ? null : durations.value || "healed" }); } });
     offer(durations, DURATIONS, String(chosen() ?? ""));
     offer(lasting, DURATIONS, "10000");
     view.append(
-      section("In force", failed, none, list, steps, h("div", { class: "tools" }, button("Heal everything", healAll, "danger"), h("span", { class: "note" }, "or Esc"))),
+      section("In force", failed, none, list, steps, h("div", { class: "tools" }, heal, h("span", { class: "note" }, "or Esc"))),
       section("Nodes", h("div", { class: "tools from" }, h("label", null, "A click breaks for ", durations), h("span", { class: "note" }, "A second click heals. Arrow keys move.")), nodeBox),
-      h("div", { class: "pair" }, section("Any order", stories, form), section("Who follows whom", picture.node)),
-      section("Links", h("div", { class: "tools from" }, h("label", null, "A click gives ", link), h("span", { class: "note" }, "from the row to the column only, for the time above.")), linkBox));
+      h("div", { class: "pair" }, section("Any fault", stories, form), section("Who follows whom", picture.node)),
+      section("Links", h("div", { class: "tools from" }, h("label", null, "A click ", link), h("span", { class: "note" }, "the link, from row to column only, for the time above.")), linkBox));
     app.get("faults").then((found) => { known = found; build(); update(); }, (error) => text(failed, error.message));
 
     function update() {
       picture.update();
       const now = status(), fault = app.parts.faults?.fault, lead = `controller-${app.state.brokers?.leader_id}`;
       if (fault) text(failed, fault);
-      none.hidden = inForce().length > 0;
+      none.hidden = !(heal.disabled = !inForce().length);
       keyed(list, inForce(), (each) => each.number, (each) => h("li", null, h("b", null, `#${each.number} `), h("span"), " ", h("small"), " ", button("Heal", () => give({ order: "heal", number: each.number }), null, { "aria-label": `Heal #${each.number}` })),
         (row, each) => { text(row.children[1], each.text); text(row.children[2], each.left_ms === null ? "until healed" : `for another ${span(each.left_ms)}`); });
       keyed(steps, later, (each) => each, (each) => h("li", { class: "unknown" }, each, " ", button("Done", () => { later = later.filter((line) => line !== each); update(); })));

@@ -1,5 +1,5 @@
 // Consumer groups with their lag, and one group with its members and partitions. Asked for every 5 s while the page is visible.
-import { h, keyed, text, alert, bar, cut, fact, field, grid, section, mark, count, plural, link, path, partitionLink, polled } from "./dom.js";
+import { h, keyed, text, absence, alert, bar, cut, fact, field, grid, section, mark, count, plural, link, path, partitionLink, polled } from "./dom.js";
 
 const ROWS = 50, MOST = 500, EVERY_MS = 5000;
 const KINDS = { Stable: ["good", "✓"], Empty: ["unknown", "○"], Dead: ["bad", "✕"] };
@@ -13,7 +13,7 @@ function list(view, app) {
   const more = cut(ROWS, ask), again = () => { more.reset(); ask(); };
   const total = h("p", { class: "note" }, "Asking every coordinator …"), fault = alert();
   let newest = 0, most = 1;
-  const rows = grid("Consumer groups", ["~group", "state", "type", "#members", "#partitions", "#lag", "against the largest"], (each) => `${each.group_id} ${each.state}`,
+  const rows = grid("Consumer groups", ["~group", "state", "type", "#members", "#partitions", "#lag", "compared with the largest"], (each) => `${each.group_id} ${each.state}`,
     (each) => [link(path("groups", each.group_id), each.group_id), state(each.state), each.group_type || "–", "", "", "", h("div")], (each, cells) => {
       cells[3].title = each.members === null ? "Members of a group of the new consumer protocol (KIP-848) are not told by DescribeGroups" : "";
       cells[5].title = each.unknown ? `the lag of ${plural(each.unknown, "partition")} is unknown; the group's page says why` : "";
@@ -42,14 +42,16 @@ function one(view, app, id) {
     const topics = Object.entries(Object.groupBy(each.assignment, ([topic]) => topic)).map(([topic, parts]) => `${topic}: ${parts.map(([, number]) => number).join(", ")}`);
     return [each.client_id || "–", each.host, each.group_instance_id ? `${each.group_instance_id} (static)` : each.member_id, topics.join("; ") || "nothing"];
   });
-  const lags = grid("Committed offsets and lag", ["partition", "#committed", "#end", "#lag", "against the largest", "~reason"], (each) => `${each.topic}-${each.partition}`,
+  const lags = grid("Committed offsets and lag", ["partition", "#committed", "#end", "#lag", "compared with the largest", "~reason"], (each) => `${each.topic}-${each.partition}`,
     (each) => [partitionLink(each.topic, each.partition), "", "", "", h("div")], (each, cells) => {
       bars(cells[4], `${each.topic}-${each.partition}`, each.lag, most);
       return [, each.committed === null ? "none" : count(each.committed), count(each.end), records(each.lag), , each.unknown];
     });
   view.append(section(`Group ${id}`, fault, facts), section("Members", why, members.node), section("Partitions", h("div", { class: "tools" }, total), lags.node, more.node));
+  const lack = absence(view, "/groups", "All groups");
 
   function draw() {
+    lack(null);
     const known = found.lags.filter((each) => each.lag !== null), lag = known.reduce((sum, each) => sum + each.lag, 0), { described } = found, unknown = found.lags.length - known.length;
     most = Math.max(1, ...known.map((each) => each.lag));
     keyed(facts, [["state", found.state], ["type", found.group_type || "–"], ["members", count(described?.members.length)],
@@ -61,7 +63,7 @@ function one(view, app, id) {
     text(total, found.lags.length ? `${plural(found.lags.length, "partition")}${unknown ? `, the lag of ${unknown} is unknown` : ""}` : "The group has no partition: no committed offset, and no assignment.");
     lags.update(more.of(found.lags));
   }
-  return { close: polled(EVERY_MS, () => app.get(path("groups", id).slice(1)).then((answer) => { found = answer; draw(); }, (error) => text(fault, error.message))) };
+  return { close: polled(EVERY_MS, () => app.get(path("groups", id).slice(1)).then((answer) => { found = answer; draw(); }, (error) => { if (error.isUnknown) lack(`group ${id}`); else text(fault, error.message); })) };
 }
 
 export default { title: "Groups", open: (view, app) => (app.path[0] ? one(view, app, app.path.join("/")) : list(view, app)) };

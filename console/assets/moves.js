@@ -12,7 +12,7 @@ const NEXT = {
 };
 const MOVING = ["STARTING", "COPYING", "THROTTLED", "OUT_OF_SYNC"];
 const SORTS = { partition: (each) => each.name, progress: (each) => each.share, left: (each) => each.left, rate: (each) => each.rate, "time to go": (each) => each.eta, since: (each) => each.since };
-const HEADS = [["partition", "partition"], ["replicas"], ["progress", "progress", "left"], ["rate", "rate"], ["time to go", "time to go", "since"], ["held up by"], ["~plan, by, reason"], ["~actions"]];
+const HEADS = [["partition", "partition"], ["replicas"], ["progress", "progress", "left"], ["rate", "rate"], ["time to go", "time to go", "since"], ["held up by"], ["~plan, by, reason"], ["actions"]];
 
 const nameOf = (each) => `${each.topic}-${each.partition_index}`;
 const shareOf = (done, left) => (done === null || left === null ? null : done + left ? done / (done + left) : 1);
@@ -154,8 +154,9 @@ export default {
       const over = each.ended;
       row.classList.toggle("over", Boolean(over));
       measure(progress.firstChild.firstChild, over?.done ? 1 : each.share, over ? over.words : each.share === null ? (kafka ? "not known of Apache Kafka" : "not known yet") : `${bytes(each.done)} of ${bytes(each.done + each.left)}, ${bytes(each.left)} left`);
-      text(speed.firstChild.firstChild, over ? "–" : each.rate === null ? "nothing is copied" : rate(each.rate));
-      text(speed.firstChild.lastChild, over ? "" : each.limit === null ? "no limit" : `limit ${rate(each.limit)}`);
+      const waits = each.rate === 0 && each.limit && each.done && each.since && MOVING.includes(each.state); // for its throttle: the average says more
+      text(speed.firstChild.firstChild, over ? "–" : each.rate === null ? "nothing is copied" : rate(waits ? (each.done / Math.max(1, app.now() - each.since)) * 1000 : each.rate));
+      text(speed.firstChild.lastChild, over ? "" : each.limit === null ? "no limit" : `${waits ? "on average, " : ""}limit ${rate(each.limit)}`);
       text(eta.firstChild.firstChild, over || each.eta === null ? "–" : each.eta === 0 ? "now" : span(each.eta));
       text(eta.firstChild.lastChild, each.since === null ? "" : over ? `took ${span(over.at - each.since)}` : `since ${span(app.now() - each.since)}`);
       by(origin, each.plan, each.by, each.reason);

@@ -11,7 +11,7 @@ export function amount(words) {
 
 // Replicas before and after: "− 2" leaves, "+ 3" comes, and the words say it too.
 export function replicas(from, to) {
-  const chip = (id, kind, sign = "") => h("span", { class: `rep ${kind}` }, sign, String(id));
+  const chip = (id, kind, sign = "") => h("span", { class: `rep ${kind}` }, sign, kind === "gone" ? h("s", null, String(id)) : String(id));
   const adding = to.filter((id) => !from.includes(id)), removing = from.filter((id) => !to.includes(id));
   const said = [adding.length && `adding ${adding.join(", ")}`, removing.length && `removing ${removing.join(", ")}`].filter(Boolean).join("; ");
   return h("div", null, h("span", { class: "reps" }, from.map((id) => (to.includes(id) ? chip(id, "") : chip(id, "gone", "− "))), " → ", to.map((id) => (from.includes(id) ? chip(id, "") : chip(id, "new", "+ ")))), h("small", { class: "below" }, `${said || (String(from) === String(to) ? "no change" : "another order")}`));

@@ -11,7 +11,8 @@ const SIGNS = { added: ["+", "good"], removed: ["−", "bad"], changed: ["~", "u
 export function momentOf(typed, now) {
   const words = typed.trim().toLowerCase();
   if (words === "" || words === "now" || words === "newest") return "";
-  if (/^\d+$/.test(words)) return words;
+  const offset = words.replace(/(?<=\d)[,\s](?=\d{3}\b)/g, "");
+  if (/^\d+$/.test(offset)) return offset;
   const ago = /^(\d+(?:\.\d+)?)\s*(s|m|h|d)[a-z]*\s+ago$/.exec(words);
   const today = /^(\d{1,2}):(\d{2})(?::(\d{2}))?$/.exec(words);
   const at = ago ? now - Number(ago[1]) * UNITS[ago[2]] : today ? new Date(now).setHours(Number(today[1]), Number(today[2]), Number(today[3] ?? 0), 0)
@@ -24,14 +25,14 @@ const shown = (value) => (value === null || value === undefined ? "nothing" : ty
 export default {
   title: "Time travel",
   open(view, app) {
-    let marks = { first: 0, newest: 0, since: 0, marks: [], elections: [] }, at = null, asked = 0, timer = 0, sliding = 0, drawn = "", read = 0, marking = false;
+    let marks = { first: 0, newest: 0, since: 0, marks: [], elections: [] }, at = null, asked = 0, timer = 0, sliding = 0, drawn = "", read = 0, marking = false, wrong = "";
     const query = (name) => app.query.get(name) ?? "";
     const opened = new Set();
     const [dl, facts] = factList(["offset", "epoch", "time"]), inside = h("p", { class: "unknown", role: "status" });
     const slider = h("input", { type: "range", class: "time-slider", "aria-label": "Offset of the metadata log", step: "1", min: "0", max: "0", onkeydown: step, oninput: () => { clearTimeout(sliding); const to = slider.value; sliding = setTimeout(() => go({ at: Number(to) >= marks.newest ? null : to }), 100); } });
     const picture = svg("svg", { class: "time-marks", role: "img", "aria-label": "Nothing is known yet" });
     const fault = alert();
-    const field = (name, label) => h("input", { "aria-label": label, placeholder: name === "at" ? "now" : "not compared", onchange: (event) => { try { go({ [name]: momentOf(event.target.value, app.now()) || (name === "to" && event.target.value ? "now" : null) }); } catch (error) { fail(error); } } });
+    const field = (name, label) => h("input", { "aria-label": label, placeholder: name === "at" ? "now" : "not compared", oninput: () => { wrong = ""; fail(null); }, onchange: (event) => { try { go({ [name]: momentOf(event.target.value, app.now()) || (name === "to" && event.target.value ? "now" : null) }); } catch (error) { wrong = error.message; fail(null); } } });
     const from = field("at", "Moment: an offset or a time"), to = field("to", "Compare with: an offset or a time");
     const now = button("Now", () => go({ at: null })), compare = button("", () => go({ to: query("to") ? null : "now" }));
     const find = h("input", { "data-filter": true, value: query("q"), placeholder: "filter by name", "aria-label": "Filter by name", oninput: () => { clearTimeout(sliding); sliding = setTimeout(() => go({ q: find.value.trim() }), 150); } });
@@ -45,10 +46,10 @@ export default {
       h("section", null, title, h("div", { class: "tools" }, find, crumbs), tree, h("h3", null, "As a command"), shell),
       between);
 
-    const fail = (error) => text(fault, error?.message ?? "");
+    const fail = (error) => text(fault, wrong || (error?.message ?? "")); // what was typed wrong stays until the next input
     const value = () => (query("at") === "" ? marks.newest : at ?? Number(slider.value));
     const target = (to) => (to >= marks.newest ? null : Math.max(to, marks.first));
-    const go = (changes) => { app.setQuery(changes); drawn = ""; load(); };
+    const go = (changes) => { wrong = ""; app.setQuery(changes); drawn = ""; load(); };
 
     // -- the slider ------------------------------------------------------------------------------------------------------
 
@@ -110,7 +111,7 @@ export default {
       slider.value = query("at") ? String(at) : String(marks.newest);
       set(slider, { "aria-valuetext": `offset ${at}, ${answer.at_ms ? moment(answer.at_ms) : "the beginning"}` });
       const typed = /^\d+$/.test(query("at")) ? Number(query("at")) : at;
-      text(inside, typed > at ? `Offset ${count(typed)} is inside a batch; shown is the state before it, offset ${count(at)}.` : "");
+      text(inside, typed > at ? `Offset ${count(typed)} is inside a batch; the state before it, at offset ${count(at)}, is shown.` : "");
       text(facts.offset, count(at));
       text(facts.epoch, String(answer.epoch));
       text(facts.time, `${answer.at_ms ? moment(answer.at_ms) : "before the first record"}${query("at") ? "" : ", live"}`);
@@ -123,8 +124,7 @@ export default {
 
     async function load() {
       const mine = ++asked, path = query("path"), to_ = query("to");
-      if (document.activeElement !== from) from.value = query("at");
-      if (document.activeElement !== to) to.value = to_;
+      for (const [node, given] of [[from, query("at")], [to, to_]]) if (!wrong && document.activeElement !== node) node.value = given;
       text(compare, to_ ? "Stop comparing" : "Compare with now");
       try {
         const found = to_ ? await app.get("diff", { from: query("at"), to: to_, q: query("q") }) : await branch(path && `/${path}`, query("at"), query("q"));

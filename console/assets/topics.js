@@ -4,14 +4,14 @@ import { h, svg, set, text, absence, button, link, path, partitionLink, fact, fa
 import { form } from "./actions.js";
 import { windowed } from "./window.js";
 
-const STATES = {
-  offline: ["bad", "✕ offline"], urp: ["unknown", "▲ under-replicated"], "under-min-isr": ["bad", "✕ under min ISR"],
-  moving: ["", "→ moving"], skewed: ["", "◇ skewed"],
+const STATES = { // class, words, and short words for a row
+  offline: ["bad", "✕ offline", "✕ offline"], urp: ["unknown", "▲ under-replicated", "▲ URP"], "under-min-isr": ["bad", "✕ under min ISR", "✕ min ISR"],
+  moving: ["", "→ moving", "→ moves"], skewed: ["", "◇ skewed", "◇ skew"],
 };
 const SOURCES = ["?", "topic", "broker", "all brokers", "broker's file", "default"];
 const ROLES = { adding_replicas: "→ being added", removing_replicas: "← being removed", eligible_leader_replicas: "eligible leader", last_known_elr: "last known eligible leader" };
 const ids = (some) => some.join(", ") || "–";
-const pills = (states) => (states.length ? states.map((name) => [mark(...STATES[name]), " "]) : h("span", { class: "good" }, "✓ in sync"));
+const pills = (states, at = 1) => (states.length ? h("span", { title: states.map((name) => STATES[name][1]).join(", ") }, states.map((name) => [mark(STATES[name][0], STATES[name][at]), " "])) : h("span", { class: "good" }, "✓ in sync"));
 const wordsOf = (name) => STATES[name]?.[1].slice(2) ?? name;
 const { drawLanes, heightOf } = globalThis.kraftlabLanes;
 
@@ -39,13 +39,13 @@ function listOf(app, label, noun, address, columns, keyOf, cells, topic = null) 
 
 function partitionList(app, topic, sizes = null) {
   const columns = [
-    { title: "partition", width: "minmax(160px, 3fr)", sort: topic ? "partition_index" : "topic" }, { title: "state", width: "minmax(150px, 2fr)" },
+    { title: "partition", width: "minmax(160px, 3fr)", sort: topic ? "partition_index" : "topic" }, { title: "state", width: "minmax(226px, 2fr)" },
     { title: "leader", width: "80px", sort: "leader_id" }, { title: "replicas", width: "minmax(90px, 1fr)", sort: "replica_nodes" },
     { title: "in sync", width: "minmax(90px, 1fr)", sort: "isr_nodes" }, { title: "epoch", width: "80px", sort: "leader_epoch" },
     ...(sizes ? [{ title: "size of each replica", width: "minmax(150px, 2fr)" }] : []),
   ];
   return listOf(app, topic ? `Partitions of ${topic}` : "Partitions", "partition", "partitions", columns, (row) => `${row.topic}-${row.partition_index}`, (row) => [
-    partitionLink(row.topic, row.partition_index), pills(row.states), row.leader_id ?? h("b", { class: "bad" }, "none"), ids(row.replica_nodes), ids(row.isr_nodes), String(row.leader_epoch),
+    partitionLink(row.topic, row.partition_index), pills(row.states, 2), row.leader_id ?? h("b", { class: "bad" }, "none"), ids(row.replica_nodes), ids(row.isr_nodes), String(row.leader_epoch),
     ...(sizes ? [row.replica_nodes.map((id) => bytes(sizes.get(`${row.partition_index} ${id}`))).join(" · ")] : []),
   ], topic);
 }
@@ -79,7 +79,7 @@ async function create(app, list) {
 function openAll(view, app) {
   const isPartitions = app.query.get("view") === "partitions", list = isPartitions ? partitionList(app, null) : topicList(app);
   const chosen = filters(app, ["q", "state", "broker", "internal"], list);
-  const facts = ["topics", "partitions", ...Object.keys(STATES)].map((name) => [name, link(name === "topics" ? "/topics?internal=1" : `/topics?view=partitions&internal=1${STATES[name] ? `&state=${name}` : ""}`, "?")]);
+  const facts = ["topics", "partitions", ...Object.keys(STATES)].map((name) => [name, link(name === "topics" ? "/topics?internal=1" : `/topics?view=partitions&internal=1${STATES[name] ? `&state=${name}` : ""}`, "…")]);
   const views = ["Topics", "Partitions"].map((title) => link("/topics", title));
   view.append(
     h("section", { class: "counted" }, h("dl", { class: "facts" }, facts.map(([name, node]) => fact(wordsOf(name), node)))),
@@ -88,7 +88,7 @@ function openAll(view, app) {
   return { close: kept.close, update() {
     chosen.update();
     kept.update();
-    for (const [name, node] of facts) set(text(node, count(app.state.topics?.[name])), { class: STATES[name]?.[0] && app.state.topics?.[name] ? STATES[name][0] : null });
+    for (const [name, node] of facts) set(text(node, app.state.topics ? count(app.state.topics[name]) : "…"), { class: STATES[name]?.[0] && app.state.topics?.[name] ? STATES[name][0] : null });
     views.forEach((node, at) => {
       const query = new URLSearchParams(app.query);
       query.set("view", ["topics", "partitions"][at]);
@@ -180,7 +180,7 @@ function openPartition(view, app, topic, index) {
   let row = null, disks = null, history = [], known = new Promise(() => {});
   const past = app.about.speaks_kafka ? null : windowed(`History of ${name}`, "record", columns, {
     load: (from, limit) => known.then((all) => ({ total: all.length, rows: all.toReversed().slice(from, from + limit) })), keyOf: (each) => `${each.offset} ${each.change}`,
-    cells: (each) => [moment(each.append_time_ms), link(`/time?at=${each.offset}`, count(each.offset)), String(each.epoch), h("span", { title: each.change }, each.change),
+    cells: (each) => [moment(each.append_time_ms), link(`/time?at=${each.offset}`, count(each.offset)), String(each.epoch), each.change,
       [each.initiator, each.plan_id && `plan ${each.plan_id}`, each.reason].filter(Boolean).join(", ") || "–"],
   });
   const act = async (...request) => { if (await app.act(...request)) read(); };
@@ -207,7 +207,7 @@ function openPartition(view, app, topic, index) {
     set(role, { class: row.isr_nodes.includes(id) ? "good" : "bad" });
     action.firstChild.disabled = !now || directories(id).length < 2;
     action.firstChild.onclick = () => moveTo(id, now.at);
-    return [, words.join(", "), now ? now.at + (next ? ` → ${next.at}` : "") : disks?.silent[id] ?? (disks ? "none" : "?"), bytes(now?.partition_size), id === row.leader_id ? "–" : count(now?.offset_lag)];
+    return [, words.join(", "), now ? now.at + (next ? ` → ${next.at}` : "") : disks?.silent[id] ?? (disks ? "none" : "…"), disks ? bytes(now?.partition_size) : "…", id === row.leader_id ? "–" : disks ? count(now?.offset_lag) : "…"];
   }
   function draw() {
     if (!row) return;
@@ -228,7 +228,7 @@ function openPartition(view, app, topic, index) {
       const isNew = JSON.stringify(found) !== JSON.stringify(row);
       row = found;
       Object.entries({ state: "", leader: row.leader_id ?? "none", "leader epoch": row.leader_epoch, "partition epoch": row.partition_epoch, "eligible leaders": ids(row.eligible_leader_replicas), "last known eligible": ids(row.last_known_elr) }).forEach(([each, value]) => text(facts[each], value));
-      facts.state.append(...[pills(row.states)].flat(2));
+      facts.state.append(pills(row.states));
       text(note, "");
       draw();
       if (past && isNew) {

@@ -60,6 +60,7 @@ export function windowed(label, noun, columns, { load, keyOf, cells, sort = () =
     if (node.written) { node.classList.add("fresh"); setTimeout(() => node.classList.remove("fresh"), 1300); }
     node.written = written;
     node.replaceChildren(...(row ? cells(row) : columns.map((_, at) => (at ? "" : "…"))).map((cell, at) => h("div", { role: "cell", class: columns[at].n && "n", "data-of": columns[at].title }, cell)));
+    for (const cell of node.children) if (!cell.querySelector("[title]")) cell.title = cell.textContent; // it may be cut
   }
 
   function go(place) {

@@ -74,7 +74,7 @@ def test_a_click_isolates_the_leader_and_another_leads_and_the_fault_is_a_lane(p
 def test_every_cell_breaks_what_it_names_and_heals_it_by_a_second_click(pages: Pages, browser_page: BrowserPages) -> None:
     page = browser_page()
     page.goto(f"{pages.url}faults?for=healed")
-    node_faults = ["kill", "pause", "isolate", "slow 200 ms", "lossy 20 %", "clock × 3", "fill disk", "fail d1"]
+    node_faults = ["kill", "pause", "isolate", "slow 200 ms", "lossy 20 %", "clock 3× fast", "fill disk", "fail d1"]
     given = []
     for heading in node_faults:
         name = f"{heading} broker-1"
@@ -110,6 +110,9 @@ def test_the_keyboard_alone_breaks_and_escape_heals_after_a_question(pages: Page
     page = browser_page()
     page.goto(f"{pages.url}faults?for=healed")
     page.get_by_role("button", name="kill controller-3000", exact=True).focus()
+    expect(page.get_by_role("button", name="Heal everything")).to_be_disabled()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")
     expect(page.get_by_role("button", name="pause controller-3001", exact=True)).to_be_focused()

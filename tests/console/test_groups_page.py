@@ -110,8 +110,10 @@ def test_a_group_that_nobody_has_is_said(cluster: LocalCluster, pages: Pages, br
     browser_page.expect_console("status of 404")
     page = browser_page()
     page.goto(f"{pages.url}groups/nobody")
-    expect(page.get_by_text("no broker has a group 'nobody'; look at /groups")).to_be_visible()
-    assert page.get_by_role("heading", level=2).first.inner_text() == "Group nobody"
+    expect(page.get_by_role("heading", name="There is no group nobody")).to_be_visible()
+    expect(page.get_by_role("heading", level=2)).to_have_count(1)
+    page.get_by_role("link", name="All groups").click()
+    expect(page.get_by_role("region", name="Consumer groups")).to_be_visible()
 
 
 @pytest.mark.parametrize("color_scheme", ["light", "dark"])

@@ -14,7 +14,7 @@ from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.console.elections import TRACE
 from tests.helpers.waiting import wait_until
 
-from .conftest import BrowserPages, Pages, assert_accessible
+from .conftest import BrowserPages, Pages, assert_accessible, open_alone
 
 pytestmark = [pytest.mark.cluster, pytest.mark.console]
 PROPERTIES = {TRACE: "DIRECTORY/logs/{node}.ndjson"}
@@ -120,12 +120,29 @@ def test_a_topic_is_there_after_its_creation_and_not_before(pages: Pages, browse
     field.fill(str(before + 1))
     field.press("Enter")
     expect(
-        page.get_by_text(f"Offset {before + 1} is inside a batch; shown is the state before it, offset {before}.")
+        page.get_by_text(f"Offset {before + 1} is inside a batch; the state before it, at offset {before}, is shown.")
     ).to_be_visible()
     expect(tree).not_to_contain_text(name)
     field.fill("once upon a time")
     field.press("Enter")
-    expect(page.get_by_role("alert").filter(has_text="does not name a moment")).to_be_visible()
+    wrong = page.get_by_role("alert").filter(has_text="does not name a moment")
+    expect(wrong).to_be_visible()
+    for _ in range(2):  # the second one is asked for after the first was drawn
+        with page.expect_response(re.compile("/image")):
+            new_topic(pages)
+    expect(wrong).to_be_visible()
+    field.fill(str(before))
+    expect(wrong).not_to_be_visible()
+
+
+def test_a_moment_is_typed_as_the_page_prints_it(browser_page: BrowserPages) -> None:
+    page = browser_page()
+    open_alone(page, "import { momentOf } from './time.js'; window.momentOf = momentOf;")
+    typed = ["1\u202f127", "1\u00a0127", "1 127", "1,127", "12,345,678", "now", "7"]
+    page.wait_for_function("() => window.momentOf !== undefined")
+    assert page.evaluate("all => all.map(each => momentOf(each, 0))", typed) == [*["1127"] * 4, "12345678", "", "7"]
+    for wrong in ("yesterday", "1,12", "1,1127"):
+        assert page.evaluate("each => { try { momentOf(each, 0); } catch { return true; } }", wrong)
 
 
 def test_the_difference_of_two_moments_shows_a_moved_partition(pages: Pages, browser_page: BrowserPages) -> None:
