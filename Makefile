@@ -69,11 +69,12 @@ demo: .venv/installed-demo
 pipeline-demo: .venv/installed-pipeline
 	@$(BIN)/python -m kraftlab.demo.pipeline $(ARGS)
 
-# Two workers: clusters of processes in one, everything else beside them (tests/conftest.py). `-n 0`: all in one process.
+# Three workers, for two processors: clusters of processes in one, which often waits, everything else beside them (tests/conftest.py).
+# `-n 0`: all in one process.
 # Byte code is kept, also where the environment would rather not: hundreds of processes import the same modules.
 test console interop nightly: export PYTHONDONTWRITEBYTECODE =
 test: .venv/installed-dev
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+	$(BIN)/python -m pytest -n 3 $(ARGS)
 
 # Every page of the console, and every action of a page, in Chromium against real clusters.
 console: .venv/installed-dev

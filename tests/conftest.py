@@ -1,6 +1,6 @@
 """The whole suite: its groups, the time of each folder, and clocks that jump.
 
-`make test` runs two workers (pytest-xdist). All tests of a group run in one worker, in the order of the folders. Tests with
+`make test` runs three workers (pytest-xdist). All tests of a group run in one worker, in the order of the folders. Tests with
 clusters of processes have deadlines in real time, so they are one group: a fixture that starts a cluster asks for the fixture
 `starts_clusters`, and a test without such a fixture has the mark `cluster`. Other tests have no ports for a cluster. Tests with a
 browser, which ask for the fixture `browser`, are in the same group. Tests of Spark are a second group, and every other module is
@@ -8,8 +8,8 @@ a group of its own. Groups start in this order: clusters, tests with deadlines w
 modules, Spark. All but the clusters last about as long as these, so Spark, which needs two processors, runs beside few clusters
 or none.
 
-Both workers collect the same tests, and most of that time rewrites assertions. The workers begin at opposite ends, and each finds
-the byte code of the other's half (`make test` allows byte code).
+All workers collect the same tests, and most of that time rewrites assertions. Every second worker begins at the other end, and
+finds the byte code of the other half (`make test` allows byte code).
 
 `--rounds 50` plays every property test 50 times with new examples, as `make nightly` does. Examples have no deadline: their time
 depends on the load of the machine.

@@ -201,13 +201,13 @@ function openPartition(view, app, topic, index) {
   const lack = absence(view, "/topics", "All topics");
 
   function fill(id, [, role, , , , action]) {
-    const own = Object.values(disks?.brokers[id]?.log_dirs ?? []).flatMap((each) => each.replicas.map((replica) => ({ ...replica, at: each.log_dir })));
-    const now = own.find((each) => !each.is_future_key), next = own.find((each) => each.is_future_key);
+    const copies = (broker) => Object.values(disks?.brokers[broker]?.log_dirs ?? []).flatMap((each) => each.replicas.map((replica) => ({ ...replica, at: each.log_dir })));
+    const [now, next, lead] = [[id, false], [id, true], [row.leader_id, false]].map(([broker, is_future]) => copies(broker).find((each) => each.is_future_key === is_future));
     const words = [id === row.leader_id ? "★ leader" : row.isr_nodes.includes(id) ? "✓ in sync" : "✕ out of sync", ...Object.entries(ROLES).filter(([field]) => row[field].includes(id)).map(([, word]) => word)];
     set(role, { class: row.isr_nodes.includes(id) ? "good" : "bad" });
     action.firstChild.disabled = !now || directories(id).length < 2;
     action.firstChild.onclick = () => moveTo(id, now.at);
-    return [, words.join(", "), now ? now.at + (next ? ` → ${next.at}` : "") : disks?.silent[id] ?? (disks ? "none" : "…"), disks ? bytes(now?.partition_size) : "…", id === row.leader_id ? "–" : disks ? count(now?.offset_lag) : "…"];
+    return [, words.join(", "), now ? now.at + (next ? ` → ${next.at}` : "") : disks?.silent[id] ?? (disks ? "none" : "…"), disks ? bytes(now?.partition_size) : "…", id === row.leader_id ? "–" : disks ? count(now && (lead?.log_end_offset >= 0 ? Math.max(0, lead.log_end_offset - now.log_end_offset) : now.offset_lag)) : "…"];
   }
   function draw() {
     if (!row) return;
