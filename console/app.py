@@ -30,7 +30,7 @@ from .rows import BadQuery
 from .visitors import HEADERS, Refusal, check_host
 
 PAGES = ("quorum", "brokers", "topics", "moves", "time", "events", "groups", "faults", "sim", "login")
-STYLES = ("page.css", "uplot.css", "console.css")
+STYLES = ("page.css", "console.css")
 TYPES = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
 
 

@@ -123,7 +123,7 @@ function one(view, app, id) {
   view.append(own.node,
     kafka ? "" : section("Drain", h("p", null, "Moves every replica to the least loaded brokers, and keeps the racks of each partition apart. The plan is shown first, and can be rolled back on the page of moves."), h("div", { class: "tools" }, button("Preview the plan", preview)), drained),
     section("Replicas, biggest first", h("div", { class: "filters" }, where, total), reason, replicas.node, more.node),
-    kafka ? "" : section("Kept copies and strays", copies),
+    kafka ? "" : section("Copies set aside", copies),
     section("Configs that differ from the defaults", why, table("Configs of this broker", CONFIGS, configs)), left(app));
   const lack = absence(view, "/brokers", "All brokers");
 
@@ -135,7 +135,7 @@ function one(view, app, id) {
     replicas.update(more.of(rows));
     const kept = dirs.flatMap((dir) => dir.kept_copies), paths = kept.map((each) => each.path), bare = dirs.flatMap((dir) => dir.strays).filter((path) => !paths.includes(path));
     keyed(copies, [...kept, ...bare, ...(kept.length + bare.length ? [] : [null])], (each) => each?.path ?? each, (each) => {
-      if (!each) return h("li", null, "None: no copy waits for a decision.");
+      if (!each) return h("li", null, dirs.length ? "None: no copy waits for a decision." : "Not known.");
       if (!each.path) return h("li", null, h("b", null, each), " set aside, since this broker should not have it. Delete it when nobody needs its records.");
       const name = `${each.topic_name}-${each.partition_index}`, end = each.log_end_offset === null ? "" : `, up to offset ${count(each.log_end_offset)}`;
       return h("li", null, h("b", null, name), ` ${bytes(each.size_bytes)}${end}, ${each.path}. `, each.doubt || (each.is_stray ? "Set aside: compare it with the log that is served, then promote or drop it." : "Kept, since the replica's own log may be on an offline disk."),

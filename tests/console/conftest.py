@@ -30,7 +30,7 @@ POLICY = (
 ALONE = "https://console.test/"
 """Address of pages without a server."""
 FRAME = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Alone</title><link rel="icon" href="data:,">
-<link rel="stylesheet" href="page.css"><link rel="stylesheet" href="uplot.css"><link rel="stylesheet" href="console.css">
+<link rel="stylesheet" href="page.css"><link rel="stylesheet" href="console.css">
 <script type="module" src="alone.js"></script></head>
 <body><main><h1>Alone</h1></main></body></html>"""
 TYPES = {".css": "text/css", ".js": "text/javascript"}
