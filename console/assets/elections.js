@@ -57,7 +57,7 @@ export function elections(app) {
     const facts = {
       leader: `controller ${each.leader}`, "elected at": moment(each.at_ms), "granted by": each.granted.join(", ") || "?",
       "did not vote for it": each.voters.filter((id) => !each.granted.includes(id)).join(", ") || "none",
-      "time without a record before": each.silent_ms === null ? "?" : span(each.silent_ms), "controllers without a leader meanwhile": unknownTo(each) || "none was seen",
+      "gap before its first record": each.silent_ms === null ? "?" : span(each.silent_ms), "controllers without a leader meanwhile": unknownTo(each) || "none was seen",
       "records in this epoch": `${count((end ?? app.state.log?.offset ?? each.offset) - each.offset)}${end === null ? " so far" : ""}`,
     };
     const events = await Promise.all([app.get("records", { after: each.offset, before: Math.min(end ?? Infinity, each.offset + 500, app.state.log?.offset ?? Infinity), limit: 500 }), app.get("records", { before: each.offset, limit: AROUND }), app.get("election", { epoch }).catch((error) => ({ note: error.message }))]).catch((error) => { if (mine === asked) panel.replaceChildren(h("p", { class: "bad", role: "alert" }, error.message)); return null; });

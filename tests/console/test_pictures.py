@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from kraftlab.cli import main
+from kraftlab.console.elections import TRACE
 from kraftlab.lab.faults.caller import give
 from kraftlab.lab.faults.orders import Order
 
@@ -19,6 +20,7 @@ from .conftest import BrowserPages, Pages
 pytestmark = [pytest.mark.cluster, pytest.mark.console]
 ROOT = Path(__file__).parents[2]
 CLUSTER = (3, 4, 2)
+PROPERTIES = {TRACE: "DIRECTORY/logs/{node}.ndjson"}
 BYTES_MAX = 250_000
 
 
@@ -60,6 +62,16 @@ def test_an_election_in_lanes(story: Pages, browser_page: BrowserPages, request:
     expect(lanes).not_to_have_attribute("aria-label", re.compile("isolate"))
     page.wait_for_timeout(4000)
     take(page, "quorum", request, tmp_path)
+
+
+def test_its_messages(story: Pages, browser_page: BrowserPages, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    with story.cluster.admin() as admin:
+        epoch = admin.describe_quorum().leader_epoch
+    page = browser_page(width=1280, height=860, color_scheme="light")
+    page.goto(f"{story.url}quorum?election={epoch}")
+    expect(page.locator("#election").get_by_role("img")).to_be_visible()
+    page.locator("#election").evaluate("each => scrollTo(0, each.getBoundingClientRect().top + scrollY - 110)")
+    take(page, "election", request, tmp_path)
 
 
 @pytest.mark.parametrize(
