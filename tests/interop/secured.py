@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -134,13 +135,16 @@ def secured(protocol: str, directory: Path) -> Iterator[Secured]:
         kafka = "listener.name.kafka"
         module = f"{_SECURITY}.{_MODULES[PLAIN]}"
         overrides = {
-            "listener.security.protocol.map": f"CONTROLLER:SSL,PEER:SSL,GRPC:SASL_SSL,KAFKA:{protocol}",
             f"{kafka}.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
             f"{kafka}.plain.sasl.jaas.config": f'{module} required user_admin="{PLAIN_PASSWORD}";',
             f"{kafka}.sasl.oauthbearer.jwks.endpoint.url": (directory / "keys.json").as_uri(),
             f"{kafka}.connections.max.reauth.ms": str(SESSION_MS),
         }
-    with LocalCluster(directory / "lab", 1, 2, 1, overrides=overrides | _GROUPS, secure=protocol != "SSL") as cluster:
+    stack = ExitStack()
+    if protocol == "SASL_PLAINTEXT":  # which `up --secure` does not offer
+        overrides["listener.security.protocol.map"] = f"CONTROLLER:SSL,PEER:SSL,GRPC:SASL_SSL,METRICS:SASL_SSL,KAFKA:{protocol}"
+        stack.enter_context(mock.patch.object(credentials, "check_given"))
+    with stack, LocalCluster(directory / "lab", 1, 2, 1, overrides=overrides | _GROUPS, secure=protocol != "SSL") as cluster:
         folder.issue(pki, "admin", password=STORE_PASSWORD, as_pkcs12=True)
         yield Secured(cluster, protocol, pki, directory)
 
