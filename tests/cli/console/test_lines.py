@@ -232,7 +232,7 @@ def test_records_of_a_key_stay_together_in_order() -> None:
 
 def consumed(leaders: Any, positions: dict[int, int]) -> tuple[list[tuple[int, int]], list[str]]:
     warnings: list[str] = []
-    found = Consumer(leaders, "t", positions, warnings.append).records(timeout_ms=1)
+    found = Consumer(leaders, "t", positions, warnings.append).records(timeout_ms=200)
     return [(each.partition, each.record.offset) for some in found for each in some], warnings
 
 
